@@ -1,0 +1,1 @@
+"""Slipstream: a NATS and JetStream server in Python."""
