@@ -1,0 +1,211 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Executes routes: writes one message into the outboxes of everybody who gets a copy.
+
+    MSG  <subject> <sid> [reply] <size>\r\n<body>\r\n
+    HMSG <subject> <sid> [reply] <header size> <size>\r\n<header><body>\r\n
+
+The part after the sid is the same for every receiver with the same header ability, so it is built once a message.
+No decision is taken here: the route says who, the subscription says how. Internal subscribers (streams, services)
+get bytes objects through their callback, made once a message and only when one of them is there.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.string cimport memcpy
+
+from slipstream.kernels.interest cimport Interest, Route, Subscription
+from slipstream.kernels.outbox cimport Outbox
+
+cdef enum:
+    # Longest text of a 64-bit number.
+    DIGITS = 20
+
+
+cdef inline Py_ssize_t put_number(char *target, Py_ssize_t number) noexcept nogil:
+    cdef char digits[DIGITS]
+    cdef Py_ssize_t n = 0
+    cdef Py_ssize_t i
+    if number == 0:
+        target[0] = b"0"
+        return 1
+    while number:
+        digits[n] = <char>(48 + number % 10)
+        number //= 10
+        n += 1
+    for i in range(n):
+        target[i] = digits[n - 1 - i]
+    return n
+
+
+cdef class Delivery:
+    """Delivers for one server. `seed` feeds the choice among queue members."""
+
+    def __cinit__(self, unsigned long long seed):
+        self._random = seed | 1
+        self.stalled = False
+
+    def deliver(self, Route route not None, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
+        """Deliver a message held in bytes objects; returns how many got it."""
+        cdef Py_ssize_t reply_size = 0
+        cdef const char *reply_text = NULL
+        if reply is not None:
+            reply_text = PyBytes_AS_STRING(reply)
+            reply_size = PyBytes_GET_SIZE(reply)
+        return self.send(
+            route, publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size,
+            header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+        )
+
+    def take_stalled(self):
+        """Whether a receiver was near its limit since the last call: the producer should pause."""
+        cdef bint stalled = self.stalled
+        self.stalled = False
+        return stalled
+
+    cdef Py_ssize_t send(
+        self, Route route, object publisher, const char *subject, Py_ssize_t subject_size,
+        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1:
+        cdef char tail_room[2 * DIGITS + 4]
+        cdef char plain_room[DIGITS + 4]
+        cdef Py_ssize_t tail_size = 0
+        cdef Py_ssize_t plain_size = 0
+        cdef Py_ssize_t sent = 0
+        cdef Py_ssize_t i, start, members_count, k
+        cdef Subscription sub
+        cdef tuple members
+        cdef bytes renamed
+        cdef const char *name = subject
+        cdef Py_ssize_t name_size = subject_size
+
+        if route.subject is not None:
+            name = PyBytes_AS_STRING(route.subject)
+            name_size = PyBytes_GET_SIZE(route.subject)
+
+        if header_size:
+            tail_size = put_number(tail_room, header_size)
+            tail_room[tail_size] = b" "
+            tail_size += 1
+        tail_size += put_number(tail_room + tail_size, size)
+        tail_room[tail_size] = b"\r"
+        tail_room[tail_size + 1] = b"\n"
+        tail_size += 2
+        if header_size:
+            plain_size = put_number(plain_room, size - header_size)
+            plain_room[plain_size] = b"\r"
+            plain_room[plain_size + 1] = b"\n"
+            plain_size += 2
+
+        for i in range(PyTuple_GET_SIZE(route.subscriptions)):
+            sub = <Subscription>PyTuple_GET_ITEM(route.subscriptions, i)
+            if sub.closed or (not sub.echo and sub.client is publisher):
+                continue
+            if route.renamed is not None:
+                renamed = <bytes>route.renamed[i]
+                if renamed is not None:
+                    sent += self._one(
+                        sub, publisher, PyBytes_AS_STRING(renamed), PyBytes_GET_SIZE(renamed), reply, reply_size, header_size,
+                        body, size, tail_room, tail_size, plain_room, plain_size,
+                    )
+                    continue
+            sent += self._one(
+                sub, publisher, name, name_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
+                plain_room, plain_size,
+            )
+
+        for i in range(PyTuple_GET_SIZE(route.queues)):
+            members = <tuple>PyTuple_GET_ITEM(route.queues, i)
+            members_count = PyTuple_GET_SIZE(members)
+            start = self._pick(members_count)
+            for k in range(members_count):
+                sub = <Subscription>PyTuple_GET_ITEM(members, (start + k) % members_count)
+                if sub.closed or (not sub.echo and sub.client is publisher):
+                    continue
+                if self._one(
+                    sub, publisher, name, name_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
+                    plain_room, plain_size,
+                ):
+                    sent += 1
+                    break
+        return sent
+
+    cdef Py_ssize_t _pick(self, Py_ssize_t count) noexcept:
+        self._random ^= self._random << 13
+        self._random ^= self._random >> 7
+        self._random ^= self._random << 17
+        return <Py_ssize_t>(self._random % <unsigned long long>count)
+
+    cdef Py_ssize_t _one(
+        self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
+        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
+        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size,
+    ) except -1:
+        cdef Outbox outbox = sub.outbox
+        cdef Py_ssize_t sid_size, needed
+        cdef bint with_header = header_size != 0
+        cdef char *start
+        cdef char *p
+
+        if outbox is None:
+            return self._inside(sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size)
+        if outbox._closed:
+            return 0
+        if with_header and not sub.headers:
+            with_header = False
+            body += header_size
+            size -= header_size
+            tail = plain_tail
+            tail_size = plain_size
+
+        sid_size = PyBytes_GET_SIZE(sub.sid)
+        needed = 5 + subject_size + 1 + sid_size + 1 + reply_size + 1 + tail_size + size + 2
+        start = p = outbox.reserve(needed)
+        if with_header:
+            p[0] = b"H"
+            p += 1
+        memcpy(p, b"MSG ", 4)
+        p += 4
+        memcpy(p, subject, subject_size)
+        p += subject_size
+        p[0] = b" "
+        memcpy(p + 1, PyBytes_AS_STRING(sub.sid), sid_size)
+        p += sid_size + 1
+        p[0] = b" "
+        p += 1
+        if reply_size:
+            memcpy(p, reply, reply_size)
+            p += reply_size
+            p[0] = b" "
+            p += 1
+        memcpy(p, tail, tail_size)
+        p += tail_size
+        memcpy(p, body, size)
+        p += size
+        p[0] = b"\r"
+        p[1] = b"\n"
+        outbox.advance(p + 2 - start)
+        outbox.msgs += 1
+        outbox.msg_bytes += size
+        if outbox._used + outbox.in_flight > outbox.stall_at:
+            self.stalled = True
+        if not outbox._dirty or outbox._used + outbox.in_flight > outbox.limit:
+            outbox._touch()
+        sub.delivered += 1
+        if sub.watched or sub.max_msgs:
+            # The owner counts towards auto-unsubscribe or notes the reply it may answer.
+            sub.client.on_delivered(sub, PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None)
+        return 1
+
+    cdef Py_ssize_t _inside(
+        self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
+        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1:
+        sub.delivered += 1
+        sub.callback(
+            publisher,
+            PyBytes_FromStringAndSize(subject, subject_size),
+            PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
+            header_size,
+            PyBytes_FromStringAndSize(body, size),
+        )
+        return 1

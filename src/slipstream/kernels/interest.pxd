@@ -1,0 +1,44 @@
+from slipstream.kernels.outbox cimport Outbox
+
+
+cdef class Subscription:
+    cdef readonly bytes subject
+    cdef readonly bytes queue
+    cdef readonly bytes sid
+    cdef readonly Outbox outbox
+    cdef readonly object client
+    cdef readonly object callback
+    cdef public unsigned long long delivered
+    cdef public unsigned long long max_msgs
+    cdef public bint headers
+    cdef public bint echo
+    cdef public bint watched
+    cdef public bint closed
+
+
+cdef class Route:
+    cdef readonly tuple subscriptions
+    cdef readonly tuple queues
+    cdef readonly tuple renamed
+    cdef readonly bytes subject
+    cdef readonly bint dynamic
+    cdef readonly unsigned long long _stamp
+    cdef bint stale
+
+
+cdef class Interest:
+    cdef dict _literals
+    cdef object _root
+    cdef dict _routes
+    cdef public object planner
+    cdef readonly unsigned long long count
+    cdef readonly unsigned long long inserts
+    cdef readonly unsigned long long removes
+    cdef readonly unsigned long long matches
+    cdef readonly unsigned long long misses
+    cdef unsigned long long _stamp
+    cdef Py_ssize_t _routes_max
+
+    cdef Route route(self, bytes subject)
+    cdef int _forget(self, bytes subject, bint literal) except -1
+    cdef list _collect(self, bytes subject)

@@ -1,0 +1,329 @@
+# cython: language_level=3
+"""Who wants a subject: the subscriptions of one account, and the routes derived from them.
+
+    literals: subject ──► [subscription, ...]               exact subjects, one dict look-up
+    trie:     token ──► node ──► ...  with `*` and `>` arms   patterns, at most two arms a token
+    routes:   subject ──► Route                              what `match` found, kept until interest changes
+
+A `Route` is a decision, taken once and repeated by the delivery kernel: which subscriptions get a copy, which queue
+groups choose a member. Without a `planner` it holds every match; with one (permissions at delivery, subject mappings,
+imports) the planner decides what goes in. The kernel itself never looks at a permission.
+
+Complexity: match O(tokens x open arms); insert and remove O(tokens). Adding or removing a literal forgets one route,
+a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max` and starts over when full.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.object cimport PyObject
+from libc.string cimport memchr
+
+
+cdef class Subscription:
+    """One SUB of one client, or one internal listener (`callback` instead of an outbox)."""
+
+    def __cinit__(self, bytes subject not None, bytes queue, bytes sid, Outbox outbox=None, client=None, callback=None):
+        self.subject = subject
+        self.queue = queue
+        self.sid = sid
+        self.outbox = outbox
+        self.client = client
+        self.callback = callback
+        self.delivered = 0
+        self.max_msgs = 0
+        self.headers = True
+        self.echo = True
+        self.watched = False
+        self.closed = False
+
+    def __repr__(self):
+        return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
+
+
+cdef class Route:
+    """Where one published subject goes.
+
+    `renamed` runs parallel to `subscriptions`: the subject under which that copy is delivered, or None for the
+    published one. `subject` is set when the whole message travels under another subject (a static mapping).
+    `dynamic` tells the publisher to ask the planner for every message.
+    """
+
+    def __cinit__(self, tuple subscriptions=(), tuple queues=(), tuple renamed=None, bytes subject=None, bint dynamic=False):
+        self.subscriptions = subscriptions
+        self.queues = queues
+        self.renamed = renamed
+        self.subject = subject
+        self.dynamic = dynamic
+        self.stale = False
+        self._stamp = 0
+
+    @property
+    def empty(self):
+        """True when nobody would get a copy."""
+        return not self.subscriptions and not self.queues
+
+
+cdef class _Node:
+    """One token of the pattern trie."""
+    cdef dict children
+    cdef _Node any_token
+    cdef list ending
+    cdef list rest
+
+    def __cinit__(self):
+        self.children = None
+        self.any_token = None
+        self.ending = None
+        self.rest = None
+
+    cdef bint barren(self):
+        return not self.children and self.any_token is None and not self.ending and not self.rest
+
+
+cdef bint has_wildcard(bytes subject):
+    """Whether a valid subscription subject has a `*` or `>` token."""
+    cdef const char *p = PyBytes_AS_STRING(subject)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(subject)
+    cdef Py_ssize_t i
+    for i in range(n):
+        if p[i] == b"*" or p[i] == b">":
+            if (i == 0 or p[i - 1] == b".") and (i == n - 1 or p[i + 1] == b"."):
+                return True
+    return False
+
+
+cdef class Interest:
+    """The subscriptions of one account."""
+
+    def __cinit__(self, Py_ssize_t routes_max=8192):
+        self._literals = {}
+        self._root = _Node()
+        self._routes = {}
+        self._routes_max = routes_max
+        self.planner = None
+        self._stamp = 1
+        self.count = self.inserts = self.removes = self.matches = self.misses = 0
+
+    @property
+    def cached_routes(self):
+        """How many routes are kept."""
+        return len(self._routes)
+
+    def insert(self, Subscription sub not None):
+        """Add a subscription. Its subject has been validated."""
+        cdef bytes subject = sub.subject
+        cdef bint literal = not has_wildcard(subject)
+        cdef list found
+        if literal:
+            found = <list>self._literals.get(subject)
+            if found is None:
+                self._literals[subject] = [sub]
+            else:
+                found.append(sub)
+        else:
+            self._insert_pattern(subject.split(b"."), sub)
+        self.count += 1
+        self.inserts += 1
+        self._forget(subject, literal)
+
+    def remove(self, Subscription sub not None):
+        """Take a subscription out; False if it was not there."""
+        cdef bytes subject = sub.subject
+        cdef bint literal = not has_wildcard(subject)
+        cdef list found
+        sub.closed = True
+        if literal:
+            found = <list>self._literals.get(subject)
+            if found is None or sub not in found:
+                return False
+            found.remove(sub)
+            if not found:
+                del self._literals[subject]
+        elif not self._remove_pattern(subject.split(b"."), sub):
+            return False
+        self.count -= 1
+        self.removes += 1
+        self._forget(subject, literal)
+        return True
+
+    def match(self, bytes subject not None):
+        """Every subscription whose pattern matches the literal `subject`, in no particular order."""
+        return self._collect(subject)
+
+    def find_route(self, bytes subject not None):
+        """The cached decision for `subject`, made now if there is none."""
+        return self.route(subject)
+
+    def forget_all(self):
+        """Drop every cached route, because something the planner looks at has changed."""
+        self._forget(b"", False)
+
+    def subscriptions(self):
+        """All subscriptions, for monitoring."""
+        cdef list found = []
+        cdef list stack = [self._root]
+        cdef _Node node
+        for subs in self._literals.values():
+            found.extend(subs)
+        while stack:
+            node = <_Node>stack.pop()
+            if node.ending:
+                found.extend(node.ending)
+            if node.rest:
+                found.extend(node.rest)
+            if node.any_token is not None:
+                stack.append(node.any_token)
+            if node.children:
+                stack.extend(node.children.values())
+        return found
+
+    cdef Route route(self, bytes subject):
+        cdef PyObject *cached = PyDict_GetItem(self._routes, subject)
+        cdef Route route
+        self.matches += 1
+        if cached != NULL:
+            return <Route>cached
+        self.misses += 1
+        if self.planner is None:
+            route = plain_route(self._collect(subject))
+        else:
+            route = <Route?>self.planner(subject)
+        route._stamp = self._stamp
+        route.stale = False
+        if len(self._routes) >= self._routes_max:
+            self._forget(b"", False)
+            route._stamp = self._stamp
+        self._routes[subject] = route
+        return route
+
+    cdef int _forget(self, bytes subject, bint literal) except -1:
+        cdef Route route
+        if literal:
+            route = <Route>self._routes.pop(subject, None)
+            if route is not None:
+                route.stale = True
+            return 0
+        # A new stamp outdates the routes that publishers still hold, without visiting them.
+        self._stamp += 1
+        if self._routes:
+            self._routes = {}
+        return 0
+
+    cdef list _collect(self, bytes subject):
+        cdef list found = []
+        cdef list tokens
+        cdef PyObject *exact = PyDict_GetItem(self._literals, subject)
+        if exact != NULL:
+            found.extend(<list>exact)
+        if not (<_Node>self._root).barren():
+            tokens = subject.split(b".")
+            if b"" not in tokens:
+                collect_patterns(<_Node>self._root, tokens, 0, len(tokens), found)
+        return found
+
+    def _insert_pattern(self, list tokens, Subscription sub):
+        cdef _Node node = <_Node>self._root
+        cdef _Node child
+        cdef bytes token
+        cdef Py_ssize_t last = len(tokens) - 1
+        cdef Py_ssize_t i
+        for i in range(last + 1):
+            token = <bytes>tokens[i]
+            if token == b">" and i == last:
+                if node.rest is None:
+                    node.rest = []
+                node.rest.append(sub)
+                return
+            if token == b"*":
+                if node.any_token is None:
+                    node.any_token = _Node()
+                node = node.any_token
+                continue
+            if node.children is None:
+                node.children = {}
+            child = <_Node>node.children.get(token)
+            if child is None:
+                child = _Node()
+                node.children[token] = child
+            node = child
+        if node.ending is None:
+            node.ending = []
+        node.ending.append(sub)
+
+    def _remove_pattern(self, list tokens, Subscription sub):
+        cdef list path = []
+        cdef _Node node = <_Node>self._root
+        cdef _Node child
+        cdef bytes token
+        cdef list subs
+        cdef Py_ssize_t last = len(tokens) - 1
+        cdef Py_ssize_t i
+        cdef bint at_rest = False
+        for i in range(last + 1):
+            token = <bytes>tokens[i]
+            if token == b">" and i == last:
+                at_rest = True
+                break
+            if token == b"*":
+                child = node.any_token
+            else:
+                child = <_Node>node.children.get(token) if node.children is not None else None
+            if child is None:
+                return False
+            path.append((node, token))
+            node = child
+        subs = node.rest if at_rest else node.ending
+        if subs is None or sub not in subs:
+            return False
+        subs.remove(sub)
+        while path and node.barren():
+            node, token = path.pop()
+            if token == b"*":
+                node.any_token = None
+            else:
+                del node.children[token]
+        return True
+
+
+cdef int collect_patterns(_Node node, list tokens, Py_ssize_t at, Py_ssize_t count, list found) except -1:
+    """Walk the trie. Depth is bounded by the tokens of the published subject, which the control line bounds."""
+    cdef PyObject *child
+    while True:
+        if at == count:
+            if node.ending:
+                found.extend(node.ending)
+            return 0
+        if node.rest:
+            found.extend(node.rest)
+        child = NULL
+        if node.children is not None:
+            child = PyDict_GetItem(node.children, tokens[at])
+        at += 1
+        if node.any_token is not None:
+            if child != NULL:
+                collect_patterns(<_Node>child, tokens, at, count, found)
+            node = node.any_token
+        elif child != NULL:
+            node = <_Node>child
+        else:
+            return 0
+
+
+cdef Route plain_route(list found):
+    """Every match gets its copy; members of one queue group share one."""
+    cdef Subscription sub
+    cdef list plain
+    cdef dict groups = None
+    if not found:
+        return Route()
+    plain = []
+    for sub in found:
+        if sub.queue is None:
+            plain.append(sub)
+        else:
+            if groups is None:
+                groups = {}
+            groups.setdefault(sub.queue, []).append(sub)
+    if groups is None:
+        return Route(tuple(plain))
+    return Route(tuple(plain), tuple([tuple(members) for members in groups.values()]))

@@ -1,0 +1,25 @@
+cdef class FlushQueue:
+    cdef list _dirty
+    cdef object _schedule
+    cdef list overflowed
+
+
+cdef class Outbox:
+    cdef object _buffer
+    cdef Py_ssize_t _used
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _next_capacity
+    cdef bint _dirty
+    cdef bint _closed
+    cdef FlushQueue _queue
+    cdef readonly object owner
+    cdef public Py_ssize_t limit
+    cdef public Py_ssize_t stall_at
+    cdef public Py_ssize_t in_flight
+    cdef public unsigned long long msgs
+    cdef public unsigned long long msg_bytes
+    cdef readonly bint overflowed
+
+    cdef char* reserve(self, Py_ssize_t size) except NULL
+    cdef inline void advance(self, Py_ssize_t size) noexcept
+    cdef int _touch(self) except -1

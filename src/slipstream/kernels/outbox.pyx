@@ -1,0 +1,159 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Bytes waiting to be sent to one connection, and the queue of connections that have some.
+
+Everything written to a connection during one turn of the event loop lands in its `Outbox`; the `FlushQueue`
+asks for one flush at the end of the turn, so a thousand messages cost one write.
+
+    reserve(n) ──► caller fills n bytes ──► advance(n) ──► ... ──► take() ──► one bytes object, handed over uncopied
+
+The buffer *is* the bytes object that `take` returns: it is created larger than needed, filled while nobody else
+holds a reference, and shrunk when it is taken. After `take` the outbox starts a new one.
+
+Limits: `limit` bounds what waits here plus what the transport still holds (`in_flight`). Past it the outbox drops
+its content, takes nothing more, and is listed once in `FlushQueue.overflowed` for the owner to judge.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF, Py_INCREF
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject **bytes, Py_ssize_t newsize) except -1
+
+cdef enum:
+    SMALLEST_BUFFER = 512
+    LARGEST_FIRST_BUFFER = 262144
+
+
+cdef class FlushQueue:
+    """The outboxes with something to send, in the order in which they got it."""
+
+    def __cinit__(self, schedule):
+        self._dirty = []
+        self._schedule = schedule
+        self.overflowed = []
+
+    def take_dirty(self):
+        """The outboxes to flush now; each may be listed again from here on."""
+        cdef list dirty = self._dirty
+        cdef Outbox outbox
+        self._dirty = []
+        for outbox in dirty:
+            outbox._dirty = False
+        return dirty
+
+    def take_overflowed(self):
+        """The outboxes that went over their limit since the last call."""
+        cdef list overflowed = self.overflowed
+        self.overflowed = []
+        return overflowed
+
+
+cdef class Outbox:
+    """Pending output of one connection. `owner` is whatever the flusher needs to find the transport."""
+
+    def __cinit__(self, FlushQueue queue, owner, Py_ssize_t limit):
+        self._buffer = None
+        self._used = 0
+        self._capacity = 0
+        self._next_capacity = SMALLEST_BUFFER
+        self._dirty = False
+        self._closed = False
+        self._queue = queue
+        self.owner = owner
+        self.limit = limit
+        self.stall_at = limit - limit // 4
+        self.in_flight = 0
+        self.msgs = 0
+        self.msg_bytes = 0
+        self.overflowed = False
+
+    @property
+    def waiting(self):
+        """Bytes here, not yet handed to the transport."""
+        return self._used
+
+    @property
+    def pending(self):
+        """Bytes here and in the transport: what a monitoring tool calls pending."""
+        return self._used + self.in_flight
+
+    def write(self, bytes data):
+        """Append protocol bytes that are not a message (INFO, PONG, +OK, -ERR)."""
+        cdef Py_ssize_t size = len(data)
+        if self._closed or size == 0:
+            return
+        memcpy(self.reserve(size), PyBytes_AS_STRING(data), size)
+        self.advance(size)
+        self._touch()
+
+    def take(self):
+        """Hand over everything that waits, as one bytes object."""
+        cdef PyObject *filled
+        cdef Py_ssize_t used = self._used
+        if used == 0:
+            return b""
+        self._next_capacity = max(<Py_ssize_t>SMALLEST_BUFFER, min(used + (used >> 3), <Py_ssize_t>LARGEST_FIRST_BUFFER))
+        filled = <PyObject *>self._buffer
+        if used != self._capacity:
+            # The resize needs the only reference, so ours moves into `filled`.
+            Py_INCREF(self._buffer)
+            self._buffer = None
+            _PyBytes_Resize(&filled, used)
+            data = <object>filled
+            Py_XDECREF(filled)
+        else:
+            data = self._buffer
+            self._buffer = None
+        self._used = 0
+        self._capacity = 0
+        return data
+
+    def requeue(self):
+        """List this outbox for the next flush although nothing was written just now."""
+        if self._used:
+            self._touch()
+
+    def close(self):
+        """Drop what waits and refuse all that comes."""
+        self._closed = True
+        self._buffer = None
+        self._used = 0
+        self._capacity = 0
+
+    cdef char* reserve(self, Py_ssize_t size) except NULL:
+        """Room for `size` more bytes; the caller fills it and calls `advance`."""
+        cdef Py_ssize_t needed = self._used + size
+        cdef Py_ssize_t capacity
+        cdef object larger
+        if needed > self._capacity:
+            capacity = max(self._next_capacity, needed)
+            if self._capacity and capacity < self._capacity * 2:
+                capacity = self._capacity * 2
+            larger = PyBytes_FromStringAndSize(NULL, capacity)
+            if self._used:
+                memcpy(PyBytes_AS_STRING(larger), PyBytes_AS_STRING(self._buffer), self._used)
+            self._buffer = larger
+            self._capacity = capacity
+        return PyBytes_AS_STRING(self._buffer) + self._used
+
+    cdef inline void advance(self, Py_ssize_t size) noexcept:
+        self._used += size
+
+    cdef int _touch(self) except -1:
+        """Called after every write: ask for a flush once, notice an overflow once."""
+        if self._used + self.in_flight > self.limit:
+            if not self.overflowed:
+                self.overflowed = True
+                self.close()
+                self._queue.overflowed.append(self)
+                if not self._queue._dirty:
+                    self._queue._schedule()
+            return 0
+        if not self._dirty:
+            self._dirty = True
+            if not self._queue._dirty and not self._queue.overflowed:
+                self._queue._schedule()
+            self._queue._dirty.append(self)
+        return 0
