@@ -1,0 +1,141 @@
+"""Every number that bounds something, with its unit and its reason.
+
+What this is not: configuration. An operator changes the ones that are also options in a config file (their option
+is named in the comment); the constant here is the default or the hard bound behind it.
+
+Append only: a constant is named for what it bounds, its unit comes last, and the comment says why that number.
+Durations are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MICROSECOND_NS: Final = 1_000
+MILLISECOND_NS: Final = 1_000_000
+SECOND_NS: Final = 1_000_000_000
+MINUTE_NS: Final = 60 * SECOND_NS
+HOUR_NS: Final = 60 * MINUTE_NS
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+# --- listeners -------------------------------------------------------------------------------------------------
+
+DEFAULT_HOST: Final = "0.0.0.0"  # all interfaces, as nats-server
+DEFAULT_PORT: Final = 4222  # the port every NATS client tries first
+DEFAULT_LEAFNODE_PORT: Final = 7422  # added to leaf remotes without a port
+RANDOM_PORT: Final = -1  # in a config file or flag: let the kernel choose
+
+# --- client protocol -------------------------------------------------------------------------------------------
+
+# `max_control_line`: one op line without its payload. CONNECT with a user JWT is the longest in practice (~2 KiB).
+MAX_CONTROL_LINE_BYTES: Final = 4096
+# `max_payload`: header and body of one message. Larger blobs belong in the object store.
+MAX_PAYLOAD_BYTES: Final = 1 * MIB
+# A `max_payload` above this is accepted with a warning: one message then occupies the link for too long.
+MAX_PAYLOAD_WARN_BYTES: Final = 8 * MIB
+# `max_payload` and `max_control_line` travel in 32-bit fields.
+MAX_INT32: Final = 2**31 - 1
+# `max_pending`: bytes waiting for one client before it counts as a slow consumer.
+MAX_PENDING_BYTES: Final = 64 * MIB
+# `max_sub_tokens` is stored in one byte by nats-server, so larger values are refused.
+MAX_SUB_TOKENS_CEILING: Final = 255
+
+# --- connections and timers ------------------------------------------------------------------------------------
+
+# `max_connections`: below the usual per-process descriptor limit of a tuned host.
+MAX_CONNECTIONS: Final = 65_536
+# `ping_interval`: a dead peer is found after interval * (ping_max + 1) at the latest.
+PING_INTERVAL_NS: Final = 2 * MINUTE_NS
+# `ping_max`: unanswered PINGs before the connection is called stale.
+PING_MAX: Final = 2
+# The first PING comes early so that the round trip time is known.
+FIRST_PING_MAX_NS: Final = 2 * SECOND_NS
+# `write_deadline`: a flush that takes longer means the peer does not read.
+WRITE_DEADLINE_NS: Final = 10 * SECOND_NS
+# `authorization.timeout`: CONNECT must arrive within this time.
+AUTH_TIMEOUT_NS: Final = 2 * SECOND_NS
+# With TLS the authentication timeout is the handshake's plus this, unless configured.
+AUTH_AFTER_TLS_NS: Final = 1 * SECOND_NS
+# `tls.timeout`: the whole handshake.
+TLS_TIMEOUT_NS: Final = 2 * SECOND_NS
+# `tls.handshake_first: auto`: how long to wait for a ClientHello before INFO is sent in clear.
+TLS_HANDSHAKE_FIRST_FALLBACK_NS: Final = 50 * MILLISECOND_NS
+# `max_closed_clients`: entries kept for connz state=closed.
+MAX_CLOSED_CLIENTS: Final = 10_000
+# `lame_duck_duration`: clients are closed spread over this time, so that they do not stampede the next server.
+LAME_DUCK_DURATION_NS: Final = 2 * MINUTE_NS
+# Smallest `lame_duck_duration` that may be configured.
+LAME_DUCK_DURATION_MIN_NS: Final = 30 * SECOND_NS
+# `lame_duck_grace_period`: wait between the announcement and the first close.
+LAME_DUCK_GRACE_PERIOD_NS: Final = 10 * SECOND_NS
+# `websocket.handshake_timeout`: TLS handshake, request and response together.
+WEBSOCKET_HANDSHAKE_TIMEOUT_NS: Final = 2 * SECOND_NS
+# `connect_error_reports`: log every n-th failed first connection to a route or leaf (about once an hour).
+CONNECT_ERROR_REPORTS: Final = 3600
+# `reconnect_error_reports`: log every failed reconnection.
+RECONNECT_ERROR_REPORTS: Final = 1
+# An authentication timeout above this is probably an unquoted duration; the config loader warns.
+AUTH_TIMEOUT_WARN_NS: Final = 60 * SECOND_NS
+
+# --- routes, gateways, leaf nodes, MQTT (configuration only so far) ------------------------------------------------
+
+ROUTE_POOL_SIZE: Final = 3  # connections per peer, so that one busy account does not block the others
+ROUTE_PING_INTERVAL_MAX_NS: Final = 30 * SECOND_NS  # routes notice a dead peer sooner than clients
+LEAF_RECONNECT_NS: Final = 1 * SECOND_NS
+LEAF_FIRST_INFO_TIMEOUT_NS: Final = 1 * SECOND_NS
+LEAF_DIAL_TIMEOUT_NS: Final = 1 * SECOND_NS
+MQTT_ACK_WAIT_NS: Final = 30 * SECOND_NS
+MQTT_JS_API_TIMEOUT_NS: Final = 5 * SECOND_NS
+MQTT_MAX_ACK_PENDING: Final = 1024
+MQTT_MAX_ACK_PENDING_CEILING: Final = 65_535  # packet identifiers are 16 bit
+
+# --- permissions and service imports -----------------------------------------------------------------------------
+
+# `allow_responses`: replies allowed to one request, and for how long.
+ALLOW_RESPONSE_MAX_MSGS: Final = 1
+ALLOW_RESPONSE_EXPIRES_NS: Final = 2 * MINUTE_NS
+# `response_threshold` of a service export: after this the return path is forgotten.
+SERVICE_RESPONSE_THRESHOLD_NS: Final = 2 * MINUTE_NS
+# `latency.sampling` in percent when only a subject is given.
+SERVICE_LATENCY_SAMPLING: Final = 100
+
+# --- JetStream server options -------------------------------------------------------------------------------------
+
+# `sync_interval` when the interval policy is chosen: nats-server's number.
+SYNC_INTERVAL_NS: Final = 2 * MINUTE_NS
+# `max_buffered_msgs` / `max_buffered_size`: ingest queue of one stream.
+STREAM_MAX_BUFFERED_MSGS: Final = 100_000
+STREAM_MAX_BUFFERED_BYTES: Final = 128 * MIB
+# `request_queue_limit`, `info_queue_limit`: API requests waiting.
+API_REQUEST_QUEUE_LIMIT: Final = 10_000
+# `max_concurrent_io`: default and the range a config file may ask for.
+CONCURRENT_IO: Final = 4096
+CONCURRENT_IO_MIN: Final = 4
+CONCURRENT_IO_MAX: Final = 8192
+
+# --- configuration files --------------------------------------------------------------------------------------------
+
+# One file: two orders of magnitude above the largest account list seen; keeps a wrong path from filling memory.
+CONFIG_FILE_MAX_BYTES: Final = 64 * MIB
+# Maps and arrays inside each other. Real files stay below 10; the parser keeps its own stack, this bounds it.
+CONFIG_DEPTH_MAX: Final = 128
+# `include` inside an included file.
+CONFIG_INCLUDE_DEPTH_MAX: Final = 16
+# All `include` statements of one load together.
+CONFIG_INCLUDES_MAX: Final = 1024
+# Errors reported at once; the rest is counted.
+CONFIG_ERRORS_MAX: Final = 100
+# A variable may refer to another variable this many times before it counts as a cycle.
+CONFIG_VARIABLE_DEPTH_MAX: Final = 64
+
+# --- fast client and load generator ---------------------------------------------------------------------------------
+
+# One line from a server. INFO with a few hundred cluster URLs is the longest; MSG heads stay below 4 KiB.
+LOADGEN_LINE_BYTES_MAX: Final = 64 * KIB
+# One message a decoder keeps in memory: nats-server's recommended ceiling for `max_payload` is 8 MiB.
+LOADGEN_FRAME_BYTES_MAX: Final = 64 * MIB
+# One pre-encoded batch of publishes, and the replies collected before they are taken.
+LOADGEN_BATCH_BYTES_MAX: Final = 256 * MIB

@@ -1,0 +1,14 @@
+"""The two versions this program has.
+
+`SERVER_VERSION` is the nats-server feature level that clients see in INFO and switch features on by.
+`PRODUCT_VERSION` is the release of this package.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["PRODUCT_VERSION", "SERVER_VERSION"]
+
+SERVER_VERSION: Final = "2.14.5"
+PRODUCT_VERSION: Final = "0.1.0"
