@@ -1,0 +1,371 @@
+"""The contract between a stream and what keeps its messages.
+
+A store is a log of messages with an index over it. The stream decides (which sequence, which time, what to remove);
+the store executes and remembers. There are two: `memory.MemoryStore` and `file.FileStore`, and one suite of tests
+(`tests/unit/store/test_contract.py`) that both must pass.
+
+What this is not: policy. No store looks at a clock, enforces a limit, expires a message or wakes a consumer.
+
+Life of a publish::
+
+    store.append(seq, ts_ns, subject, headers, payload)   # joins the open frame; visible to reads at once
+    job = store.begin_commit()                            # takes everything that joined; None: nothing to do now
+    job.run()                                             # in a thread, or at once when `job.inline`
+    done = store.finish_commit(job)                       # back on the loop
+    done.last_seq                                         # everything up to here may be acknowledged and delivered
+
+Rules a caller can rely on:
+
+* Mutations are visible to reads at once, so that the next publish is checked against what was *assigned*. A caller
+  that must only show what is safe (acks, deliveries, API reads) bounds itself by `committed_seq`.
+* At most one commit of a store is in flight. `begin_commit` returns None while one is, or when nothing changed. What
+  arrives meanwhile joins the next frame: the batch is what arrived during the previous sync.
+* Several stores commit side by side; they share nothing.
+* Nothing is acknowledged after a failure: `Committed.fault` is set, `last_seq` is what was safe before, and every
+  sequence above it did not happen. The store refuses to write (`StoreUnavailable`) until it has repaired itself.
+* A sequence, once committed, never denotes other bytes. Sequences only grow; gaps are allowed.
+* A damaged record is a `Damaged` value in the place of the message, and is listed in `lost()`. It is never skipped
+  in silence, renumbered or deleted.
+
+All calls are made on one thread (the loop), except `Job.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slipstream.errors import StorageFault
+from slipstream.kernels.record import StoredMessage
+
+__all__ = [
+    "ALL",
+    "Committed",
+    "Damaged",
+    "Filters",
+    "Job",
+    "Lost",
+    "Read",
+    "Store",
+    "StoreUnavailable",
+    "StoredMessage",
+    "SubjectState",
+]
+
+Filters = Sequence[bytes]
+"""Subjects, with or without wildcards; a message passes when any of them matches. Empty means every message."""
+
+ALL: Filters = ()
+
+
+class StoreUnavailable(StorageFault):
+    """The store cannot take this change now. `full`: there is no space, it resumes by itself when there is."""
+
+    def __init__(self, text: str, *, path: str = "", full: bool = False) -> None:
+        """Remember whether the reason is a full disk (API error 10047) or a failing one."""
+        super().__init__(text, path=path)
+        self.full = full
+
+
+class Damaged:
+    """Stands where a message was stored that can no longer be read."""
+
+    __slots__ = ("reason", "seq")
+
+    def __init__(self, seq: int, reason: str) -> None:
+        """Name the sequence and what is wrong with its bytes."""
+        self.seq = seq
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        """Show both facts."""
+        return f"Damaged(seq={self.seq}, reason={self.reason!r})"
+
+
+Read = StoredMessage | Damaged
+"""What a read of one sequence gives when that sequence is not a gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectState:
+    """What is stored under one subject, or under all subjects a filter matches. All zero when nothing is."""
+
+    first_seq: int
+    last_seq: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Damage found so far. `seqs` were stored and cannot be read; `size_bytes` they occupied, if known."""
+
+    seqs: list[int]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """How a commit ended."""
+
+    last_seq: int
+    """Every message up to here is committed: acknowledge and deliver it."""
+    fault: StorageFault | None = None
+    """Set when the commit failed: every assigned sequence above `last_seq` did not happen and will be reused."""
+
+
+class Job(Protocol):
+    """Work on files, prepared on the loop, run anywhere, finished on the loop."""
+
+    @property
+    def inline(self) -> bool:
+        """True when `run` does not block and needs no thread."""
+        ...
+
+    def run(self) -> None:
+        """Do the work. Never raises for a disk error: the outcome is kept and read by `finish_*`."""
+        ...
+
+
+class Store(Protocol):
+    """Messages of one stream, the state of its consumers and its configuration."""
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    @property
+    def first_seq(self) -> int:
+        """Sequence of the oldest message; `last_seq + 1` when there is none."""
+        ...
+
+    @property
+    def last_seq(self) -> int:
+        """Highest sequence ever assigned (0 before the first), whether or not its message still exists."""
+        ...
+
+    @property
+    def committed_seq(self) -> int:
+        """Highest sequence that is committed as the sync policy says. Never above `last_seq`."""
+        ...
+
+    @property
+    def first_ts_ns(self) -> int:
+        """Time of the oldest message, 0 when there is none."""
+        ...
+
+    @property
+    def last_ts_ns(self) -> int:
+        """Time of the last message ever appended, 0 before the first."""
+        ...
+
+    @property
+    def messages(self) -> int:
+        """Messages now stored."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the stored messages by nats-server's formula, which clients and limits use."""
+        ...
+
+    @property
+    def num_subjects(self) -> int:
+        """Distinct subjects now stored."""
+        ...
+
+    @property
+    def num_deleted(self) -> int:
+        """Sequences between `first_seq` and `last_seq` that hold no message."""
+        ...
+
+    @property
+    def fault(self) -> StorageFault | None:
+        """Why the store refuses changes, None when it takes them."""
+        ...
+
+    def message_bytes(self, subject: int, headers: int, payload: int) -> int:
+        """Size of a message by the formula behind `size_bytes`, from the lengths of its parts: for limit checks."""
+        ...
+
+    def deleted(self, limit: int) -> list[int]:
+        """Up to `limit` sequences between `first_seq` and `last_seq` without a message, ascending."""
+        ...
+
+    def lost(self) -> Lost:
+        """The damage found so far, by recovery, reads and scrubbing."""
+        ...
+
+    def expiries(self) -> Iterable[tuple[int, int]]:
+        """`(seq, expires_ns)` of every stored message with its own expiry, ascending: to rebuild timers at start."""
+        ...
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def get(self, seq: int) -> Read | None:
+        """The message at `seq`; None for a gap, a deleted or a not yet assigned sequence."""
+        ...
+
+    def next_seq(self, filters: Filters, from_seq: int) -> int:
+        """The first stored sequence at or above `from_seq` that passes, 0 when there is none. Reads no message."""
+        ...
+
+    def next_matching(self, filters: Filters, from_seq: int) -> Read | None:
+        """The message at `next_seq`, or None."""
+        ...
+
+    def read_batch(
+        self, filters: Filters, from_seq: int, *, max_msgs: int, max_bytes: int, up_to_seq: int
+    ) -> list[Read]:
+        """Messages that pass, in order, from `from_seq` to `up_to_seq` inclusive.
+
+        Stops after `max_msgs`, or before the message that would exceed `max_bytes` (subject, headers and payload
+        counted), but gives at least one if there is one.
+        """
+        ...
+
+    def load_last(self, subject: bytes) -> Read | None:
+        """The newest message under a subject or wildcard."""
+        ...
+
+    def subject_state(self, subject: bytes) -> SubjectState:
+        """First, last and count under one literal subject: one hash lookup."""
+        ...
+
+    def filtered_state(self, filters: Filters, from_seq: int) -> SubjectState:
+        """First, last and count of what passes at or above `from_seq`."""
+        ...
+
+    def count_matching(self, filters: Filters, from_seq: int) -> int:
+        """Exact number of messages that pass at or above `from_seq`."""
+        ...
+
+    def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
+        """Every stored subject the filter matches with its count, sorted by subject."""
+        ...
+
+    def last_per_subject(self, filters: Filters, up_to_seq: int) -> list[int]:
+        """For each subject that passes, its newest sequence not above `up_to_seq` (0: no bound), ascending."""
+        ...
+
+    def seq_for_time(self, ts_ns: int) -> int:
+        """The first stored sequence whose time is at or after `ts_ns`; `last_seq + 1` when there is none."""
+        ...
+
+    # --- changing (all join the open frame; durable with the next commit) -------------------------------------------
+
+    def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0) -> None:
+        """Store one message. `seq` must be above `last_seq`; sequences left out become gaps.
+
+        Args:
+            seq: sequence the stream assigned.
+            ts_ns: time the stream assigned, not below that of the message before.
+            subject: literal subject, 1 to 65535 bytes.
+            headers: raw header block from `NATS/1.0` to the empty line, or `b""`.
+            payload: the body.
+            expires_ns: deadline of the message's own TTL, 0 for none. Kept and given back; not acted on.
+
+        Raises:
+            StoreUnavailable: the disk is full or failing.
+            ValueError: a part is too long, or `seq` does not grow.
+        """
+        ...
+
+    def begin_atomic(self) -> None:
+        """What is appended until `end_atomic` survives a crash as a whole or not at all. Not nested."""
+        ...
+
+    def end_atomic(self) -> None:
+        """Close the unit opened by `begin_atomic`."""
+        ...
+
+    def skip_to(self, last_seq: int) -> None:
+        """Raise `last_seq` without storing anything: the sequences between become gaps."""
+        ...
+
+    def delete(self, seq: int) -> bool:
+        """Remove one message; its bytes stay on disk until compaction. False: there was none."""
+        ...
+
+    def erase(self, seq: int) -> bool:
+        """Remove one message and overwrite its bytes where they lie, in the next commit. False: there was none."""
+        ...
+
+    def trim_to(self, first_seq: int) -> int:
+        """Remove everything below `first_seq`; how many messages went. One record, whatever the number.
+
+        `first_seq` may be above `last_seq + 1`: then `last_seq` becomes `first_seq - 1`.
+        """
+        ...
+
+    def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
+        """Remove what matches; how many messages went.
+
+        Args:
+            subject: only messages this filter matches; `b""` for all.
+            up_to_seq: only messages below this sequence; 0 for no bound.
+            keep: leave this many of the newest that match.
+        """
+        ...
+
+    # --- configuration and consumer state ---------------------------------------------------------------------------
+
+    @property
+    def config(self) -> bytes:
+        """The stream's configuration as last set; the store does not look inside."""
+        ...
+
+    def set_config(self, config: bytes) -> None:
+        """Replace the configuration."""
+        ...
+
+    def journal_put(self, key: bytes, state: bytes) -> None:
+        """Set the whole state of one consumer; forgets its earlier states and deltas."""
+        ...
+
+    def journal_add(self, key: bytes, delta: bytes) -> None:
+        """Add one change to the state of a consumer. The owner puts a whole state now and then to bound the list."""
+        ...
+
+    def journal_remove(self, key: bytes) -> None:
+        """Forget a consumer."""
+        ...
+
+    def journal_entries(self) -> dict[bytes, list[bytes]]:
+        """For each consumer the last whole state (first) and the deltas since, in order."""
+        ...
+
+    # --- commit and upkeep --------------------------------------------------------------------------------------------
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Bytes that wait for a commit, in flight or not: the caller's measure for back-pressure."""
+        ...
+
+    def begin_commit(self, *, sync: bool = True) -> Job | None:
+        """Take what changed. `sync=False` writes without waiting for the device (interval policy).
+
+        With `sync=True` it also covers everything written before without sync.
+        """
+        ...
+
+    def finish_commit(self, job: Job) -> Committed:
+        """Account for a job whose `run` has returned."""
+        ...
+
+    def begin_upkeep(self) -> Job | None:
+        """The next piece of background work, if any: repair after a fault, index files, compaction, scrubbing.
+
+        Call it about once a second and after a fault. At most one is in flight, beside a commit.
+        """
+        ...
+
+    def finish_upkeep(self, job: Job) -> None:
+        """Account for it."""
+        ...
+
+    def close(self) -> None:
+        """Write and sync what is open, mark the log as cleanly closed, release files. Blocks; idempotent."""
+        ...
+
+    def destroy(self) -> None:
+        """Close and remove everything this store ever wrote. Blocks."""
+        ...
