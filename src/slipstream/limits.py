@@ -139,3 +139,37 @@ LOADGEN_LINE_BYTES_MAX: Final = 64 * KIB
 LOADGEN_FRAME_BYTES_MAX: Final = 64 * MIB
 # One pre-encoded batch of publishes, and the replies collected before they are taken.
 LOADGEN_BATCH_BYTES_MAX: Final = 256 * MIB
+
+# --- permission checks ------------------------------------------------------------------------------------------------
+
+# Verdicts remembered for one user's permissions, publish and delivery each. nats-server keeps 128 and 256 a
+# connection; ours are shared by the connections of a user, so there are more subjects to remember.
+PERMISSION_CACHE_MAX: Final = 1024
+# Open `allow_responses` grants of one connection; the oldest goes first. nats-server prunes after 4096 grants but
+# keeps what has not expired, so a responder that never answers could grow without bound there.
+RESPONSE_PERMITS_MAX: Final = 16_384
+
+# --- JetStream API -------------------------------------------------------------------------------------------------
+
+# Containers inside each other in a request body: Go's decoder, and so nats-server, refuses deeper ones.
+JSON_DEPTH_MAX: Final = 10_000
+
+# --- synchronous client ---------------------------------------------------------------------------------------------
+
+# One operation of the synchronous client (connect, flush, next message) unless the caller says otherwise.
+CLIENT_TIMEOUT_NS: Final = 5 * SECOND_NS
+# Received and not yet asked for, in one synchronous client; beyond it the caller is told instead of filling memory.
+CLIENT_QUEUED_BYTES_MAX: Final = 256 * MIB
+
+# --- routing --------------------------------------------------------------------------------------------------------
+
+# Service requests of one exporting account that wait for an answer; the oldest is forgotten past it.
+SERVICE_RESPONSES_MAX: Final = 262_144
+# Bytes one read may bring: large enough that a busy socket is drained in few system calls, small enough to stay in cache.
+READ_BUFFER_BYTES: Final = 256 * KIB
+# Handed to a transport at once; the rest stays in the outbox, where it is counted and can be dropped.
+WRITE_CHUNK_BYTES: Final = 4 * MIB
+# Pause of a producer whose message met a receiver near its limit, as long as nats-server stalls at most a read.
+PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
+# What a client may send before its credentials are checked; more is a flood.
+PRE_AUTH_BYTES: Final = 32 * KIB
