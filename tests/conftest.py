@@ -1,0 +1,77 @@
+"""Set-up of all tests: the source tree on the path, compiled kernels, Hypothesis profiles, servers.
+
+The servers: `real` and `ours` start one kind each, `both` starts the pair for a comparison, `launcher` runs a test
+once with each kind. All pick free ports and keep to temporary directories, so tests can run in parallel.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from support.servers import Both, Launcher, ServerPool
+
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+KERNELS = SOURCE / "slipstream" / "kernels"
+
+if importlib.util.find_spec("slipstream") is None:
+    sys.path.insert(0, str(SOURCE))
+
+settings.register_profile("fast", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("deep", max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def pytest_sessionstart() -> None:
+    """Refuses to test the uncompiled twin of a kernel that was built: it would prove nothing about the product."""
+    if os.environ.get("SLIPSTREAM_PURE") == "1":
+        return
+    for library in KERNELS.glob("*.so"):
+        name = f"slipstream.kernels.{library.name.partition('.')[0]}"
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None or not spec.origin.endswith(".so"):
+            raise pytest.UsageError(f"{name} is built as {library.name} but {spec and spec.origin} would be loaded")
+
+
+@pytest.fixture(scope="session")
+def server_pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPool]:
+    """Servers that live as long as the worker."""
+    pool = ServerPool(tmp_path_factory.mktemp("servers"))
+    yield pool
+    pool.stop_all()
+
+
+@pytest.fixture
+def real(server_pool: ServerPool) -> Iterator[Launcher]:
+    """Starts nats-server."""
+    yield from _launcher(server_pool, "real")
+
+
+@pytest.fixture
+def ours(server_pool: ServerPool) -> Iterator[Launcher]:
+    """Starts the server of this project."""
+    yield from _launcher(server_pool, "ours")
+
+
+@pytest.fixture(params=["real", "ours"])
+def launcher(request: pytest.FixtureRequest, server_pool: ServerPool) -> Iterator[Launcher]:
+    """Starts servers of one kind; the test runs once for each kind."""
+    yield from _launcher(server_pool, request.param)
+
+
+@pytest.fixture
+def both(real: Launcher, ours: Launcher) -> Both:
+    """Starts pairs of servers to compare."""
+    return Both(real, ours)
+
+
+def _launcher(pool: ServerPool, kind: str) -> Iterator[Launcher]:
+    launcher = Launcher(pool, kind)
+    yield launcher
+    launcher.end_own()

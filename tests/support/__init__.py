@@ -1,0 +1,1 @@
+"""What tests share: server processes, raw sockets, transcripts and their comparison."""
