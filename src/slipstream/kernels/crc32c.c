@@ -1,0 +1,91 @@
+/* CRC-32C (Castagnoli, reflected polynomial 0x82F63B78): SSE4.2, ARMv8 or slicing-by-8, chosen once at first use. */
+#include "crc32c.h"
+#include <string.h>
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#ifndef HWCAP_CRC32
+#define HWCAP_CRC32 (1 << 7)
+#endif
+#endif
+
+typedef uint32_t (*crc_function)(uint32_t, const void *, size_t);
+
+static uint32_t tables[8][256];
+static int tables_ready;
+
+static void make_tables(void) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = (c & 1) ? (c >> 1) ^ 0x82F63B78u : c >> 1;
+        tables[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int t = 1; t < 8; t++) tables[t][i] = (tables[t - 1][i] >> 8) ^ tables[0][tables[t - 1][i] & 0xFF];
+    tables_ready = 1;
+}
+
+uint32_t slip_crc32c_table(uint32_t crc, const void *data, size_t n) {
+    const uint8_t *p = (const uint8_t *)data;
+    uint32_t c = ~crc;
+    if (!tables_ready) make_tables();
+    while (n >= 8) {
+        /* Bytes are combined by hand, so the result does not depend on the byte order of the machine. */
+        uint32_t lo = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        c = tables[7][lo & 0xFF] ^ tables[6][(lo >> 8) & 0xFF] ^ tables[5][(lo >> 16) & 0xFF] ^ tables[4][lo >> 24] ^
+            tables[3][p[4]] ^ tables[2][p[5]] ^ tables[1][p[6]] ^ tables[0][p[7]];
+        p += 8;
+        n -= 8;
+    }
+    while (n--) c = (c >> 8) ^ tables[0][(c ^ *p++) & 0xFF];
+    return ~c;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static uint32_t crc_hardware(uint32_t crc, const void *data, size_t n) {
+    const uint8_t *p = (const uint8_t *)data;
+    uint64_t c = (uint32_t)~crc;
+    while (n >= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        c = __builtin_ia32_crc32di(c, word);
+        p += 8;
+        n -= 8;
+    }
+    while (n--) c = __builtin_ia32_crc32qi((uint32_t)c, *p++);
+    return ~(uint32_t)c;
+}
+static int has_hardware(void) { return __builtin_cpu_supports("sse4.2"); }
+#elif defined(__aarch64__) && defined(__linux__)
+__attribute__((target("+crc"))) static uint32_t crc_hardware(uint32_t crc, const void *data, size_t n) {
+    const uint8_t *p = (const uint8_t *)data;
+    uint32_t c = ~crc;
+    while (n >= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        __asm__("crc32cx %w0, %w0, %x1" : "+r"(c) : "r"(word));
+        p += 8;
+        n -= 8;
+    }
+    while (n--) {
+        uint32_t byte = *p++;
+        __asm__("crc32cb %w0, %w0, %w1" : "+r"(c) : "r"(byte));
+    }
+    return ~c;
+}
+static int has_hardware(void) { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+#else
+static uint32_t crc_hardware(uint32_t crc, const void *data, size_t n) { return slip_crc32c_table(crc, data, n); }
+static int has_hardware(void) { return 0; }
+#endif
+
+static uint32_t crc_first_use(uint32_t crc, const void *data, size_t n);
+static crc_function chosen = crc_first_use;
+
+static uint32_t crc_first_use(uint32_t crc, const void *data, size_t n) {
+    /* Two threads may both come here; they store the same pointer and the same tables. */
+    chosen = has_hardware() ? crc_hardware : slip_crc32c_table;
+    return chosen(crc, data, n);
+}
+
+uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n) { return chosen(crc, data, n); }

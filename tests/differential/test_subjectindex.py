@@ -1,0 +1,117 @@
+"""The compiled index against its plain model, over random histories."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models.message_index import MessageIndexModel
+
+from slipstream.kernels.subjectindex import MessageIndex, Selection
+
+TOKENS = st.sampled_from([b"a", b"b", b"c", b"dd"])
+SUBJECTS = st.lists(TOKENS, min_size=1, max_size=3).map(b".".join)
+FILTERS = st.lists(
+    st.lists(TOKENS | st.just(b"*"), min_size=1, max_size=3).map(b".".join)
+    | st.sampled_from([b">", b"a.>", b"*.b.>", b"*.>", b"a", b"nothing"]),
+    max_size=3,
+).map(tuple)
+LENGTHS = st.integers(min_value=33, max_value=200)
+HEADERS = 0x80000000
+
+EDITS = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 3), SUBJECTS, LENGTHS),
+    st.tuples(st.just("append"), st.integers(1, 3), SUBJECTS, LENGTHS),
+    st.tuples(st.just("append"), st.sampled_from([1, 1, 1, 70, 5000, 5_000_000_000]), SUBJECTS, LENGTHS),
+    st.tuples(st.just("delete"), st.integers(0, 40)),
+    st.tuples(st.just("newest"), SUBJECTS),
+    st.tuples(st.just("oldest"), SUBJECTS),
+    st.tuples(st.just("trim"), st.integers(0, 10)),
+    st.tuples(st.just("skip"), st.integers(0, 100)),
+    st.tuples(st.just("segment")),
+    st.tuples(st.just("shrink")),
+)
+
+
+def run(edits: list[tuple], *, file_sizes: bool) -> tuple[MessageIndex, MessageIndexModel]:
+    """Apply the same history to both."""
+    fast, plain, segment = MessageIndex(7, file_sizes), MessageIndexModel(), 1
+    for edit in edits:
+        match edit:
+            case ("append", step, subject, length):
+                seq = plain.last_seq + step
+                with_headers = length % 2 == 0
+                fast.append(seq, subject, 64, length | (HEADERS if with_headers else 0), segment)
+                plain.append(seq, subject, (length + (2 if with_headers else -2)) if file_sizes else length - 16)
+            case ("delete", back):
+                seq = plain.last_seq - back
+                if seq > 0:
+                    assert fast.delete(seq) == plain.delete(seq)
+            case ("newest" | "oldest", subject):
+                first, last, count = plain.subject_state(subject)
+                if count:
+                    seq = last if edit[0] == "newest" else first
+                    assert fast.delete(seq) and plain.delete(seq)
+            case ("trim", ahead):
+                to = plain.first_seq + ahead
+                assert fast.trim_to(to) == plain.trim_to(to)
+            case ("skip", ahead):
+                fast.skip_to(plain.last_seq + ahead)
+                plain.skip_to(plain.last_seq + ahead)
+            case ("segment",):
+                segment += 1
+            case ("shrink",):
+                fast.shrink()
+        fast.check()
+    return fast, plain
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(EDITS, max_size=60), st.lists(FILTERS, min_size=1, max_size=4), st.integers(0, 60), st.booleans())
+def test_index_agrees_with_model(edits: list[tuple], filters: list[tuple[bytes, ...]], back: int, sizes: bool) -> None:
+    fast, plain = run(edits, file_sizes=sizes)
+    for name in ("first_seq", "last_seq", "messages", "size_bytes", "num_subjects"):
+        assert getattr(fast, name) == getattr(plain, name), name
+    start = max(plain.last_seq - back, 0)
+    chosen = Selection()
+    for wanted in filters:
+        passing = plain.passing(wanted, start)
+        assert fast.next_seq(wanted, start) == (passing[0] if passing else 0)
+        assert fast.count_matching(wanted, start) == len(passing)
+        assert fast.count_matching(wanted, 0) == len(plain.passing(wanted))
+        assert fast.last_matching(wanted) == max(plain.passing(wanted), default=0)
+        assert fast.subjects_matching(wanted) == plain.subjects_matching(wanted)
+        assert fast.last_per_subject(wanted, start) == plain.last_per_subject(wanted, start)
+        fast.select(wanted, start, plain.last_seq, 10, 1 << 40, chosen)
+        assert [chosen.place(i)[0] for i in range(len(chosen))] == passing[:10]
+    if plain.last_seq < 100_000:
+        assert fast.deleted(50) == plain.deleted(50)
+    for subject in set(plain.subjects.values()) | {b"a.b"}:
+        assert fast.subject_state(subject) == plain.subject_state(subject)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(EDITS, max_size=40))
+def test_segments_can_be_dropped_when_dead(edits: list[tuple]) -> None:
+    """Dropping dead segments changes no answer, also where chains led through them."""
+    fast, plain = run(edits, file_sizes=True)
+    for segment in range(1, 45):
+        if not fast.segment_has_live(segment):
+            fast.drop_segment(segment)
+    fast.check()
+    assert fast.messages == plain.messages
+    assert sum(len(fast.live_seqs(segment)) // 8 for segment in range(1, 45)) == plain.messages
+
+
+def test_names_of_gone_subjects_are_reused() -> None:
+    """A stream whose subjects come and go does not grow."""
+    index = MessageIndex(1)
+    for seq in range(1, 30_001):
+        index.append(seq, b"subject.number.%d" % seq, 64, 100, seq // 1000)
+        index.delete(max(seq - 10, 0))
+    before = index.memory()[1]
+    for seq in range(30_001, 60_001):
+        index.append(seq, b"subject.number.%d" % seq, 64, 100, seq // 1000)
+        index.delete(max(seq - 10, 0))
+    index.check()
+    assert index.num_subjects == 10
+    assert index.memory()[1] <= before
