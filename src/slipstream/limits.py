@@ -153,6 +153,9 @@ RESPONSE_PERMITS_MAX: Final = 16_384
 
 # Containers inside each other in a request body: Go's decoder, and so nats-server, refuses deeper ones.
 JSON_DEPTH_MAX: Final = 10_000
+# Values in one request body, not counting plain lists of scalars: about 50 ms of scanning. The largest honest body is
+# a stream's metadata map (128 KiB in all).
+JSON_VALUES_MAX: Final = 50_000
 
 # --- synchronous client ---------------------------------------------------------------------------------------------
 
@@ -173,3 +176,46 @@ WRITE_CHUNK_BYTES: Final = 4 * MIB
 PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
 # What a client may send before its credentials are checked; more is a flood.
 PRE_AUTH_BYTES: Final = 32 * KIB
+# Password checks (bcrypt) waiting for a thread; past it a login is refused, so that a flood costs memory for no one.
+PASSWORD_CHECKS_MAX: Final = 64
+# Bytes in the name of a stream or consumer: it is a file name and a subject token.
+ASSET_NAME_BYTES_MAX: Final = 255
+# Bytes in a description, and in all keys and values of the metadata together: they travel in every info response.
+ASSET_DESCRIPTION_BYTES_MAX: Final = 4 * KIB
+ASSET_METADATA_BYTES_MAX: Final = 128 * KIB
+# Copies of a stream: a majority of five survives two failures, more only slows writes down.
+STREAM_REPLICAS_MAX: Final = 5
+# `duplicate_window` when none is given.
+DUPLICATE_WINDOW_NS: Final = 2 * MINUTE_NS
+# Smallest `max_age` and `duplicate_window`: timers are not finer.
+STREAM_INTERVAL_MIN_NS: Final = 100 * MILLISECOND_NS
+# A load job without progress: nothing was taken or delivered for so long, so messages were lost or the server hangs.
+LOAD_TIMEOUT_NS: Final = 20 * SECOND_NS
+# One load job: connections in one process, below the usual descriptor limit.
+LOAD_CONNECTIONS_MAX: Final = 10_000
+
+# --- WebSocket, PROXY protocol, TLS -----------------------------------------------------------------------------------
+
+# Request line and headers of an upgrade. Cookies may hold a user JWT; nats-server allows 1 MiB before any credentials.
+WEBSOCKET_REQUEST_BYTES_MAX: Final = 32 * KIB
+# Refused requests on one connection; an HTTP client may try again on it, but not for ever.
+WEBSOCKET_REQUESTS_MAX: Final = 8
+# Smaller output is not worth a deflate stream.
+WEBSOCKET_COMPRESS_MIN_BYTES: Final = 64
+# Frames to web browsers, which handle small ones better.
+WEBSOCKET_BROWSER_FRAME_BYTES: Final = 4096
+# One compressed message after inflation: a batch of several publishes, and never more than the absolute bound.
+WEBSOCKET_MESSAGE_PAYLOADS_MAX: Final = 8
+WEBSOCKET_MESSAGE_BYTES_MAX: Final = 64 * MIB
+# What is inflated at once: bounds the memory a deflate bomb can take, whatever its ratio.
+WEBSOCKET_INFLATE_STEP_BYTES: Final = 64 * KIB
+# Before the client is known: inflated bytes of a connection in all (a CONNECT is one control line), and their ratio
+# to the received ones, from the given size on.
+WEBSOCKET_EARLY_BYTES_MAX: Final = 32 * KIB
+WEBSOCKET_EARLY_RATIO_MAX: Final = 100
+WEBSOCKET_EARLY_RATIO_FROM_BYTES: Final = 4 * KIB
+# PROXY protocol: the longest v1 line its specification allows, with CRLF; and the time for the whole header.
+PROXY_LINE_BYTES_MAX: Final = 107
+PROXY_HEADER_TIMEOUT_NS: Final = 5 * SECOND_NS
+# All load jobs of one run together, set-up included.
+LOAD_RUN_TIMEOUT_NS: Final = 10 * MINUTE_NS

@@ -77,6 +77,8 @@ cdef class Delivery:
         cdef bytes renamed
         cdef const char *name = subject
         cdef Py_ssize_t name_size = subject_size
+        cdef const char *alias
+        cdef Py_ssize_t alias_size
 
         if route.subject is not None:
             name = PyBytes_AS_STRING(route.subject)
@@ -121,8 +123,15 @@ cdef class Delivery:
                 sub = <Subscription>PyTuple_GET_ITEM(members, (start + k) % members_count)
                 if sub.closed or (not sub.echo and sub.client is publisher):
                     continue
+                alias = name
+                alias_size = name_size
+                if route.queue_renamed is not None:
+                    renamed = <bytes>(<tuple>route.queue_renamed[i])[(start + k) % members_count]
+                    if renamed is not None:
+                        alias = PyBytes_AS_STRING(renamed)
+                        alias_size = PyBytes_GET_SIZE(renamed)
                 if self._one(
-                    sub, publisher, name, name_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
+                    sub, publisher, alias, alias_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
                     plain_room, plain_size,
                 ):
                     sent += 1
@@ -200,12 +209,14 @@ cdef class Delivery:
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
-        sub.delivered += 1
-        sub.callback(
+        cdef object taken = sub.callback(
             publisher,
             PyBytes_FromStringAndSize(subject, subject_size),
             PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
             header_size,
             PyBytes_FromStringAndSize(body, size),
         )
+        if taken is False:
+            return 0
+        sub.delivered += 1
         return 1

@@ -13,6 +13,7 @@ cdef class Subscription:
     cdef public bint headers
     cdef public bint echo
     cdef public bint watched
+    cdef public bint checked
     cdef public bint closed
 
 
@@ -20,6 +21,7 @@ cdef class Route:
     cdef readonly tuple subscriptions
     cdef readonly tuple queues
     cdef readonly tuple renamed
+    cdef readonly tuple queue_renamed
     cdef readonly bytes subject
     cdef readonly bint dynamic
     cdef readonly unsigned long long _stamp

@@ -16,11 +16,19 @@ a pattern forgets all of them (they are refilled by use). The cache holds at mos
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.string cimport memchr
 
 
 cdef class Subscription:
-    """One SUB of one client, or one internal listener (`callback` instead of an outbox)."""
+    """One SUB of one client, or one internal listener (`callback` instead of an outbox).
+
+    Attributes:
+        max_msgs: deliveries after which the client wants it gone; 0 for none.
+        headers: the client understands HMSG.
+        echo: the client wants its own publishes back.
+        watched: the client is told of each delivery (`on_delivered`), because it may answer the reply subject.
+        checked: the planner has to ask the client's permissions for each concrete subject.
+        closed: removed; a route that still lists it skips it.
+    """
 
     def __cinit__(self, bytes subject not None, bytes queue, bytes sid, Outbox outbox=None, client=None, callback=None):
         self.subject = subject
@@ -34,6 +42,7 @@ cdef class Subscription:
         self.headers = True
         self.echo = True
         self.watched = False
+        self.checked = False
         self.closed = False
 
     def __repr__(self):
@@ -43,15 +52,19 @@ cdef class Subscription:
 cdef class Route:
     """Where one published subject goes.
 
-    `renamed` runs parallel to `subscriptions`: the subject under which that copy is delivered, or None for the
-    published one. `subject` is set when the whole message travels under another subject (a static mapping).
+    `renamed` runs parallel to `subscriptions`, `queue_renamed` to `queues`: the subject under which that copy is
+    delivered, or None for the published one. `subject` is set when the whole message travels under another subject (a static mapping).
     `dynamic` tells the publisher to ask the planner for every message.
     """
 
-    def __cinit__(self, tuple subscriptions=(), tuple queues=(), tuple renamed=None, bytes subject=None, bint dynamic=False):
+    def __cinit__(
+        self, tuple subscriptions=(), tuple queues=(), tuple renamed=None, tuple queue_renamed=None, bytes subject=None,
+        bint dynamic=False,
+    ):
         self.subscriptions = subscriptions
         self.queues = queues
         self.renamed = renamed
+        self.queue_renamed = queue_renamed
         self.subject = subject
         self.dynamic = dynamic
         self.stale = False

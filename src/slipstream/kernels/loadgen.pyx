@@ -443,6 +443,10 @@ cdef class Decoder:
             PyBuffer_Release(&view)
         return out
 
+    def unfinished(self):
+        """Return the bytes of the frame that has not come whole, for a reader that takes over."""
+        return PyBytes_FromStringAndSize(self.pending.at, self.pending.size)
+
     cdef int keep(self, const char* p, Py_ssize_t size) except -1:
         if not store_append(&self.pending, p, size):
             self.broken = True

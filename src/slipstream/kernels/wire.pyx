@@ -38,6 +38,8 @@ cdef enum:
     # Larger incomplete messages are received in place; smaller ones are cheaper to copy than an extra system call.
     HELD_MESSAGE_MAX = 65536
     SUBJECT_CACHE_MAX = 4096
+    # Reads that arrive while an answer about the client is awaited; the listener stops reading, so they are few.
+    ASIDE_SIZE = 16384
 
 
 cdef struct Span:
@@ -106,6 +108,15 @@ cdef inline bint reserved_reply(Span reply) noexcept nogil:
     return False
 
 
+cdef inline bint reserved_subject(Span subject) noexcept nogil:
+    """Subjects that travel between servers only; the sink refuses them to clients."""
+    if subject.size < 4:
+        return False
+    if subject.at[0] == b"$":
+        return memcmp(subject.at, b"$GR.", 4) == 0 or (subject.size >= 5 and memcmp(subject.at, b"$NRG.", 5) == 0)
+    return subject.at[0] == b"_" and subject.size >= 5 and memcmp(subject.at, b"_GR_.", 5) == 0
+
+
 cdef class Parser:
     """Parses what one client sends.
 
@@ -131,6 +142,8 @@ cdef class Parser:
     cdef public unsigned long long msgs
     cdef public unsigned long long msg_bytes
     cdef public bint dead
+    cdef readonly bint paused
+    cdef bytearray _aside
     cdef bytes _held
     cdef object _message
     cdef Py_ssize_t _message_have
@@ -148,6 +161,8 @@ cdef class Parser:
         self.max_payload = max_payload
         self.max_control_line = max_control_line
         self.msgs = self.msg_bytes = 0
+        self.paused = False
+        self._aside = None
         self._held = None
         self._message = None
         self._message_have = self._message_need = 0
@@ -177,9 +192,26 @@ cdef class Parser:
         self._last_route = None
         self._sink = None
 
+    def pause(self):
+        """Stop after the operation under way; bytes that still come are kept for `resume`."""
+        self.paused = True
+
+    def resume(self):
+        """Go on with what was kept."""
+        cdef bytes held = self._held
+        self.paused = False
+        self._aside = None
+        self._held = None
+        if held is not None and not self.dead:
+            self._consume(PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
+
     def lend(self, bytearray shared not None):
         """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
         cdef Py_ssize_t held
+        if self.paused:
+            if self._aside is None:
+                self._aside = bytearray(ASIDE_SIZE)
+            return self._aside
         if self._message is not None:
             return memoryview(self._message)[self._message_have:]
         if self._held is None:
@@ -192,6 +224,9 @@ cdef class Parser:
         """The read put `size` bytes where `lend` said."""
         cdef Py_ssize_t have
         if self.dead:
+            return
+        if self.paused:
+            self._keep(bytes(self._aside[:size]))
             return
         if self._message is not None:
             self._message_have += size
@@ -208,6 +243,9 @@ cdef class Parser:
         cdef Py_ssize_t size, taken
         if self.dead:
             return
+        if self.paused:
+            self._keep(data)
+            return
         if self._message is not None:
             size = PyBytes_GET_SIZE(data)
             taken = min(size, self._message_need - self._message_have)
@@ -221,6 +259,10 @@ cdef class Parser:
         if self._held is not None:
             data = self._held + data
         self._consume(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef int _keep(self, bytes data) except -1:
+        self._held = data if self._held is None else self._held + data
+        return 0
 
     cdef int _finish_message(self) except -1:
         cdef object message = self._message
@@ -252,7 +294,7 @@ cdef class Parser:
         cdef const char *newline
         cdef const char *line_end
         cdef Py_ssize_t used
-        while p < end:
+        while p < end and not self.paused:
             if self.awaiting_connect and (p[0] | 0x20) != b"c":
                 if not self._sink.on_early_operation():
                     return 0
@@ -348,7 +390,7 @@ cdef class Parser:
         cdef Py_ssize_t sent
         self.msgs += 1
         self.msg_bytes += size
-        if not self.fast or reserved_reply(reply):
+        if not self.fast or reserved_reply(reply) or reserved_subject(subject):
             self._sink.on_publish(
                 span_bytes(subject), span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)
             )

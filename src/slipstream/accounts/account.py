@@ -1,0 +1,86 @@
+"""One account: a subject space of its own, with the clients and internal listeners that live in it.
+
+What this is not: a decision about permissions or imports. Those are the planner's, which is consulted when a subject
+is published for the first time and whenever interest has changed (`interest.planner`).
+
+Invariant: every subscription in `interest` belongs to a connection in `connections` or is internal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slipstream.config.account_options import AccountLimitsOptions
+from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.interest import Interest, Subscription
+
+if TYPE_CHECKING:
+    from slipstream.protocol.connection import ClientConnection
+
+__all__ = ["Account", "Callback"]
+
+# publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
+Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
+
+_NO_SID = b""
+
+
+class Account:
+    """A subject space."""
+
+    def __init__(
+        self, name: str, delivery: Delivery, limits: AccountLimitsOptions | None = None, *, is_system: bool = False
+    ) -> None:
+        self.name = name
+        self.limits = limits or AccountLimitsOptions()
+        self.is_system = is_system
+        self.interest = Interest()
+        self.connections: dict[int, ClientConnection] = {}
+        self.total_connections = 0  # ever bound to this account
+        self.slow_consumers = 0
+        # Traffic of connections that are gone; live ones keep their own counts.
+        self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
+        # Called after interest changed, by whoever depends on it (importing and exporting accounts).
+        self.interest_listeners: list[Callable[[], None]] = []
+        self._delivery = delivery
+
+    def add(self, subscription: Subscription) -> None:
+        """Let a subscription take part."""
+        self.interest.insert(subscription)
+        for changed in self.interest_listeners:
+            changed()
+
+    def remove(self, subscription: Subscription) -> None:
+        """Take a subscription out."""
+        if self.interest.remove(subscription):
+            for changed in self.interest_listeners:
+                changed()
+
+    def subscribe(self, subject: bytes, callback: Callback, queue: bytes | None = None) -> Subscription:
+        """Listen inside the server; `remove` ends it."""
+        subscription = Subscription(subject, queue, _NO_SID, None, None, callback)
+        self.add(subscription)
+        return subscription
+
+    def publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> int:
+        """Publish as the server; returns how many got the message."""
+        return self._delivery.deliver(self.interest.find_route(subject), None, subject, reply, header_size, body)
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether a message on `subject` would reach anybody."""
+        return not self.interest.find_route(subject).empty
+
+    def connection_bound(self, connection: ClientConnection) -> None:
+        """A client was authenticated into this account."""
+        self.connections[connection.cid] = connection
+        self.total_connections += 1
+
+    def connection_left(self, connection: ClientConnection) -> None:
+        """A client closed or moved to another account."""
+        if self.connections.pop(connection.cid, None) is None:
+            return
+        self.closed_in_msgs += connection.parser.msgs
+        self.closed_in_bytes += connection.parser.msg_bytes
+        self.closed_out_msgs += connection.outbox.msgs
+        self.closed_out_bytes += connection.outbox.msg_bytes

@@ -1,0 +1,9 @@
+from slipstream.kernels.interest import Route
+
+class Delivery:
+    stalled: bool
+    def __init__(self, seed: int) -> None: ...
+    def deliver(
+        self, route: Route, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> int: ...
+    def take_stalled(self) -> bool: ...

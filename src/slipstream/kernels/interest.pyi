@@ -1,0 +1,62 @@
+from collections.abc import Callable
+from typing import Any
+
+from slipstream.kernels.outbox import Outbox
+
+class Subscription:
+    subject: bytes
+    queue: bytes | None
+    sid: bytes
+    outbox: Outbox | None
+    client: Any
+    callback: Any
+    delivered: int
+    max_msgs: int
+    headers: bool
+    echo: bool
+    watched: bool
+    checked: bool
+    closed: bool
+    def __init__(
+        self,
+        subject: bytes,
+        queue: bytes | None,
+        sid: bytes,
+        outbox: Outbox | None = None,
+        client: object = None,
+        callback: object = None,
+    ) -> None: ...
+
+class Route:
+    subscriptions: tuple[Subscription, ...]
+    queues: tuple[tuple[Subscription, ...], ...]
+    renamed: tuple[bytes | None, ...] | None
+    queue_renamed: tuple[tuple[bytes | None, ...], ...] | None
+    subject: bytes | None
+    dynamic: bool
+    empty: bool
+    def __init__(
+        self,
+        subscriptions: tuple[Subscription, ...] = (),
+        queues: tuple[tuple[Subscription, ...], ...] = (),
+        renamed: tuple[bytes | None, ...] | None = None,
+        queue_renamed: tuple[tuple[bytes | None, ...], ...] | None = None,
+        subject: bytes | None = None,
+        dynamic: bool = False,
+    ) -> None: ...
+
+class Interest:
+    planner: Callable[[bytes], Route] | None
+    count: int
+    inserts: int
+    removes: int
+    matches: int
+    misses: int
+    cached_routes: int
+    def __init__(self, routes_max: int = 8192) -> None: ...
+    def insert(self, sub: Subscription) -> None: ...
+    def remove(self, sub: Subscription) -> bool: ...
+    def match(self, subject: bytes) -> list[Subscription]: ...
+    def find_route(self, subject: bytes) -> Route: ...
+    def forget_all(self) -> None: ...
+    def subscriptions(self) -> list[Subscription]: ...

@@ -1,0 +1,56 @@
+"""Header blocks: `NATS/1.0` and lines of `Key: Value`, in front of a message's body.
+
+The functions take and give `(header size, header and body)`, the form in which messages travel. Keys are compared
+exactly, as nats-server does for its own; the first of several wins. A block that is not well formed is left as it is.
+"""
+
+from __future__ import annotations
+
+__all__ = ["find_header", "remove_header", "set_header", "status_header"]
+
+_VERSION = b"NATS/1.0"
+_END = b"\r\n"
+
+
+def find_header(key: bytes, header: bytes) -> bytes | None:
+    """The value of the first line with this key, blanks in front cut; None if there is none."""
+    mark = _END + key + b":"
+    at = header.find(mark)
+    if at < 0:
+        return None
+    start = at + len(mark)
+    end = header.find(_END, start)
+    return header[start:end].lstrip(b" \t") if end >= 0 else None
+
+
+def remove_header(key: bytes, header_size: int, body: bytes) -> tuple[int, bytes]:
+    """The message without any line of this key."""
+    header = body[:header_size]
+    mark = _END + key + b":"
+    found = False
+    at = header.find(mark)
+    while at >= 0:
+        end = header.find(_END, at + len(_END))
+        if end < 0:
+            break
+        header = header[:at] + header[end:]
+        found = True
+        at = header.find(mark)
+    if not found:
+        return header_size, body
+    if header == _VERSION + _END + _END:
+        header = b""
+    return len(header), header + body[header_size:]
+
+
+def set_header(key: bytes, value: bytes, header_size: int, body: bytes) -> tuple[int, bytes]:
+    """The message with one more line at the end of its block."""
+    block = body[:header_size] or _VERSION + _END + _END
+    header = block[: -len(_END)] + key + b": " + value + _END + _END
+    return len(header), header + body[header_size:]
+
+
+def status_header(code: int, text: str = "") -> bytes:
+    """A block that carries only a status line."""
+    words = f"{code} {text}".rstrip()
+    return _VERSION + b" " + words.encode() + _END + _END

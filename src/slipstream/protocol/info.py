@@ -1,0 +1,81 @@
+"""The two JSON documents of the handshake: INFO from the server, CONNECT from the client."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["ConnectOptions", "ServerInfo", "decode_connect", "encode_info"]
+
+
+class ServerInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What INFO says. Fields at their default are left out, as nats-server does; the ones without default never are."""
+
+    server_id: str
+    server_name: str
+    version: str
+    proto: int
+    git_commit: str = ""
+    go: str
+    host: str
+    port: int
+    headers: bool
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    max_payload: int
+    jetstream: bool = False
+    client_id: int = 0
+    client_ip: str = ""
+    nonce: str = ""
+    cluster: str = ""
+    domain: str = ""
+    connect_urls: list[str] = []
+    ldm: bool = False
+    connect_info: bool = False
+    remote_account: str = ""
+    acc_is_sys: bool = False
+    api_lvl: int = 0
+    xkey: str = ""
+
+
+class ConnectOptions(msgspec.Struct, kw_only=True):
+    """What a client says about itself in CONNECT. A field that is absent keeps the value it had before."""
+
+    verbose: bool | None = None
+    pedantic: bool | None = None
+    tls_required: bool | None = None
+    echo: bool | None = None
+    headers: bool | None = None
+    no_responders: bool | None = None
+    protocol: int | None = None
+    auth_token: str | None = None
+    user: str | None = None
+    password: str | None = msgspec.field(default=None, name="pass")
+    nkey: str | None = None
+    sig: str | None = None
+    jwt: str | None = None
+    name: str | None = None
+    lang: str | None = None
+    version: str | None = None
+    account: str | None = None
+    new_account: bool | None = None
+    remote_account: str | None = None
+    proxy_sig: str | None = None
+
+
+_connect_decoder = msgspec.json.Decoder(ConnectOptions)
+_info_encoder = msgspec.json.Encoder()
+
+
+def decode_connect(text: bytes) -> ConnectOptions | None:
+    """The options of a CONNECT line, or None when it is not the JSON it should be."""
+    try:
+        return _connect_decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def encode_info(info: ServerInfo) -> bytes:
+    """The INFO line. The blank before the line end is part of what nats-server sends."""
+    return b"INFO " + _info_encoder.encode(info) + b" \r\n"

@@ -1,0 +1,111 @@
+"""What the server says when it refuses or closes: texts that clients and monitoring tools compare letter by letter.
+
+`-ERR` texts stand between single quotes on the wire. Clients close for good on a text they do not know, so none is
+ever invented. `CloseReason` is what `/connz?state=closed` and the disconnect event show.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = [
+    "AUTHENTICATION_EXPIRED",
+    "AUTHENTICATION_TIMEOUT",
+    "AUTHORIZATION_VIOLATION",
+    "INVALID_CLIENT_PROTOCOL",
+    "INVALID_PUBLISH_SUBJECT",
+    "INVALID_SUBJECT",
+    "MAXIMUM_ACCOUNT_CONNECTIONS",
+    "MAXIMUM_CONNECTIONS",
+    "MAXIMUM_CONTROL_LINE",
+    "MAXIMUM_PAYLOAD",
+    "MAXIMUM_SUBSCRIPTIONS",
+    "NO_RESPONDERS_NEEDS_HEADERS",
+    "STALE_CONNECTION",
+    "TLS_REQUIRED",
+    "UNKNOWN_OPERATION",
+    "CloseReason",
+    "error_line",
+    "publish_violation",
+    "quoted",
+    "reply_violation",
+    "subscription_violation",
+]
+
+AUTHENTICATION_EXPIRED = "User Authentication Expired"
+AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+AUTHORIZATION_VIOLATION = "Authorization Violation"
+INVALID_CLIENT_PROTOCOL = "invalid client protocol"
+INVALID_PUBLISH_SUBJECT = "Invalid Publish Subject"
+INVALID_SUBJECT = "Invalid Subject"
+MAXIMUM_ACCOUNT_CONNECTIONS = "maximum account active connections exceeded"
+MAXIMUM_CONNECTIONS = "maximum connections exceeded"
+MAXIMUM_CONTROL_LINE = "maximum control line exceeded"
+MAXIMUM_PAYLOAD = "Maximum Payload Violation"
+MAXIMUM_SUBSCRIPTIONS = "maximum subscriptions exceeded"
+NO_RESPONDERS_NEEDS_HEADERS = "no responders requires headers support"
+STALE_CONNECTION = "Stale Connection"
+TLS_REQUIRED = "Secure Connection - TLS Required"
+UNKNOWN_OPERATION = "Unknown Protocol Operation"
+
+
+class CloseReason(Enum):
+    """Why a connection ended; the value is the text that monitoring shows."""
+
+    CLIENT_CLOSED = "Client Closed"
+    AUTHENTICATION_TIMEOUT = "Authentication Timeout"
+    AUTHENTICATION_VIOLATION = "Authentication Failure"
+    TLS_HANDSHAKE_ERROR = "TLS Handshake Failure"
+    SLOW_CONSUMER_PENDING = "Slow Consumer (Pending Bytes)"
+    SLOW_CONSUMER_WRITE_DEADLINE = "Slow Consumer (Write Deadline)"
+    WRITE_ERROR = "Write Error"
+    READ_ERROR = "Read Error"
+    PARSE_ERROR = "Parse Error"
+    STALE_CONNECTION = "Stale Connection"
+    PROTOCOL_VIOLATION = "Protocol Violation"
+    BAD_CLIENT_PROTOCOL_VERSION = "Bad Client Protocol Version"
+    WRONG_PORT = "Incorrect Port"
+    MAX_CONNECTIONS = "Maximum Connections Exceeded"
+    MAX_ACCOUNT_CONNECTIONS = "Maximum Account Connections Exceeded"
+    MAX_PAYLOAD = "Maximum Message Payload Exceeded"
+    MAX_CONTROL_LINE = "Maximum Control Line Exceeded"
+    MAX_SUBSCRIPTIONS = "Maximum Subscriptions Exceeded"
+    SERVER_SHUTDOWN = "Server Shutdown"
+    AUTHENTICATION_EXPIRED = "Authentication Expired"
+    MISSING_ACCOUNT = "Missing Account"
+    REVOCATION = "Credentials Revoked"
+    HEADER_VIOLATION = "Message Header Violation"
+    NO_RESPONDERS_NEEDS_HEADERS = "No Responders Requires Headers"
+    KICKED = "Kicked"
+
+
+def error_line(text: str) -> bytes:
+    """The `-ERR` line for `text`."""
+    return f"-ERR '{text}'\r\n".encode("utf-8", "surrogateescape")
+
+
+def quoted(name: bytes) -> str:
+    """A name a peer sent, inside a text that goes back to it: escaped as Go's `%q` would."""
+    text = name.decode("utf-8", "surrogateescape")
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\x{ord(c) & 0xFF:02x}" for c in quoted) + '"'
+
+
+def publish_violation(subject: bytes) -> str:
+    """Said to a client that may not publish to `subject`."""
+    return f"Permissions Violation for Publish to {quoted(subject)}"
+
+
+def reply_violation(reply: bytes) -> str:
+    """Said to a client that names a reply subject of the server's own."""
+    return f"Permissions Violation for Publish with Reply of {quoted(reply)}"
+
+
+def subscription_violation(subject: bytes, queue: bytes | None, *, sid: bytes | None = None) -> str:
+    """Said to a client that may not subscribe, or (with its sid) no longer may."""
+    text = f"Permissions Violation for Subscription to {quoted(subject)}"
+    if queue is not None:
+        text += f" using queue {quoted(queue)}"
+    if sid is not None:
+        text += f" (sid {quoted(sid)})"
+    return text

@@ -1,0 +1,307 @@
+"""The middle of a server, without sockets: accounts, connections, who is let in, who gets what.
+
+The edge (`slipstream.server`) turns accepted sockets into `open_connection`, bytes into calls of the connection's parser,
+and time into timers; the hub answers through outboxes and the few calls of `Edge`. Nothing here blocks.
+
+Several hubs live side by side in one process: there is no global state.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.auth.authenticator import Authenticator, Denied, Granted, Identity, NeedsPasswordCheck, PeerFacts
+from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.outbox import FlushQueue
+from slipstream.protocol import texts
+from slipstream.protocol.connection import ClientConnection, Peer, State
+from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
+from slipstream.protocol.texts import CloseReason
+from slipstream.routing.topology import Topology
+
+if TYPE_CHECKING:
+    import random
+
+    from slipstream.accounts.account import Account
+    from slipstream.clock import Clock
+    from slipstream.config.options import Options
+
+__all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
+
+
+class Cancellable(Protocol):
+    """A timer that can be called off."""
+
+    def cancel(self) -> object: ...
+
+
+class Edge(Protocol):
+    """What the hub asks of the side that has sockets and threads."""
+
+    def close(self, connection: ClientConnection, reason: CloseReason) -> None:
+        """Send what waits, then close the socket."""
+        ...
+
+    def run_blocking(self, job: Callable[[], bool], done: Callable[[bool], None]) -> bool:
+        """Run a job off the loop and report its result on it; False when too many are waiting."""
+        ...
+
+    def log(self, level: str, text: str) -> None: ...
+
+
+class ServerIdentity:
+    """Who this server is; made once at start."""
+
+    def __init__(self, server_id: str, name: str, xkey: str, start_ns: int) -> None:
+        self.id = server_id
+        self.name = name
+        self.xkey = xkey
+        self.start_ns = start_ns
+
+
+class ClosedConnection:
+    """What is kept of a connection that ended."""
+
+    __slots__ = ("connection", "reason", "stop_ns", "subscriptions")
+
+    def __init__(self, connection: ClientConnection, reason: CloseReason, stop_ns: int) -> None:
+        self.connection = connection
+        self.reason = reason
+        self.stop_ns = stop_ns
+        # Subjects are kept for monitoring while they are few.
+        self.subscriptions: list[bytes] = []
+
+
+class Hub:
+    """Accounts and connections of one server."""
+
+    def __init__(
+        self,
+        options: Options,
+        identity: ServerIdentity,
+        clock: Clock,
+        rng: random.Random,
+        edge: Edge,
+        flush_queue: FlushQueue,
+    ) -> None:
+        self.options = options
+        self.identity = identity
+        self.clock = clock
+        self.rng = rng
+        self.flush_queue = flush_queue
+        self.delivery = Delivery(rng.getrandbits(63))
+        self.connections: dict[int, ClientConnection] = {}
+        self.closed_connections: deque[ClosedConnection] = deque(maxlen=max(1, options.max_closed_clients))
+        self.total_connections = 0
+        self.slow_consumers = 0
+        self.stale_connections = 0
+        self.stalled_clients = 0
+        # Traffic of connections that are gone.
+        self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
+        self.topology = Topology(options, self.delivery, clock, rng)
+        self.authenticator = Authenticator(options)
+        self.lame_duck = False
+        # What the listeners found out; part of INFO.
+        self.host, self.port = options.host, options.port
+        self.connect_urls: list[str] = []
+        self.jetstream = False
+        # Whoever wants to know: the system account's events.
+        self.on_connected: list[Callable[[ClientConnection], None]] = []
+        self.on_closed: list[Callable[[ClosedConnection], None]] = []
+        self.on_denied: list[Callable[[ClientConnection], None]] = []
+        self._edge = edge
+        self._next_cid = 1
+
+    # --- accounts -------------------------------------------------------------------------------------------------
+
+    @property
+    def accounts(self) -> dict[str, Account]:
+        """All accounts by name."""
+        return self.topology.accounts
+
+    @property
+    def system_account(self) -> Account | None:
+        """The account that sees `$SYS` subjects, if there is one."""
+        return self.topology.accounts.get(self.options.system_account_name)
+
+    def account_of(self, identity: Identity) -> Account | None:
+        """The account a user belongs to."""
+        return self.topology.accounts.get(identity.account)
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def open_connection(self, peer: Peer) -> ClientConnection:
+        """A socket was accepted. The connection may already be closed again when there are too many."""
+        connection = ClientConnection(self, self._next_cid, peer, auth_required=self.authenticator.auth_required)
+        self._next_cid += 1
+        self.total_connections += 1
+        if self.authenticator.needs_nonce:
+            connection.nonce = self.new_nonce()
+        self.connections[connection.cid] = connection
+        if 0 <= self.options.max_connections < len(self.connections):
+            self.log("ERR", connection, texts.MAXIMUM_CONNECTIONS)
+            connection.close(CloseReason.MAX_CONNECTIONS, texts.MAXIMUM_CONNECTIONS)
+        return connection
+
+    def connected(self, connection: ClientConnection) -> None:
+        """A client was let in."""
+        for listener in self.on_connected:
+            listener(connection)
+
+    def closed(self, connection: ClientConnection, reason: CloseReason) -> None:
+        """A connection ended; called once for each."""
+        self.connections.pop(connection.cid, None)
+        self.closed_in_msgs += connection.parser.msgs
+        self.closed_in_bytes += connection.parser.msg_bytes
+        self.closed_out_msgs += connection.outbox.msgs
+        self.closed_out_bytes += connection.outbox.msg_bytes
+        if reason in (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE):
+            self.slow_consumers += 1
+            if connection.account is not None:
+                connection.account.slow_consumers += 1
+        elif reason is CloseReason.STALE_CONNECTION:
+            self.stale_connections += 1
+        record = ClosedConnection(connection, reason, self.clock.now_ns())
+        self.closed_connections.append(record)
+        for listener in self.on_closed:
+            listener(record)
+        self._edge.close(connection, reason)
+
+    def close_all(self, reason: CloseReason) -> None:
+        """End every connection."""
+        for connection in list(self.connections.values()):
+            connection.close(reason)
+
+    # --- what connections ask -------------------------------------------------------------------------------------
+
+    def now_ns(self) -> int:
+        """Wall clock."""
+        return self.clock.now_ns()
+
+    def new_nonce(self) -> str:
+        """Eleven unguessable bytes as text; a client signs them to prove its nkey."""
+        import base64
+        import secrets
+
+        return base64.urlsafe_b64encode(secrets.token_bytes(11)).rstrip(b"=").decode()
+
+    def info_line(self, connection: ClientConnection, *, after_connect: bool = False) -> bytes:
+        """INFO as this connection should see it."""
+        options = self.options
+        tls = options.tls if connection.peer.kind == "nats" else options.websocket.tls
+        account = connection.account
+        info = ServerInfo(
+            server_id=self.identity.id,
+            server_name=self.identity.name,
+            version=_version(),
+            proto=1,
+            go="python",
+            host=self.host,
+            port=self.port,
+            headers=not options.no_header_support,
+            auth_required=self.authenticator.auth_required,
+            tls_required=tls is not None and not options.allow_non_tls,
+            tls_verify=tls is not None and tls.verify,
+            tls_available=tls is not None and options.allow_non_tls,
+            max_payload=connection.parser.max_payload,
+            jetstream=self.jetstream,
+            client_id=connection.cid,
+            client_ip=connection.peer.ip,
+            nonce=connection.nonce,
+            connect_urls=self.connect_urls,
+            ldm=self.lame_duck,
+            xkey=self.identity.xkey,
+        )
+        if self.jetstream:
+            info.api_lvl = 4
+        if after_connect and account is not None:
+            info.connect_info = True
+            info.remote_account = account.name
+            info.acc_is_sys = account.is_system
+        return encode_info(info)
+
+    def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
+        """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
+        facts = PeerFacts(
+            kind="STANDARD" if connection.peer.kind == "nats" else "WEBSOCKET",
+            ip=connection.peer.ip,
+            nonce=connection.nonce.encode(),
+            certificate=getattr(connection.peer, "certificate", None),
+        )
+        verdict = self.authenticator.authenticate(connect, facts)
+        if isinstance(verdict, NeedsPasswordCheck):
+            check = verdict
+            connection.suspend()
+            if not self._edge.run_blocking(check.job, lambda matched: self._judge(connection, check.resume(matched))):
+                self._judge(connection, Denied("too many logins at once"))
+            return
+        self._judge(connection, verdict)
+
+    def _judge(self, connection: ClientConnection, verdict: Granted | Denied | NeedsPasswordCheck) -> None:
+        if connection.state is State.CLOSED:
+            return
+        if isinstance(verdict, Granted):
+            connection.admit(verdict.identity)
+            return
+        for listener in self.on_denied:
+            listener(connection)
+        connection.refuse(verdict.reason if isinstance(verdict, Denied) else "")
+
+    def publish(
+        self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> int:
+        """Publish for a client; returns how many got the message. Permissions have been checked."""
+        account = connection.account
+        assert account is not None
+        route = account.interest.find_route(subject)
+        if route.dynamic:
+            destination = self.topology.roll(account, subject)
+            if destination is None:
+                return 0
+            subject = destination
+            route = self.topology.planned(account, subject)
+        return self.delivery.deliver(route, connection, subject, reply, header_size, body)
+
+    def log(self, level: str, connection: ClientConnection, text: str) -> None:
+        """A log line about one connection."""
+        prefix = "wid" if connection.peer.kind == "websocket" else "cid"
+        self._edge.log(level, f"{connection.peer.ip}:{connection.peer.port} - {prefix}:{connection.cid} - {text}")
+
+    # --- reload ---------------------------------------------------------------------------------------------------
+
+    def reload(self, options: Options) -> None:
+        """Use other options. Clients whose user is gone or changed are closed; everybody else stays."""
+        self.options = options
+        self.authenticator = Authenticator(options)
+        self.topology.reload(options)
+        for connection in list(self.connections.values()):
+            self._reapply(connection)
+
+    def _reapply(self, connection: ClientConnection) -> None:
+        options = self.options
+        connection.outbox.limit = options.max_pending
+        connection.parser.max_control_line = options.max_control_line
+        connection.parser.max_payload = options.max_payload
+        connection.tracing = options.trace
+        connection.refresh_short_way()
+        if connection.identity is None:
+            return
+        identity = self.authenticator.current(connection.identity)
+        account = None if identity is None else self.account_of(identity)
+        if identity is None or account is None or account is not connection.account:
+            connection.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+            return
+        connection.identity = identity
+        connection.renew_permissions(identity.permissions)
+
+    def each_connection(self) -> Iterable[ClientConnection]:
+        """All open connections, for monitoring."""
+        return self.connections.values()
+
+
+def _version() -> str:
+    from slipstream.version import SERVER_VERSION
+
+    return SERVER_VERSION

@@ -1,0 +1,105 @@
+"""Decides where a published subject goes in one account: the one place that authorises a delivery.
+
+Consulted when a subject is published for the first time and after every change of interest; the kernel repeats the
+answer. What it looks at, in this order:
+
+1. subject mappings: the message travels under another subject, or each message is decided anew (`dynamic`);
+2. local subscriptions, minus those whose client may not receive this concrete subject;
+3. subscriptions of accounts that import the subject as a stream: their clients see it under their local name;
+4. service imports of this account: a request leaves for the exporting account.
+
+An account that has none of this, and no client with narrower permissions than its subscriptions, needs no planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from slipstream.kernels.interest import Route, Subscription
+from slipstream.kernels.subject import matches
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.accounts.imports import StreamImport
+    from slipstream.routing.services import ServiceImport
+    from slipstream.subjects.mapping import AccountMappings
+
+__all__ = ["Planner", "StreamLink"]
+
+
+class StreamLink:
+    """One stream import seen from the exporting side: which account gets what, and under which name."""
+
+    __slots__ = ("importer", "stream_import")
+
+    def __init__(self, importer: Account, stream_import: StreamImport) -> None:
+        self.importer = importer
+        self.stream_import = stream_import
+
+
+class Planner:
+    """Makes the routes of one account."""
+
+    def __init__(
+        self,
+        account: Account,
+        *,
+        mappings: AccountMappings | None = None,
+        links: Sequence[StreamLink] = (),
+        services: Sequence[ServiceImport] = (),
+    ) -> None:
+        self._account = account
+        self.mappings = mappings
+        self._links = tuple(links)
+        self._services = tuple(services)
+
+    def plan(self, subject: bytes) -> Route:
+        """The route of a subject as it was published."""
+        if self.mappings is not None:
+            mapping = self.mappings.find(subject)
+            if mapping is not None:
+                if not mapping.is_static:
+                    return Route(dynamic=True)
+                destination = mapping.destination(subject)
+                return self.plan_mapped(destination, renamed=destination)
+        return self.plan_mapped(subject)
+
+    def plan_mapped(self, subject: bytes, *, renamed: bytes | None = None) -> Route:
+        """The route of a subject that no mapping touches (any more)."""
+        plain: list[tuple[Subscription, bytes | None]] = []
+        groups: dict[bytes, list[tuple[Subscription, bytes | None]]] = {}
+
+        def take(subscription: Subscription, name: bytes, alias: bytes | None) -> None:
+            if subscription.checked and subscription.client.permissions.denies_delivery(name, subscription.queue):
+                return
+            if subscription.queue is None:
+                plain.append((subscription, alias))
+            else:
+                groups.setdefault(subscription.queue, []).append((subscription, alias))
+
+        for subscription in self._account.interest.match(subject):
+            take(subscription, subject, None)
+        for link in self._links:
+            local = link.stream_import.local_subject(subject)
+            if local is not None:
+                for subscription in link.importer.interest.match(local):
+                    # Only what the importing account's own clients asked for: internal listeners stay at home.
+                    if subscription.client is not None:
+                        take(subscription, local, local)
+        for service in self._services:
+            if matches(service.subject, subject):
+                plain.append((service.subscription, None))
+
+        return Route(
+            tuple(s for s, _ in plain),
+            tuple(tuple(s for s, _ in members) for members in groups.values()),
+            _aliases(plain),
+            None if not self._links else tuple(tuple(a for _, a in members) for members in groups.values()),
+            renamed,
+        )
+
+
+def _aliases(entries: list[tuple[Subscription, bytes | None]]) -> tuple[bytes | None, ...] | None:
+    aliases = tuple(alias for _, alias in entries)
+    return aliases if any(alias is not None for alias in aliases) else None

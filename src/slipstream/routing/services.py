@@ -1,0 +1,147 @@
+"""Requests that cross from one account to another, and the way back of their answers.
+
+    importer: request on `local` reply R  ──►  exporter: same request on `remote` reply _R_.<token>
+    importer: answer on R                 ◄──  exporter: answer on _R_.<token>
+
+The token stands for one request. It is forgotten after the answer (response type single), or when no answer came for
+the export's threshold; a streaming responder keeps it alive by answering. Tokens are drawn from the server's random
+source and are not guessable; clients may not use `_R_.` as a reply of their own, so a forged way back leads nowhere.
+
+The reserved header `Nats-Request-Info` never passes from a client: it is removed here, and written anew when the import
+shares who asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.kernels.interest import Subscription
+from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
+from slipstream.protocol.headers import remove_header, set_header
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.protocol.connection import ClientConnection
+
+__all__ = ["REPLY_PREFIX", "ResponseTable", "ServiceImport"]
+
+REPLY_PREFIX = b"_R_."
+REQUEST_INFO = b"Nats-Request-Info"
+
+
+class RemoteName(Protocol):
+    """How a local subject is called in the exporting account."""
+
+    def __call__(self, subject: bytes) -> bytes | None: ...
+
+
+class _Pending:
+    """The way back of one request."""
+
+    __slots__ = ("account", "expires_ns", "reply", "single", "threshold_ns")
+
+    def __init__(self, account: Account, reply: bytes, expires_ns: int, threshold_ns: int, *, single: bool) -> None:
+        self.account = account
+        self.reply = reply
+        self.expires_ns = expires_ns
+        self.threshold_ns = threshold_ns
+        self.single = single
+
+
+class ResponseTable:
+    """The open requests into one exporting account.
+
+    Invariant: entries are in the order in which they were made or last used, so the next to expire is in front.
+    """
+
+    def __init__(self, account: Account, now_ns: Callable[[], int], token: Callable[[], bytes]) -> None:
+        self._account = account
+        self._now_ns = now_ns
+        self._token = token
+        self._pending: dict[bytes, _Pending] = {}
+        self._listener: Subscription | None = None
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def open(self, importer: Account, reply: bytes, threshold_ns: int, *, single: bool) -> bytes:
+        """Make a reply subject in the exporting account that leads to `reply` in the importing one."""
+        now_ns = self._now_ns()
+        self._forget_expired(now_ns)
+        if len(self._pending) >= SERVICE_RESPONSES_MAX:
+            del self._pending[next(iter(self._pending))]
+        if self._listener is None:
+            self._listener = self._account.subscribe(REPLY_PREFIX + b"*", self._on_response)
+        token = self._token()
+        self._pending[token] = _Pending(importer, reply, now_ns + threshold_ns, threshold_ns, single=single)
+        return REPLY_PREFIX + token
+
+    def drop(self, reply: bytes) -> None:
+        """Forget a request that nobody took."""
+        self._pending.pop(reply[len(REPLY_PREFIX) :], None)
+
+    def _on_response(
+        self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> bool:
+        token = subject[len(REPLY_PREFIX) :]
+        pending = self._pending.pop(token, None)
+        now_ns = self._now_ns()
+        if pending is None or pending.expires_ns < now_ns:
+            return False
+        if not pending.single:
+            pending.expires_ns = now_ns + pending.threshold_ns
+            self._pending[token] = pending
+        return pending.account.publish(pending.reply, reply, header_size, body) > 0
+
+    def _forget_expired(self, now_ns: int) -> None:
+        while self._pending:
+            oldest = next(iter(self._pending))
+            if self._pending[oldest].expires_ns >= now_ns:
+                return
+            del self._pending[oldest]
+
+
+class ServiceImport:
+    """One service import at work: a listener in the importing account that passes requests on."""
+
+    def __init__(
+        self,
+        importer: Account,
+        exporter: Account,
+        subject: bytes,
+        remote_name: RemoteName,
+        responses: ResponseTable,
+        *,
+        single: bool,
+        threshold_ns: int,
+        request_info: Callable[[ClientConnection], bytes] | None,
+    ) -> None:
+        self.subject = subject
+        self.subscription = Subscription(subject, None, b"", None, None, self._on_request)
+        self._importer = importer
+        self._exporter = exporter
+        self._remote_name = remote_name
+        self._responses = responses
+        self._single = single
+        self._threshold_ns = threshold_ns or SERVICE_RESPONSE_THRESHOLD_NS
+        # Writes the client info header; None when the import does not share it.
+        self._request_info = request_info
+
+    def _on_request(
+        self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> bool:
+        remote = self._remote_name(subject)
+        if remote is None:
+            return False
+        if header_size:
+            header_size, body = remove_header(REQUEST_INFO, header_size, body)
+        if self._request_info is not None and publisher is not None:
+            header_size, body = set_header(REQUEST_INFO, self._request_info(publisher), header_size, body)
+        way_back = None
+        if reply is not None:
+            way_back = self._responses.open(self._importer, reply, self._threshold_ns, single=self._single)
+        taken = self._exporter.publish(remote, way_back, header_size, body) > 0
+        if not taken and way_back is not None:
+            self._responses.drop(way_back)
+        return taken

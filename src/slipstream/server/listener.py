@@ -1,0 +1,263 @@
+"""The client port: sockets on one side, connections on the other.
+
+Bytes read land in one buffer that all connections share (a read and its parse happen in one go, so nobody else needs
+it meanwhile); what was written during a turn of the loop is sent at its end, one write a connection.
+
+Back-pressure has three steps. A transport that cannot take more keeps its data, and the outbox collects what follows.
+A publish that meets an outbox near its limit stops its producer for a moment. An outbox over its limit, or a write
+that makes no end within the deadline, ends the connection as a slow consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING, cast
+
+from slipstream.limits import FIRST_PING_MAX_NS, PRODUCER_STALL_NS, SECOND_NS
+from slipstream.protocol import texts
+from slipstream.protocol.connection import ClientConnection, State
+from slipstream.protocol.texts import CloseReason
+
+if TYPE_CHECKING:
+    from slipstream.auth.tls_map import PeerCertificate
+    from slipstream.server.server import Server
+
+__all__ = ["ClientProtocol", "SocketPeer", "bind"]
+
+_RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
+
+
+class SocketPeer:
+    """The other end of a TCP connection."""
+
+    __slots__ = ("certificate", "ip", "kind", "port", "tls_cipher", "tls_version")
+
+    def __init__(self, ip: str, port: int, kind: str = "nats") -> None:
+        self.ip = ip
+        self.port = port
+        self.kind = kind
+        self.certificate: PeerCertificate | None = None
+        self.tls_version = ""
+        self.tls_cipher = ""
+
+
+class ClientProtocol(asyncio.BufferedProtocol):
+    """One client socket."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._shared = server.read_buffer
+        self._delivery = server.hub.delivery
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.connection: ClientConnection = cast(ClientConnection, None)
+        self._blocked = False  # the transport holds bytes it could not send
+        self._reading_paused = False
+        self._deadline: asyncio.TimerHandle | None = None  # of a write under way
+        self._timer: asyncio.TimerHandle | None = None  # authentication first, PING later
+
+    # --- asyncio ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there: greet it."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=0)
+        ip, port = _address(self.transport)
+        server = self._server
+        self.connection = connection = server.hub.open_connection(SocketPeer(ip, port))
+        connection.edge = self
+        if connection.state is State.CLOSED:
+            # The hub closed it before it had an edge.
+            self.finish()
+            return
+        connection.greet()
+        if connection.parser.awaiting_connect:
+            self._timer = server.call_later(server.auth_timeout_ns, self._on_auth_timeout)
+        else:
+            self.start_pings()
+
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # type: ignore[override]  # typeshed wants Buffer
+        """Where to read to."""
+        return self.connection.parser.lend(self._shared)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came: parse and act on all of them."""
+        connection = self.connection
+        connection.last_read_ns = time.time_ns()
+        parser = connection.parser
+        before = parser.msgs
+        parser.filled(self._shared, nbytes)
+        if parser.msgs != before:
+            connection.last_activity_ns = connection.last_read_ns
+            if self._delivery.stalled and self._delivery.take_stalled():
+                self._stall()
+        if parser.paused and not self._reading_paused:
+            self._hold_reading()
+
+    def eof_received(self) -> bool:
+        """The client is done; so are we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._cancel_timers()
+        if self.connection is not None:
+            reason = CloseReason.CLIENT_CLOSED
+            if isinstance(exc, OSError) and not isinstance(exc, ConnectionError):
+                reason = CloseReason.READ_ERROR
+            self.connection.close(reason)
+            self.connection.outbox.close()
+
+    def pause_writing(self) -> None:
+        """The transport keeps bytes: the peer reads slower than we write."""
+        self._blocked = True
+        self.connection.outbox.in_flight = self.transport.get_write_buffer_size()
+        if self._deadline is None:
+            self._deadline = self._server.call_later(
+                self._server.hub.options.write_deadline_ns, self._on_write_deadline
+            )
+
+    def resume_writing(self) -> None:
+        """Everything handed over is sent."""
+        self._blocked = False
+        self.connection.outbox.in_flight = 0
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self.flush()
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what waits, unless the transport is still busy."""
+        if self._blocked or self.transport is None:
+            return
+        data = self.connection.outbox.take()
+        if data:
+            self.write(data)
+
+    def write(self, data: bytes) -> None:
+        """Put bytes on the wire."""
+        self.transport.write(data)
+
+    def finish(self) -> None:
+        """Send the last words and close."""
+        self._cancel_timers()
+        outbox = self.connection.outbox
+        data = outbox.take()
+        outbox.close()
+        if data and not self._blocked:
+            self.write(data)
+        if self._blocked:
+            # A peer that does not read would keep the socket for ever.
+            self._deadline = self._server.call_later(SECOND_NS, self.transport.abort)
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what waits is dropped."""
+        self._cancel_timers()
+        self.connection.outbox.close()
+        self.transport.abort()
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def _stall(self) -> None:
+        """Let receivers catch up before this producer goes on."""
+        hub = self._server.hub
+        if hub.options.no_fast_producer_stall or self._reading_paused:
+            return
+        self.connection.stalls += 1
+        hub.stalled_clients += 1
+        self._reading_paused = True
+        self.transport.pause_reading()
+        self._server.call_later(PRODUCER_STALL_NS, self.resume_reading)
+
+    def _hold_reading(self) -> None:
+        self._reading_paused = True
+        self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on after a pause."""
+        if self._reading_paused and not self.connection.parser.paused:
+            self._reading_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    # --- timers -------------------------------------------------------------------------------------------------
+
+    def start_pings(self) -> None:
+        """The client is in: from now on ask whether it lives. The first PING comes early, for the round trip time."""
+        self._cancel_timer()
+        interval = min(self._ping_interval_ns(), FIRST_PING_MAX_NS)
+        interval += int(interval * self._server.hub.rng.random() * 0.2)
+        self._timer = self._server.call_later(interval, self._on_ping_timer)
+
+    def _ping_interval_ns(self) -> int:
+        return self._server.hub.options.ping_interval_ns
+
+    def _on_auth_timeout(self) -> None:
+        self._timer = None
+        if self.connection.account is None:
+            self._server.hub.log("ERR", self.connection, texts.AUTHENTICATION_TIMEOUT)
+            self.connection.close(CloseReason.AUTHENTICATION_TIMEOUT, texts.AUTHENTICATION_TIMEOUT)
+
+    def _on_ping_timer(self) -> None:
+        connection = self.connection
+        options = self._server.hub.options
+        interval = self._ping_interval_ns()
+        now_ns = time.time_ns()
+        self._timer = None
+        if connection.state is State.CLOSED:
+            return
+        if now_ns - connection.last_read_ns >= interval or not connection.rtt_ns:
+            if connection.pings_out + 1 > options.ping_max:
+                self._server.hub.log("DBG", connection, "Stale Client Connection - Closing")
+                connection.close(CloseReason.STALE_CONNECTION, texts.STALE_CONNECTION)
+                return
+            connection.send_ping()
+        self._timer = self._server.call_later(interval, self._on_ping_timer)
+
+    def _on_write_deadline(self) -> None:
+        self._deadline = None
+        connection = self.connection
+        if self._blocked and connection.state is not State.CLOSED:
+            waited = self._server.hub.options.write_deadline_ns / SECOND_NS
+            self._server.hub.log("INF", connection, f"Slow Consumer Detected: WriteDeadline of {waited:g}s exceeded")
+            connection.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _cancel_timers(self) -> None:
+        self._cancel_timer()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _address(transport: asyncio.Transport) -> tuple[str, int]:
+    name = transport.get_extra_info("peername")
+    if not name:
+        return "", 0
+    ip = name[0]
+    # A dual-stack socket shows IPv4 peers in IPv6 dress.
+    return ip.removeprefix("::ffff:"), name[1]
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. All interfaces means IPv6 too, where the machine has it; port -1 picks one.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    port = max(port, 0)
+    if host in ("", "0.0.0.0", "::") and socket.has_dualstack_ipv6():
+        listening = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
+    else:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=4096)
+    listening.setblocking(False)
+    return listening
