@@ -193,6 +193,8 @@ STREAM_INTERVAL_MIN_NS: Final = 100 * MILLISECOND_NS
 LOAD_TIMEOUT_NS: Final = 20 * SECOND_NS
 # One load job: connections in one process, below the usual descriptor limit.
 LOAD_CONNECTIONS_MAX: Final = 10_000
+# All load jobs of one run together, set-up included.
+LOAD_RUN_TIMEOUT_NS: Final = 10 * MINUTE_NS
 
 # --- WebSocket, PROXY protocol, TLS -----------------------------------------------------------------------------------
 
@@ -217,5 +219,3 @@ WEBSOCKET_EARLY_RATIO_FROM_BYTES: Final = 4 * KIB
 # PROXY protocol: the longest v1 line its specification allows, with CRLF; and the time for the whole header.
 PROXY_LINE_BYTES_MAX: Final = 107
 PROXY_HEADER_TIMEOUT_NS: Final = 5 * SECOND_NS
-# All load jobs of one run together, set-up included.
-LOAD_RUN_TIMEOUT_NS: Final = 10 * MINUTE_NS

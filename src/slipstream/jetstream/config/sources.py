@@ -1,0 +1,206 @@
+"""Rules for mirrors and sources. Copying itself does not exist yet, so a valid one is refused last, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.config.structs import StreamConfig, StreamSource, SubjectTransformConfig
+from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors_table import ErrorSpec
+from slipstream.jetstream.gojson.scan import go_quote
+from slipstream.jetstream.transform import TransformError, validate_mapping
+from slipstream.kernels.subject import is_literal, is_subset, is_valid_publish, is_valid_subscription, overlaps
+
+__all__ = ["check_sources"]
+
+_NAME_FORBIDDEN = frozenset(" \t\r\n\f.*>\\/")
+_API_PREFIX = "$JS.API"
+
+FindStream = Callable[[str], StreamConfig | None]
+
+
+def check_sources(config: StreamConfig, find_stream: FindStream, *, pedantic: bool) -> None:
+    """Check `config.mirror` and `config.sources` against every rule nats-server has for them.
+
+    Raises:
+        ApiError: the first rule broken, or, if none is, that copying between streams is not available.
+    """
+    if config.mirror is not None:
+        _check_mirror(config, config.mirror, find_stream, pedantic)
+    if config.sources and config.allow_msg_schedules:
+        raise ApiError(table.SOURCE_WITH_MSG_SCHEDULES)
+    _check_each_source(config, find_stream)
+    copies = [source for source in (config.mirror, *config.sources) if source is not None]
+    if not copies:
+        return
+    _check_prefixes(copies, find_stream)
+    _check_cycle(config, find_stream)
+    what = "mirrors" if config.mirror is not None else "sources"
+    raise invalid_config(f"stream {what} are not available in this version")
+
+
+def _valid_name(name: str) -> bool:
+    return bool(name) and not _NAME_FORBIDDEN.intersection(name)
+
+
+def _check_mirror(config: StreamConfig, mirror: StreamSource, find_stream: FindStream, pedantic: bool) -> None:
+    excluded: tuple[tuple[object, ErrorSpec], ...] = (
+        (config.first_seq, table.MIRROR_WITH_FIRST_SEQ),
+        (config.subjects, table.MIRROR_WITH_SUBJECTS),
+        (config.sources, table.MIRROR_WITH_SOURCES),
+        (config.allow_msg_counter, table.MIRROR_WITH_COUNTERS),
+        (config.allow_atomic, table.MIRROR_WITH_ATOMIC_PUBLISH),
+        (config.allow_batched, table.MIRROR_WITH_BATCH_PUBLISH),
+        (config.allow_msg_schedules, table.MIRROR_WITH_MSG_SCHEDULES),
+        (_bad_consumer(mirror), table.MIRROR_DURABLE_CONSUMER_CFG_INVALID),
+        (mirror.filter_subject and mirror.subject_transforms, table.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED),
+    )
+    for present, spec in excluded:
+        if present:
+            raise ApiError(spec)
+    if config.subject_delete_marker_ttl_ns > 0:
+        raise invalid_config("subject delete markers forbidden on mirrors")
+    for transform in mirror.subject_transforms:
+        _check_transform(transform, table.MIRROR_INVALID_SUBJECT_FILTER, table.MIRROR_INVALID_TRANSFORM_DESTINATION)
+        if _collides_with_another(transform, mirror.subject_transforms, overlaps):
+            raise ApiError(table.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
+    if mirror.external is not None:
+        return
+    if not _valid_name(mirror.name):
+        raise ApiError(table.MIRROR_INVALID_STREAM_NAME)
+    origin = find_stream(mirror.name)
+    if origin is None:
+        return
+    if 0 < config.max_msg_size < origin.max_msg_size:
+        raise ApiError(table.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG)
+    if pedantic and config.mirror_direct != origin.allow_direct:
+        raise ApiError(table.PEDANTIC, err="origin stream has direct get set, mirror has it disabled")
+    config.mirror_direct = origin.allow_direct
+
+
+def _check_each_source(config: StreamConfig, find_stream: FindStream) -> None:
+    identities: set[tuple[object, ...]] = set()
+    consumers: set[tuple[object, ...]] = set()
+    for source in config.sources:
+        if source is None or not _valid_name(source.name):
+            raise ApiError(table.SOURCE_INVALID_STREAM_NAME)
+        identity = _identity(source)
+        if identity in identities:
+            raise ApiError(table.SOURCE_DUPLICATE_DETECTED)
+        identities.add(identity)
+        if source.filter_subject and source.subject_transforms:
+            raise ApiError(table.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
+        for transform in source.subject_transforms:
+            _check_transform(transform, table.SOURCE_INVALID_SUBJECT_FILTER, table.SOURCE_INVALID_TRANSFORM_DESTINATION)
+        for transform in source.subject_transforms:
+            if _collides_with_another(transform, source.subject_transforms, is_subset):
+                raise ApiError(table.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
+        if _bad_consumer(source):
+            raise ApiError(table.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
+        if source.consumer is not None:
+            consumer = (source.name, source.external and source.external.api, source.consumer.name)
+            if consumer in consumers:
+                raise ApiError(table.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED)
+            consumers.add(consumer)
+        origin = find_stream(source.name) if source.external is None else None
+        if origin is not None and 0 < config.max_msg_size < origin.max_msg_size:
+            raise ApiError(table.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG)
+
+
+def _identity(source: StreamSource) -> tuple[object, ...]:
+    """Two sources of one stream may not agree in all of this."""
+    mappings: tuple[tuple[str, str], ...] = ((source.filter_subject or ">", ">"),)
+    if source.subject_transforms:
+        mappings = tuple((transform.src or ">", transform.dest or ">") for transform in source.subject_transforms)
+    external = source.external and source.external.api
+    consumer = source.consumer and source.consumer.name
+    return (source.name, external, consumer, mappings)
+
+
+def _check_transform(transform: SubjectTransformConfig, bad_source: ErrorSpec, bad_destination: ErrorSpec) -> None:
+    if transform.src and not is_valid_subscription(transform.src.encode()):
+        raise ApiError(bad_source, err=f"invalid subject {transform.src}")
+    try:
+        validate_mapping(transform.src, transform.dest)
+    except TransformError as error:
+        raise ApiError(bad_destination, err=error) from None
+
+
+def _collides_with_another(
+    transform: SubjectTransformConfig,
+    among: Iterable[SubjectTransformConfig],
+    collide: Callable[[bytes, bytes], bool],
+) -> bool:
+    return any(other is not transform and collide(transform.src.encode(), other.src.encode()) for other in among)
+
+
+def _bad_consumer(source: StreamSource) -> bool:
+    """A given consumer decides where to start and what to filter, so the source may not."""
+    consumer = source.consumer
+    if consumer is None:
+        return False
+    subject = consumer.deliver_subject.encode()
+    return (
+        not _valid_name(consumer.name)
+        or not is_literal(subject)
+        or not is_valid_subscription(subject)
+        or source.opt_start_seq != 0
+        or source.opt_start_time_ns is not None
+        or bool(source.filter_subject)
+    )
+
+
+def _check_prefixes(copies: list[StreamSource], find_stream: FindStream) -> None:
+    subjects: list[str] = []
+    for source in copies:
+        origin = find_stream(source.name) if source.external is None else None
+        if origin is not None:
+            subjects += origin.subjects
+    externals = [source.external for source in copies if source.external is not None]
+    for external in externals:
+        if not external.deliver:
+            continue
+        if not is_valid_publish(external.deliver.encode()):
+            raise ApiError(table.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=external.deliver)
+        for subject in subjects:
+            if overlaps(subject.encode(), f"{external.deliver}.{subject}".encode()):
+                raise ApiError(table.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=external.deliver, subject=subject)
+    for external in externals:
+        if not external.api:
+            continue
+        if not is_valid_publish(external.api.encode()):
+            raise invalid_config(
+                f"stream external api prefix {go_quote(external.api)} must be a valid subject without wildcards"
+            )
+        if overlaps(external.api.encode(), _API_PREFIX.encode()):
+            raise ApiError(table.STREAM_EXTERNAL_API_OVERLAP, prefix=external.api, subject=_API_PREFIX)
+
+
+def _check_cycle(config: StreamConfig, find_stream: FindStream) -> None:
+    to_visit = [config]
+    visited: set[str] = set()
+    while to_visit:
+        current = to_visit.pop(0)
+        visited.add(current.name)
+        for source in current.sources:
+            if source is None or source.external is not None:
+                continue
+            if source.name in visited:
+                if _feeds_back(current.subjects, source.filter_subject):
+                    raise invalid_config("detected cycle")
+                continue
+            origin = find_stream(source.name)
+            if origin is not None:
+                to_visit.append(origin)
+        mirror = current.mirror
+        if mirror is not None and mirror.external is None:
+            if mirror.name in visited:
+                raise invalid_config("detected cycle")
+            origin = find_stream(mirror.name)
+            if origin is not None:
+                to_visit.append(origin)
+
+
+def _feeds_back(subjects: list[str], filter_subject: str) -> bool:
+    return not filter_subject or any(overlaps(subject.encode(), filter_subject.encode()) for subject in subjects)

@@ -1,0 +1,278 @@
+"""What a stream configuration must satisfy, in nats-server's order, and the defaults it gets on the way.
+
+`checked` is pure: it looks at the request, the limits of the server and account, and the other streams' configurations
+(for mirrors and sources), and gives a corrected copy or raises the `ApiError` whose text clients compare. In pedantic
+mode a silent correction is an error instead.
+
+What this is not: rules between streams (subject overlap) or resources (`account`), nor what may change (`update`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
+from slipstream.jetstream.config.sources import check_sources
+from slipstream.jetstream.config.structs import Placement, RepublishConfig, StreamConfig
+from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.gojson.scan import go_quote
+from slipstream.jetstream.gojson.times import format_duration
+from slipstream.jetstream.transform import SubjectTransform, TransformError, validate_mapping
+from slipstream.kernels.subject import is_subset, is_valid_subscription, overlaps
+from slipstream.limits import (
+    ASSET_DESCRIPTION_BYTES_MAX,
+    ASSET_METADATA_BYTES_MAX,
+    ASSET_NAME_BYTES_MAX,
+    DUPLICATE_WINDOW_NS,
+    SECOND_NS,
+    STREAM_INTERVAL_MIN_NS,
+    STREAM_REPLICAS_MAX,
+)
+
+__all__ = ["ConfigContext", "checked", "is_valid_asset_name"]
+
+_NAME_FORBIDDEN = frozenset(" \t\r\n\f.*>\\/")
+_API_SPACES = (b"$JS.>", b"$JSC.>", b"$NRG.>")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigContext:
+    """What a configuration is checked against besides itself."""
+
+    find_stream: Callable[[str], StreamConfig | None]
+    """Configuration of another stream of the account."""
+    duplicate_window_max_ns: int = 0
+    """Server limit, 0 for none."""
+    max_bytes_required: bool = False
+    """The account insists on `max_bytes`."""
+    stream_bytes_max: Callable[[StorageType], int] = lambda _: 0
+    """Largest `max_bytes` the account allows for a storage type; 0 or less for no limit."""
+
+
+def is_valid_asset_name(name: str) -> bool:
+    """Whether a stream or consumer may be called this (length apart)."""
+    return bool(name) and not _NAME_FORBIDDEN.intersection(name)
+
+
+def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = False) -> StreamConfig:
+    """A copy of `config` with defaults filled in.
+
+    Raises:
+        ApiError: the first rule it breaks.
+    """
+    _check_names(config)
+    config = msgspec.structs.replace(config)
+    _default_limits(config, pedantic)
+    _default_times(config, context, pedantic)
+    _check_flags(config, pedantic)
+    check_sources(config, context.find_stream, pedantic=pedantic)
+    _check_subjects(config)
+    ceiling = context.stream_bytes_max(config.storage)
+    if context.max_bytes_required and config.max_bytes <= 0:
+        raise ApiError(table.STREAM_MAX_BYTES_REQUIRED)
+    if 0 < ceiling < config.max_bytes:
+        raise ApiError(table.STREAM_MAX_STREAM_BYTES_EXCEEDED)
+    _check_transform(config)
+    _check_republish(config, pedantic)
+    if config.placement == Placement():
+        config.placement = None
+    if config.placement is not None and config.placement.preferred:
+        raise invalid_config("preferred server not permitted in placement")
+    return config
+
+
+def _check_names(config: StreamConfig) -> None:
+    if not is_valid_asset_name(config.name):
+        raise invalid_config(r"stream name is required and can not contain '.', '*', '>', '\', '/'")
+    if len(config.name.encode()) > ASSET_NAME_BYTES_MAX:
+        raise invalid_config(f"stream name is too long, maximum allowed is {ASSET_NAME_BYTES_MAX}")
+    if len(config.description.encode()) > ASSET_DESCRIPTION_BYTES_MAX:
+        raise invalid_config(f"stream description is too long, maximum allowed is {ASSET_DESCRIPTION_BYTES_MAX}")
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
+    if size > ASSET_METADATA_BYTES_MAX:
+        raise invalid_config(f"stream metadata exceeds maximum size of {ASSET_METADATA_BYTES_MAX} bytes")
+
+
+# In nats-server's order of checking; "unlimited" is -1 on the wire, and 0 means the same.
+_UNLIMITED_BY_DEFAULT = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "max_consumers")
+
+
+def _default_limits(config: StreamConfig, pedantic: bool) -> None:
+    if config.num_replicas == 0:
+        config.num_replicas = 1
+    if config.num_replicas > STREAM_REPLICAS_MAX:
+        raise invalid_config(f"maximum replicas is {STREAM_REPLICAS_MAX}")
+    if config.num_replicas < 0:
+        raise ApiError(table.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
+    for name in _UNLIMITED_BY_DEFAULT:
+        value: int = getattr(config, name)
+        if value < -1 and pedantic:
+            raise ApiError(table.PEDANTIC, err=f"{name} must be set to -1")
+        if value <= 0:
+            setattr(config, name, -1)
+
+
+def _default_times(config: StreamConfig, context: ConfigContext, pedantic: bool) -> None:
+    if config.max_age_ns < 0:
+        raise invalid_config("max age can not be negative")
+    if 0 < config.max_age_ns < STREAM_INTERVAL_MIN_NS:
+        raise invalid_config("max age needs to be >= 100ms")
+    limit_ns = context.duplicate_window_max_ns
+    if config.duplicate_window_ns == 0 and config.mirror is None and not config.sources:
+        config.duplicate_window_ns = _default_window(config.max_age_ns, limit_ns, pedantic)
+    if config.duplicate_window_ns < 0:
+        raise invalid_config("duplicates window can not be negative")
+    if 0 < config.max_age_ns < config.duplicate_window_ns:
+        raise invalid_config("duplicates window can not be larger then max age")
+    if 0 < limit_ns < config.duplicate_window_ns:
+        raise invalid_config(f"duplicates window can not be larger then server limit of {format_duration(limit_ns)}")
+    if 0 < config.duplicate_window_ns < STREAM_INTERVAL_MIN_NS:
+        raise invalid_config("duplicates window needs to be >= 100ms")
+
+
+def _default_window(max_age_ns: int, limit_ns: int, pedantic: bool) -> int:
+    window_ns = DUPLICATE_WINDOW_NS
+    if 0 < limit_ns < window_ns:
+        if pedantic:
+            raise ApiError(table.PEDANTIC, err="duplicate window limits are higher than current limits")
+        window_ns = limit_ns
+    if 0 < max_age_ns < window_ns:
+        if pedantic:
+            raise ApiError(table.PEDANTIC, err="duplicate window cannot be bigger than max age")
+        window_ns = max_age_ns
+    return window_ns
+
+
+def _check_flags(config: StreamConfig, pedantic: bool) -> None:
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise invalid_config("roll-ups require the purge permission")
+    if config.allow_msg_counter:
+        _check_counter(config)
+    if config.discard_new_per_subject:
+        check_discard_new_per_subject(config)
+    if config.subject_delete_marker_ttl_ns < 0:
+        raise invalid_config("subject delete marker TTL must not be negative")
+    if config.subject_delete_marker_ttl_ns:
+        if config.subject_delete_marker_ttl_ns < SECOND_NS:
+            raise invalid_config("subject delete marker TTL must be at least 1 second")
+        if not config.allow_msg_ttl:
+            if pedantic:
+                raise invalid_config("subject delete marker cannot be set if message TTLs are disabled")
+            config.allow_msg_ttl = True
+        _require_rollup(config, "subject delete marker cannot be set if roll-ups are disabled", pedantic)
+    if config.allow_msg_schedules:
+        if config.discard is DiscardPolicy.NEW:
+            raise invalid_config("message scheduling cannot use discard new")
+        _require_rollup(config, "message scheduling cannot be set if roll-ups are disabled", pedantic)
+    if config.persist_mode is PersistMode.ASYNC:
+        if config.storage is not StorageType.FILE:
+            raise invalid_config("async persist mode is only supported on file storage")
+        if config.num_replicas > 1:
+            raise invalid_config("async persist mode is not supported on replicated streams")
+        if config.allow_atomic:
+            raise invalid_config("async persist mode is not supported with atomic batch publish")
+
+
+def _check_counter(config: StreamConfig) -> None:
+    if config.discard is DiscardPolicy.NEW:
+        raise invalid_config("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        raise invalid_config("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        raise invalid_config("counter stream cannot use message schedules")
+    if config.retention is not RetentionPolicy.LIMITS:
+        raise invalid_config("counter stream can only use limits retention")
+
+
+def check_discard_new_per_subject(config: StreamConfig) -> None:
+    """The two conditions of `discard_new_per_subject`; asked again on update."""
+    if config.discard is not DiscardPolicy.NEW:
+        raise invalid_config("discard new per subject requires discard new policy to be set")
+    if config.max_msgs_per_subject <= 0:
+        raise invalid_config("discard new per subject requires max msgs per subject > 0")
+
+
+def _require_rollup(config: StreamConfig, complaint: str, pedantic: bool) -> None:
+    if config.allow_rollup_hdrs:
+        return
+    if pedantic:
+        raise invalid_config(complaint)
+    config.allow_rollup_hdrs, config.deny_purge = True, False
+
+
+def _check_subjects(config: StreamConfig) -> None:
+    if not config.subjects:
+        if config.mirror is None and not config.sources:
+            config.subjects = [config.name]
+        return
+    seen: list[bytes] = []
+    encoded = [subject.encode() for subject in config.subjects]
+    for index, subject in enumerate(encoded):
+        if not is_valid_subscription(subject):
+            raise invalid_config("invalid subject")
+        if subject in seen:
+            raise invalid_config("duplicate subjects detected")
+        if subject == b">":
+            if not config.no_ack:
+                raise invalid_config("capturing all subjects requires no-ack to be true")
+            if config.num_replicas != 1:
+                raise invalid_config("capturing all subjects requires replicas of 1")
+        if not config.no_ack:
+            _check_reserved(subject)
+        for other_index in range(index + 1, len(encoded)):
+            if overlaps(encoded[other_index], subject):
+                first, second = config.subjects[index], config.subjects[other_index]
+                raise invalid_config(f"subject {go_quote(first)} overlaps with {go_quote(second)}")
+        seen.append(subject)
+
+
+def _check_reserved(subject: bytes) -> None:
+    """Subjects the server itself answers on: an ack for a captured request would confuse its sender."""
+    if any(overlaps(subject, space) for space in _API_SPACES) and not is_subset(subject, b"$JS.EVENT.>"):
+        raise invalid_config("subjects that overlap with jetstream api require no-ack to be true")
+    if overlaps(subject, b"$SYS.>") and not is_subset(subject, b"$SYS.ACCOUNT.>"):
+        raise invalid_config("subjects that overlap with system api require no-ack to be true")
+
+
+def _check_transform(config: StreamConfig) -> None:
+    transform = config.subject_transform
+    if transform is None:
+        return
+    if transform.src and not is_valid_subscription(transform.src.encode()):
+        raise ApiError(table.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}")
+    try:
+        validate_mapping(transform.src, transform.dest)
+    except TransformError as error:
+        raise ApiError(table.STREAM_TRANSFORM_INVALID_DESTINATION, err=error) from None
+
+
+def _check_republish(config: StreamConfig, pedantic: bool) -> None:
+    if config.republish is None:
+        return
+    republish = RepublishConfig(
+        src=config.republish.src, dest=config.republish.dest, headers_only=config.republish.headers_only
+    )
+    if not republish.src:
+        if pedantic:
+            raise ApiError(table.PEDANTIC, err="republish source can not be empty")
+        republish.src = ">"
+    transform = config.subject_transform
+    # Everything to everything is a cycle, unless the stream stores under another subject than it listens on.
+    if republish.src == republish.dest == ">" and transform is not None and config.subjects == [transform.src]:
+        if pedantic:
+            raise ApiError(table.PEDANTIC, err="implicit republish based on subject transform")
+        republish.src = republish.dest = transform.dest
+    dest = republish.dest.encode()
+    if any(overlaps(dest, subject.encode()) for subject in config.subjects):
+        raise invalid_config("stream configuration for republish destination forms a cycle")
+    try:
+        SubjectTransform.create(republish.src, republish.dest)
+    except TransformError:
+        raise invalid_config(
+            f"stream configuration for republish with transform from '{republish.src}' to '{republish.dest}' not valid"
+        ) from None
+    config.republish = republish
