@@ -38,7 +38,16 @@ from pathlib import Path
 TEST_TIMEOUT_S = 60  # One test; the longest of the suites takes about 20 s.
 GROUP_TIMEOUT_S = 1800  # One class of tests; JetStream's largest takes about five minutes.
 COLLECT_TIMEOUT_S = 120
-PACKAGES = ["pytest", "pytest-asyncio", "pytest-timeout", "pytest-benchmark", "nkeys", "aiohttp", "websockets>=16"]
+PACKAGES = [
+    "pytest",
+    "pytest-asyncio",
+    "pytest-timeout",
+    "pytest-benchmark",
+    "nkeys",
+    "aiohttp",
+    "aiofiles",
+    "websockets>=16",
+]
 
 Outcomes = dict[str, str]
 
@@ -48,30 +57,28 @@ class Project:
     """One package of the nats.py repository and how its tests are run."""
 
     name: str
+    # Where pytest starts, below the checkout, and where the tests are, below that.
+    directory: str
     tests: str
     # Directories of the checkout that go on the import path.
     sources: tuple[str, ...]
-    # Oldest Python the package runs on.
-    python: tuple[int, int]
 
 
+# All but the first want Python 3.13.
 PROJECTS = {
     project.name: project
     for project in (
-        Project("nats", "nats/tests", ("nats/src", "nats"), (3, 7)),
-        Project("nats-server", "nats-server/tests", ("nats-server/src",), (3, 11)),
-        Project("nats-core", "nats-core/tests", ("nats-core/src", "nats-server/src"), (3, 13)),
+        Project("nats", ".", "nats/tests", ("nats/src", "nats")),
+        Project("nats-server", "nats-server", "tests", ("nats-server/src",)),
+        Project("nats-core", "nats-core", "tests", ("nats-core/src", "nats-server/src")),
         Project(
-            "nats-jetstream",
-            "nats-jetstream/tests",
-            ("nats-jetstream/src", "nats-core/src", "nats-server/src"),
-            (3, 13),
+            "nats-jetstream", "nats-jetstream", "tests", ("nats-jetstream/src", "nats-core/src", "nats-server/src")
         ),
         Project(
             "nats-key-value",
-            "nats-key-value/tests",
+            "nats-key-value",
+            "tests",
             ("nats-key-value/src", "nats-jetstream/src", "nats-core/src", "nats-server/src"),
-            (3, 13),
         ),
     )
 }
@@ -129,13 +136,13 @@ class SuiteRunner:
             seconds = time.monotonic() - started
             result.seconds += seconds
             counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(outcomes.values()).items())
-            print(f"{result.name}: {group}: {counts}, {seconds:.1f} s", flush=True)
+            print(f"{result.name}: {project.name}: {group}: {counts}, {seconds:.1f} s", flush=True)
 
     def _groups(self, project: Project) -> dict[str, list[str]]:
         command = [str(self._python), "-m", "pytest", "--collect-only", "-q", project.tests]
         listing = subprocess.run(
             command,
-            cwd=self._checkout,
+            cwd=self._checkout / project.directory,
             env=self._environment(project),
             capture_output=True,
             text=True,
@@ -157,7 +164,7 @@ class SuiteRunner:
             environment = self._environment(project) | {"HOME": scratch, "TMPDIR": scratch}
             process = subprocess.Popen(
                 command,
-                cwd=self._checkout,
+                cwd=self._checkout / project.directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import time
@@ -89,8 +90,9 @@ class RawClient:
         return True
 
     def shut_down_writing(self) -> None:
-        """Ends the sending half of the connection."""
-        self._socket.shutdown(socket.SHUT_WR)
+        """Ends the sending half of the connection; one that is closed already stays so."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Closes the connection."""

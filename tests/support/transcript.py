@@ -13,6 +13,7 @@ a PING/PONG round is the barrier after which everything processed earlier has ar
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -122,8 +123,12 @@ class Talk:
         return "\n".join(parts + (["== notes", *self.notes] if self.notes else []))
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections and waits until the server has too: the next script must not meet their interest."""
         for peer in self.peers:
+            peer.client.shut_down_writing()
+        for peer in self.peers:
+            with contextlib.suppress(TimeoutError, OSError):
+                peer.client.read_to_close()
             peer.close()
 
 
@@ -151,7 +156,7 @@ class Case:
         talk.must_show(self.seen)
 
 
-def case(name: str, data: bytes, seen: bytes = b"", **options: Json) -> Case:
+def case(name: str, data: bytes, seen: bytes = b"", /, **options: Json) -> Case:
     """A case on a connection that has sent CONNECT."""
     return Case(name, data, seen, tuple(options.items()))
 

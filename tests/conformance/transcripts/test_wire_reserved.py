@@ -1,0 +1,115 @@
+"""Subject spaces a client may not use, and system subjects seen from an ordinary account."""
+
+from __future__ import annotations
+
+import json
+
+from support.normalise import hide
+from support.servers import Both
+from support.transcript import Script, Talk, case, each, hpub, pub
+
+REPLIES = [
+    "$JS.ACK.S.C.1.1.1.1.0",
+    "$JS.ACK",
+    "$JS.ACK.",
+    "_R_.x",
+    "_R_",
+    "_GR_.x.y.z",
+    "_GR_",
+    "$GR.x.y",
+    "$JS.FC.x",
+    "$NRG.x",
+]
+SUBJECTS = [
+    "_GR_.x",
+    "_GR_.a.b.c",
+    "$GR.x.y.z",
+    "_R_.x",
+    "$NRG.x",
+    "$JSC.x",
+    "$LDS.x",
+    "$SYS.x",
+    "$JS.x",
+    "$KV.b.k",
+    "$MQTT.x",
+]
+
+CASES: list[Script] = [
+    *[case(f"reply {reply}", b"SUB foo 1\r\n" + pub("foo", b"", reply), rb"PONG") for reply in REPLIES],
+    *[case(f"header reply {reply}", b"SUB foo 1\r\n" + hpub("foo", b"A: b\r\n", b"", reply)) for reply in REPLIES[:4]],
+    *[
+        case(f"publish {subject}", f"SUB {subject} 1\r\n".encode() + pub(subject, b"x"), rb"PONG")
+        for subject in SUBJECTS
+    ],
+    *[case(f"publish {subject}, verbose", pub(subject, b"x"), rb"PONG", verbose=True) for subject in SUBJECTS[:5]],
+    *[case(f"subscribe {subject}", f"SUB {subject}.> 1\r\n".encode(), rb"PONG") for subject in SUBJECTS],
+    case("reply reserved, verbose", pub("foo", b"", "$JS.ACK.x"), rb"Publish with Reply of", verbose=True),
+    case("reply reserved, pedantic", pub("foo", b"", "$JS.ACK.x"), rb"Publish with Reply of", pedantic=True),
+    case("reply reserved, nobody there", b"SUB in 1\r\n" + pub("nobody.here", b"", "_R_.x"), rb"PONG"),
+    case("publish to a reply space by wildcard", pub("_GR_.*", b"x"), rb"PONG"),
+]
+
+REQUESTS = [
+    "$SYS.REQ.USER.INFO",
+    "$SYS.REQ.SERVER.PING",
+    "$SYS.REQ.SERVER.PING.VARZ",
+    "$SYS.REQ.SERVER.PING.CONNZ",
+    "$SYS.REQ.ACCOUNT.PING.CONNZ",
+    "$SYS.REQ.ACCOUNT.PING.STATZ",
+    "$SYS.REQ.ACCOUNT.$G.INFO",
+    "$SYS.REQ.SERVER.PING.JSZ",
+    "$JS.API.INFO",
+    "$JS.API.STREAM.NAMES",
+    "$JS.API.CONSUMER.MSG.NEXT.S.C",
+]
+VOLATILE = (
+    "server",
+    "now",
+    "cid",
+    "start",
+    "last_activity",
+    "uptime",
+    "idle",
+    "rtt",
+    "port",
+    "client_id",
+    "server_id",
+    "num_connections",
+    "total",
+    "conns",
+    "total_conns",
+    "sent",
+    "received",
+    "connections",
+    "num_subscriptions",
+)
+
+
+def request(subject: str) -> Script:
+    """A script that asks a system subject from an ordinary account and compares the form of the answer."""
+
+    def ask(talk: Talk) -> None:
+        peer = talk.connect("asker", name="asker")
+        peer.send(b"SUB in 1\r\n" + pub(subject, b"", "in"))
+        # The answer or the 503 is sent by the server's own client: it may come after the PONG of a first round.
+        data = peer.until(rb"MSG in 1 [^\r]*\r\n.*\r\n")
+        peer.received.clear()
+        if b"NATS/1.0 503" in data:
+            peer.received += data
+            return
+        size = int(data.partition(b"MSG in 1 ")[2].split(b"\r\n")[0].split(b" ")[-1])
+        body = data.partition(b"\r\n")[2][:size]
+        talk.note(json.dumps(hide(json.loads(body[body.index(b"{") :]), *VOLATILE), indent=1))
+
+    ask.__name__ = f"request {subject}"
+    return ask
+
+
+@each(CASES)
+def test_reserved_subjects(both: Both, script: Script) -> None:
+    both().agree(script)
+
+
+@each([request(subject) for subject in REQUESTS])
+def test_system_requests_from_an_ordinary_account(both: Both, script: Script) -> None:
+    both.fresh("server_name: one").agree(script)
