@@ -1,0 +1,75 @@
+"""The interest kernel against its plain model, through any history of subscribing and unsubscribing."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from models.interest import Interest as Model
+
+from slipstream.kernels.interest import Interest, Route, Subscription
+
+token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])
+literal = st.lists(token, min_size=1, max_size=4).map(b".".join)
+
+
+@st.composite
+def patterns(draw: st.DrawFn) -> bytes:
+    tokens = draw(st.lists(st.one_of(token, st.just(b"*")), min_size=1, max_size=4))
+    if draw(st.booleans()):
+        tokens.append(b">")
+    return b".".join(tokens)
+
+
+def receivers(route: Route) -> set[int]:
+    """Everybody a route mentions, by the number in its sid."""
+    plain = {int(sub.sid) for sub in route.subscriptions}
+    return plain | {int(sub.sid) for group in route.queues for sub in group}
+
+
+class InterestMachine(RuleBasedStateMachine):
+    subscriptions: Bundle[Subscription] = Bundle("subscriptions")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = Interest(4)
+        self.model = Model()
+        self.asked: set[bytes] = set()
+        self.next = 0
+
+    @rule(target=subscriptions, pattern=st.one_of(literal, patterns()), queue=st.sampled_from([None, b"q1", b"q2"]))
+    def insert(self, pattern: bytes, queue: bytes | None) -> Subscription:
+        self.next += 1
+        subscription = Subscription(pattern, queue, str(self.next).encode())
+        self.kernel.insert(subscription)
+        self.model.insert(self.next, pattern)
+        return subscription
+
+    @rule(subscription=consumes(subscriptions))
+    def remove(self, subscription: Subscription) -> None:
+        assert self.kernel.remove(subscription) is self.model.remove(int(subscription.sid))
+        assert self.kernel.remove(subscription) is False
+
+    @rule(subject=literal)
+    def publish(self, subject: bytes) -> None:
+        self.asked.add(subject)
+        expected = self.model.match(subject)
+        assert {int(sub.sid) for sub in self.kernel.match(subject)} == expected
+        assert receivers(self.kernel.find_route(subject)) == expected
+
+    @rule(subject=st.sampled_from([b"", b".", b"a.", b".a", b"a..b"]))
+    def publish_an_undeliverable_subject(self, subject: bytes) -> None:
+        assert self.kernel.match(subject) == []
+
+    @invariant()
+    def remembered_routes_are_never_out_of_date(self) -> None:
+        for subject in self.asked:
+            assert receivers(self.kernel.find_route(subject)) == self.model.match(subject)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert self.kernel.count == len(self.model.entries)
+        assert {int(sub.sid) for sub in self.kernel.subscriptions()} == {key for key, _ in self.model.entries}
+        assert self.kernel.cached_routes <= 4
+
+
+TestInterest = InterestMachine.TestCase

@@ -1,0 +1,165 @@
+"""What the delivery kernel writes, byte by byte."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.interest import Interest, Route, Subscription
+from slipstream.kernels.outbox import FlushQueue, Outbox
+
+HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
+
+
+class Client:
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self.flushes = 0
+        self.queue = FlushQueue(self.schedule)
+        self.outbox = Outbox(self.queue, self, limit)
+        self.delivered: list[tuple[bytes, bytes | None]] = []
+
+    def schedule(self) -> None:
+        self.flushes += 1
+
+    def on_delivered(self, subscription: Subscription, reply: bytes | None) -> None:
+        self.delivered.append((subscription.sid, reply))
+
+
+def subscription(client: Client, sid: bytes, subject: bytes = b"a.b", queue: bytes | None = None) -> Subscription:
+    return Subscription(subject, queue, sid, client.outbox, client)
+
+
+def test_message_without_reply_and_header() -> None:
+    client = Client()
+    route = Route((subscription(client, b"7"),))
+    assert Delivery(1).deliver(route, None, b"a.b", None, 0, b"hello") == 1
+    assert client.outbox.take() == b"MSG a.b 7 5\r\nhello\r\n"
+
+
+def test_message_with_reply_and_header() -> None:
+    client = Client()
+    route = Route((subscription(client, b"s1"),))
+    Delivery(1).deliver(route, None, b"a.b", b"inbox", len(HEADER), HEADER + b"x")
+    assert client.outbox.take() == b"HMSG a.b s1 inbox 18 19\r\n" + HEADER + b"x\r\n"
+
+
+def test_header_is_cut_for_a_client_that_does_not_know_headers() -> None:
+    client = Client()
+    plain = subscription(client, b"1")
+    plain.headers = False
+    Delivery(1).deliver(Route((plain,)), None, b"a.b", b"r", len(HEADER), HEADER + b"body")
+    assert client.outbox.take() == b"MSG a.b 1 r 4\r\nbody\r\n"
+
+
+def test_empty_message() -> None:
+    client = Client()
+    Delivery(1).deliver(Route((subscription(client, b"1"),)), None, b"a", None, 0, b"")
+    assert client.outbox.take() == b"MSG a 1 0\r\n\r\n"
+
+
+def test_renamed_copies() -> None:
+    client = Client()
+    route = Route((subscription(client, b"1"), subscription(client, b"2")), (), (None, b"other"))
+    Delivery(1).deliver(route, None, b"a", None, 0, b"x")
+    assert client.outbox.take() == b"MSG a 1 1\r\nx\r\nMSG other 2 1\r\nx\r\n"
+
+
+def test_mapped_subject_replaces_the_published_one() -> None:
+    client = Client()
+    Delivery(1).deliver(Route((subscription(client, b"1"),), subject=b"new"), None, b"old", None, 0, b"x")
+    assert client.outbox.take() == b"MSG new 1 1\r\nx\r\n"
+
+
+def test_own_messages_are_left_out_without_echo() -> None:
+    client = Client()
+    quiet = subscription(client, b"1")
+    quiet.echo = False
+    assert Delivery(1).deliver(Route((quiet,)), client, b"a", None, 0, b"x") == 0
+    assert Delivery(1).deliver(Route((quiet,)), Client(), b"a", None, 0, b"x") == 1
+
+
+def test_queue_members_share_fairly() -> None:
+    client = Client()
+    members = tuple(subscription(client, str(i).encode(), queue=b"q") for i in range(4))
+    delivery = Delivery(42)
+    for _ in range(4000):
+        assert delivery.deliver(Route((), (members,)), None, b"a", None, 0, b"") == 1
+    counts = Counter(member.delivered for member in members)
+    assert sum(member.delivered for member in members) == 4000
+    assert min(counts) > 800
+
+
+def test_queue_skips_members_that_cannot_take_it() -> None:
+    gone, alive = Client(), Client()
+    gone.outbox.close()
+    route = Route((), ((subscription(gone, b"1", queue=b"q"), subscription(alive, b"2", queue=b"q")),))
+    delivery = Delivery(9)
+    for _ in range(20):
+        assert delivery.deliver(route, None, b"a", None, 0, b"") == 1
+    assert alive.outbox.msgs == 20
+
+
+def test_internal_subscriber_gets_bytes_and_may_decline() -> None:
+    seen: list[tuple[object, ...]] = []
+
+    def taker(*message: object) -> bool:
+        seen.append(message)
+        return len(seen) > 1
+
+    inside = Subscription(b"a", None, b"", None, None, taker)
+    delivery = Delivery(1)
+    assert delivery.deliver(Route((inside,)), "publisher", b"a", b"r", 2, b"hhbody") == 0
+    assert delivery.deliver(Route((inside,)), None, b"a", None, 0, b"x") == 1
+    assert seen == [("publisher", b"a", b"r", 2, b"hhbody"), (None, b"a", None, 0, b"x")]
+    assert inside.delivered == 1
+
+
+def test_counting_and_watched_subscriptions_tell_their_client() -> None:
+    client = Client()
+    counting, watched, plain = (subscription(client, sid) for sid in (b"1", b"2", b"3"))
+    counting.max_msgs = 5
+    watched.watched = True
+    Delivery(1).deliver(Route((counting, watched, plain)), None, b"a", b"reply", 0, b"")
+    assert client.delivered == [(b"1", b"reply"), (b"2", b"reply")]
+
+
+def test_closed_subscriptions_of_an_old_route_are_skipped() -> None:
+    client = Client()
+    interest = Interest()
+    sub = subscription(client, b"1")
+    interest.insert(sub)
+    route = interest.find_route(b"a.b")
+    interest.remove(sub)
+    assert Delivery(1).deliver(route, None, b"a.b", None, 0, b"x") == 0
+
+
+def test_outbox_asks_for_one_flush_and_hands_over_everything() -> None:
+    client = Client()
+    for _ in range(3):
+        client.outbox.write(b"PING\r\n")
+    assert client.flushes == 1
+    assert client.queue.take_dirty() == [client.outbox]
+    assert client.outbox.take() == b"PING\r\n" * 3
+    assert client.outbox.take() == b""
+    client.outbox.write(b"x")
+    assert client.flushes == 2
+
+
+def test_outbox_over_its_limit_drops_everything_and_is_reported_once() -> None:
+    client = Client(limit=100)
+    route = Route((subscription(client, b"1"),))
+    delivery = Delivery(1)
+    for _ in range(10):
+        delivery.deliver(route, None, b"a", None, 0, b"x" * 50)
+    assert client.queue.take_overflowed() == [client.outbox]
+    assert client.queue.take_overflowed() == []
+    assert client.outbox.take() == b""
+    assert delivery.take_stalled() is True
+    assert delivery.take_stalled() is False
+
+
+def test_what_the_transport_holds_counts_as_pending() -> None:
+    client = Client(limit=1000)
+    client.outbox.in_flight = 990
+    client.outbox.write(b"x" * 20)
+    assert client.queue.take_overflowed() == [client.outbox]
