@@ -219,3 +219,14 @@ WEBSOCKET_EARLY_RATIO_FROM_BYTES: Final = 4 * KIB
 # PROXY protocol: the longest v1 line its specification allows, with CRLF; and the time for the whole header.
 PROXY_LINE_BYTES_MAX: Final = 107
 PROXY_HEADER_TIMEOUT_NS: Final = 5 * SECOND_NS
+# Time between a store's turns of background work (index files, compaction, scrubbing, repair after a fault).
+STREAM_UPKEEP_INTERVAL_NS: Final = 1 * SECOND_NS
+# Header block of a stored message: nats-server keeps its length in 16 bits.
+STREAM_HEADER_BYTES_MAX: Final = 65_535
+# Messages expired in one go before other work gets its turn: a few milliseconds.
+EXPIRE_SLICE_MSGS: Final = 1_000
+# Earliest next look for expired messages: many short-lived messages must not become many timers.
+EXPIRE_INTERVAL_MIN_NS: Final = 20 * MILLISECOND_NS
+# Messages read at once when the duplicate window is rebuilt at start.
+DEDUP_REBUILD_BATCH_MSGS: Final = 1_000
+DEDUP_REBUILD_BATCH_BYTES: Final = 4 * MIB
