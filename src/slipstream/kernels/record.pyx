@@ -1,0 +1,452 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Records and frames: how a message becomes bytes in a segment, and comes back.
+
+    frame: one or more make a group commit           record: one message or one fact, 8-byte aligned
+     0 magic u32 xor salt   4 length u32             0 crc32c u32 of all that follows, keyed by the salt
+     8 frame number u64    16 first_seq u64          4 headers length u32     8 seq u64      16 ts ns i64
+    24 records u32         28 flags u32             24 subject length u16    26 flags u16    28 payload length u32
+    32 synced_upto u64     40 epoch u64             32 [expiry i64] subject, headers, payload, zeros to 8 bytes
+    48 ts of first i64     56 crc of body, or 0
+    60 crc32c of 0..59, keyed by the salt
+
+All numbers little endian. The salt is random per file, so that bytes of another file, or a payload that imitates a
+record, never check out. `synced_upto` names the newest frame known to be on stable storage when this one was written:
+it tells a torn tail (never acknowledged) from damage. The checksum of a record covers every length in it. The checksum
+of the body is for bodies that are compressed or encrypted; it is 0 for plain ones, so that one record can be
+overwritten in place without touching its frame.
+
+`LogWriter` encodes into one growing buffer that `take` hands over as bytes; it owns that memory. Readers check every
+length against the room that is left before they touch it.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from slipstream.kernels.subjectindex cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK, MessageIndex, Selection
+
+cdef extern from "crc32c.h" nogil:
+    uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
+    uint32_t slip_crc32c_table(uint32_t crc, const void *data, size_t n)
+
+FRAME_MAGIC = 0x31524653  # "SFR1"
+RECORD_HEAD = HEAD
+FRAME_HEAD_BYTES = FRAME_HEAD
+
+MSG = KIND_MSG
+TOMBS = KIND_TOMBS
+TRIM = KIND_TRIM
+SKIP = KIND_SKIP
+CONFIG = KIND_CONFIG
+STATE = KIND_STATE
+ERASE = KIND_ERASE
+ERASED = KIND_ERASED
+PUT = KIND_PUT
+ADD = KIND_ADD
+REMOVE = KIND_REMOVE
+MARK = KIND_MARK
+CUT_BEFORE = FRAME_CUT
+
+cdef enum:
+    PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
+
+
+def crc32c(bytes data, uint32_t crc=0):
+    """CRC-32C of `data`, continuing `crc`."""
+    return slip_crc32c(crc, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+def crc32c_table(bytes data, uint32_t crc=0):
+    """The same by table, for tests."""
+    return slip_crc32c_table(crc, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef class StoredMessage:
+    """One message as it was stored."""
+
+    def __init__(self, seq, ts_ns, bytes subject not None, bytes headers not None, bytes payload not None, expires_ns=0):
+        self.seq = seq
+        self.ts_ns = ts_ns
+        self.subject = subject
+        self.headers = headers
+        self.payload = payload
+        self.expires_ns = expires_ns
+
+    def __eq__(self, other):
+        cdef StoredMessage o
+        if not isinstance(other, StoredMessage):
+            return NotImplemented
+        o = <StoredMessage>other
+        return (
+            self.seq == o.seq and self.ts_ns == o.ts_ns and self.expires_ns == o.expires_ns
+            and self.subject == o.subject and self.headers == o.headers and self.payload == o.payload
+        )
+
+    def __hash__(self):
+        return hash((self.seq, self.subject))
+
+    def __repr__(self):
+        return f"StoredMessage(seq={self.seq}, subject={self.subject!r}, {len(self.headers)}+{len(self.payload)} bytes)"
+
+
+cdef inline void put16(unsigned char *p, uint16_t v) noexcept nogil:
+    memcpy(p, &v, 2)
+
+
+cdef inline void put32(unsigned char *p, uint32_t v) noexcept nogil:
+    memcpy(p, &v, 4)
+
+
+cdef inline void put64(unsigned char *p, uint64_t v) noexcept nogil:
+    memcpy(p, &v, 8)
+
+
+cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return v
+
+
+cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return v
+
+
+cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return v
+
+
+cdef Py_ssize_t record_size(const unsigned char *p, Py_ssize_t room, uint32_t salt) noexcept nogil:
+    """Bytes the record at `p` occupies with padding (at most `room`), 0 when there is no valid record."""
+    cdef uint16_t flags
+    cdef uint64_t total
+    if room < HEAD:
+        return 0
+    flags = get16(p + 26)
+    if (flags & KIND_MASK) == 0 or (flags & KIND_MASK) > KIND_LAST or flags > 31:
+        return 0
+    total = <uint64_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if flags & FLAG_EXPIRES else 0)
+    if total > <uint64_t>room:
+        return 0
+    if slip_crc32c(salt, p + 4, total - 4) != get32(p):
+        return 0
+    total = (total + 7) & ~<uint64_t>7
+    return <Py_ssize_t>total if total < <uint64_t>room else room
+
+
+cdef bint read_frame(const unsigned char *p, Py_ssize_t room, uint64_t salt, Frame *out) noexcept nogil:
+    """Whether a frame header is at `p`; its fields in `out`. The body may be cut off or damaged."""
+    if room < FRAME_HEAD or get32(p) != (FRAME_MAGIC ^ <uint32_t>salt):
+        return False
+    if slip_crc32c(<uint32_t>salt, p, 60) != get32(p + 60):
+        return False
+    out.length = get32(p + 4)
+    out.no = get64(p + 8)
+    out.first_seq = get64(p + 16)
+    out.count = get32(p + 24)
+    out.flags = get32(p + 28)
+    out.synced_upto = get64(p + 32)
+    out.epoch = get64(p + 40)
+    out.ts = <int64_t>get64(p + 48)
+    return out.length >= FRAME_HEAD and out.length % 8 == 0
+
+
+cdef StoredMessage decode(const unsigned char *p):
+    """The message at `p`, whose checksum and lengths were verified."""
+    cdef StoredMessage m = StoredMessage.__new__(StoredMessage)
+    cdef uint32_t hlen = get32(p + 4), plen = get32(p + 28)
+    cdef uint16_t slen = get16(p + 24)
+    cdef const unsigned char *at = p + HEAD
+    m.seq = get64(p + 8)
+    m.ts_ns = <int64_t>get64(p + 16)
+    if get16(p + 26) & FLAG_EXPIRES:
+        m.expires_ns = <int64_t>get64(at)
+        at += 8
+    m.subject = PyBytes_FromStringAndSize(<const char *>at, slen)
+    m.headers = PyBytes_FromStringAndSize(<const char *>at + slen, hlen)
+    m.payload = PyBytes_FromStringAndSize(<const char *>at + slen + hlen, plen)
+    return m
+
+
+def read_message(bytes data, Py_ssize_t pos, uint64_t salt, uint64_t seq):
+    """The message with this sequence at `pos`; None when what lies there is not it."""
+    cdef Py_ssize_t room = PyBytes_GET_SIZE(data) - pos
+    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data) + pos
+    if pos < 0 or record_size(p, room, <uint32_t>salt) == 0:
+        return None
+    if (get16(p + 26) & KIND_MASK) != KIND_MSG or get64(p + 8) != seq:
+        return None
+    return decode(p)
+
+
+def read_time(bytes data, Py_ssize_t pos):
+    """Time in the head of a record, not verified: a hint for searching."""
+    if pos < 0 or PyBytes_GET_SIZE(data) - pos < HEAD:
+        raise ValueError("no record head here")
+    return <int64_t>get64(<const unsigned char *>PyBytes_AS_STRING(data) + pos + 16)
+
+
+def read_selection(Selection chosen, Py_ssize_t start, bytes data, Py_ssize_t base, uint64_t salt, list out):
+    """Decode selected records that lie in `data`, which begins at offset `base` of the segment of the first one.
+
+    Stops at the first record of another segment or outside `data`. Appends to `out` a message, or the bare sequence
+    where the record is damaged. Returns the index of the first record not decoded.
+    """
+    cdef Py_ssize_t i = start, at, size = PyBytes_GET_SIZE(data)
+    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
+    cdef uint32_t seg
+    cdef Py_ssize_t need
+    if start < 0 or start >= chosen.n:
+        return start
+    seg = chosen.seg[start]
+    while i < chosen.n and chosen.seg[i] == seg:
+        at = <Py_ssize_t>chosen.off[i] - base
+        need = (chosen.len[i] & LENGTH_MASK) + (8 if chosen.len[i] & LENGTH_EXPIRES else 0)
+        if at < 0 or at + need > size:
+            break
+        if (
+            record_size(p + at, size - at, <uint32_t>salt) == 0
+            or (get16(p + at + 26) & KIND_MASK) != KIND_MSG
+            or get64(p + at + 8) != chosen.seq[i]
+        ):
+            out.append(chosen.seq[i])
+        else:
+            out.append(decode(p + at))
+        i += 1
+    return i
+
+
+def erased_record(uint64_t seq, int64_t ts, uint32_t length, uint64_t salt, bytes noise):
+    """The record that replaces an erased message of the same size: `noise` where subject, headers and payload were."""
+    cdef Py_ssize_t total = length & LENGTH_MASK
+    cdef bytes out
+    cdef unsigned char *p
+    if length & LENGTH_EXPIRES:
+        total += 8
+    if total < HEAD or PyBytes_GET_SIZE(noise) != total - HEAD:
+        raise ValueError("noise must fill the body")
+    out = PyBytes_FromStringAndSize(NULL, total)
+    p = <unsigned char *>PyBytes_AS_STRING(out)
+    put32(p + 4, 0)
+    put64(p + 8, seq)
+    put64(p + 16, <uint64_t>ts)
+    put16(p + 24, 0)
+    put16(p + 26, KIND_ERASED)
+    put32(p + 28, <uint32_t>(total - HEAD))
+    memcpy(p + HEAD, PyBytes_AS_STRING(noise), total - HEAD)
+    put32(p, slip_crc32c(<uint32_t>salt, p + 4, total - 4))
+    return out
+
+
+cdef class LogWriter:
+    """Encodes records into frames for one log, and adds messages to its index.
+
+    Args:
+        index: what to keep current, or None.
+    """
+
+    def __cinit__(self, MessageIndex index=None):
+        self.index = index
+        self.frame_at = -1
+
+    def __dealloc__(self):
+        free(self.buf)
+
+    def open_segment(self, uint32_t segment, uint64_t salt, Py_ssize_t offset, Py_ssize_t limit, uint64_t frame_no):
+        """Go on in this segment at `offset`; `frame_no` is the number of the last frame written."""
+        if self.length:
+            raise ValueError("untaken bytes")
+        self.segment = segment
+        self.salt = salt
+        self.base = offset
+        self.limit = limit
+        self.frame_no = frame_no
+
+    @property
+    def position(self):
+        """Offset in the segment behind everything written so far."""
+        return self.base + self.length
+
+    @property
+    def pending_bytes(self):
+        """Bytes not yet taken."""
+        return self.length
+
+    cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL:
+        """Room for a record of `n` padded bytes at the end of the open frame, opening one if needed."""
+        cdef Py_ssize_t need = self.length + n + FRAME_HEAD, cap
+        cdef void *grown
+        if self.frame_at >= 0 and self.length - self.frame_at >= FRAME_BYTES:
+            self.close_frame()
+        if need > self.cap:
+            cap = need + (need >> 1) + 4096
+            grown = realloc(self.buf, cap)
+            if grown == NULL:
+                raise MemoryError()
+            self.buf = <unsigned char *>grown
+            self.cap = cap
+        if self.frame_at < 0:
+            self.frame_at = self.length
+            self.length += FRAME_HEAD
+            self.frame_first_seq = seq
+            self.frame_ts = ts
+            self.count = 0
+        return self.buf + self.length
+
+    cdef int close_frame(self) except -1:
+        cdef unsigned char *p
+        cdef uint32_t flags = self.next_flags
+        if self.frame_at < 0:
+            return 0
+        p = self.buf + self.frame_at
+        self.frame_no += 1
+        if self.unit:
+            flags |= FRAME_UNIT | FRAME_MORE
+        put32(p, FRAME_MAGIC ^ <uint32_t>self.salt)
+        put32(p + 4, <uint32_t>(self.length - self.frame_at))
+        put64(p + 8, self.frame_no)
+        put64(p + 16, self.frame_first_seq)
+        put32(p + 24, self.count)
+        put32(p + 28, flags)
+        put64(p + 32, self.synced_upto)
+        put64(p + 40, self.epoch)
+        put64(p + 48, <uint64_t>self.frame_ts)
+        put32(p + 56, 0)
+        put32(p + 60, slip_crc32c(<uint32_t>self.salt, p, 60))
+        self.frame_at = -1
+        self.next_flags = 0
+        return 0
+
+    def begin_unit(self):
+        """Frames from here to `end_unit` are one unit."""
+        if self.unit:
+            raise ValueError("units do not nest")
+        self.close_frame()
+        self.unit = True
+
+    def end_unit(self):
+        """Close the unit; its last frame says so."""
+        if not self.unit:
+            raise ValueError("no unit is open")
+        self.unit = False
+        if self.frame_at >= 0:
+            self.next_flags |= FRAME_UNIT
+            self.close_frame()
+
+    def append(self, uint64_t seq, int64_t ts, bytes subject not None, bytes headers not None, bytes payload not None, int64_t expires=0):
+        """Encode one message and index it. False: it does not fit in this segment, nothing was done."""
+        cdef Py_ssize_t slen = PyBytes_GET_SIZE(subject), hlen = PyBytes_GET_SIZE(headers)
+        cdef Py_ssize_t plen = PyBytes_GET_SIZE(payload), total, padded
+        cdef unsigned char *p
+        cdef unsigned char *at
+        cdef uint32_t length
+        cdef uint16_t flags = KIND_MSG
+        if slen == 0 or slen > 65535 or hlen + plen > PART_MAX:
+            raise ValueError("a part of the message is too long, or the subject is empty")
+        if self.index is not None and seq <= self.index.last_seq:
+            raise ValueError("sequence does not grow")
+        total = HEAD + slen + hlen + plen
+        length = <uint32_t>total
+        if hlen:
+            length |= LENGTH_HEADERS
+        if expires:
+            total += 8
+            flags |= FLAG_EXPIRES
+            length |= LENGTH_EXPIRES
+        padded = (total + 7) & ~<Py_ssize_t>7
+        if self.base + self.length + padded + FRAME_HEAD > self.limit:
+            return False
+        p = self.reserve(padded, seq, ts)
+        put32(p + 4, <uint32_t>hlen)
+        put64(p + 8, seq)
+        put64(p + 16, <uint64_t>ts)
+        put16(p + 24, <uint16_t>slen)
+        put16(p + 26, flags)
+        put32(p + 28, <uint32_t>plen)
+        at = p + HEAD
+        if expires:
+            put64(at, <uint64_t>expires)
+            at += 8
+        memcpy(at, PyBytes_AS_STRING(subject), slen)
+        memcpy(at + slen, PyBytes_AS_STRING(headers), hlen)
+        memcpy(at + slen + hlen, PyBytes_AS_STRING(payload), plen)
+        memset(p + total, 0, padded - total)
+        put32(p, slip_crc32c(<uint32_t>self.salt, p + 4, total - 4))
+        if self.index is not None:
+            self.index.add(
+                seq, PyBytes_AS_STRING(subject), slen, <uint32_t>(self.base + self.length), length, self.segment)
+        self.length += padded
+        self.count += 1
+        return True
+
+    def control(self, int kind, uint64_t seq, int64_t ts, bytes key not None, bytes payload not None):
+        """Encode a record that is not a message. Never refused for want of room in the segment."""
+        cdef Py_ssize_t slen = PyBytes_GET_SIZE(key), plen = PyBytes_GET_SIZE(payload), total, padded
+        cdef unsigned char *p
+        if kind <= KIND_MSG or kind > KIND_LAST:
+            raise ValueError("kind")
+        if slen > 65535 or plen > PART_MAX:
+            raise ValueError("too long")
+        total = HEAD + slen + plen
+        padded = (total + 7) & ~<Py_ssize_t>7
+        p = self.reserve(padded, seq, ts)
+        put32(p + 4, 0)
+        put64(p + 8, seq)
+        put64(p + 16, <uint64_t>ts)
+        put16(p + 24, <uint16_t>slen)
+        put16(p + 26, <uint16_t>kind)
+        put32(p + 28, <uint32_t>plen)
+        memcpy(p + HEAD, PyBytes_AS_STRING(key), slen)
+        memcpy(p + HEAD + slen, PyBytes_AS_STRING(payload), plen)
+        memset(p + total, 0, padded - total)
+        put32(p, slip_crc32c(<uint32_t>self.salt, p + 4, total - 4))
+        self.length += padded
+        self.count += 1
+
+    def copy(self, bytes data, Py_ssize_t pos, uint64_t salt):
+        """Take over one record of another segment as it is, under this segment's salt. False: it is damaged."""
+        cdef Py_ssize_t size, total
+        cdef unsigned char *p
+        cdef const unsigned char *q = <const unsigned char *>PyBytes_AS_STRING(data) + pos
+        if pos < 0 or pos > PyBytes_GET_SIZE(data):
+            return False
+        size = record_size(q, PyBytes_GET_SIZE(data) - pos, <uint32_t>salt)
+        if size == 0:
+            return False
+        total = HEAD + <Py_ssize_t>get32(q + 4) + get16(q + 24) + get32(q + 28)
+        if get16(q + 26) & FLAG_EXPIRES:
+            total += 8
+        size = (total + 7) & ~<Py_ssize_t>7
+        p = self.reserve(size, get64(q + 8), <int64_t>get64(q + 16))
+        memcpy(p, q, total)
+        memset(p + total, 0, size - total)
+        put32(p, slip_crc32c(<uint32_t>self.salt, p + 4, total - 4))
+        self.length += size
+        self.count += 1
+        return True
+
+    def peek(self, Py_ssize_t offset, Py_ssize_t n):
+        """Bytes at a segment offset that were not taken yet; None when they are not all here."""
+        cdef Py_ssize_t at = offset - self.base
+        if at < 0 or n < 0 or at + n > self.length:
+            return None
+        return PyBytes_FromStringAndSize(<char *>self.buf + at, n)
+
+    def take(self):
+        """Close the open frame and hand over everything since the last take."""
+        cdef bytes out
+        if self.unit:
+            raise ValueError("a unit is open")
+        self.close_frame()
+        out = PyBytes_FromStringAndSize(<char *>self.buf, self.length)
+        self.base += self.length
+        self.length = 0
+        if self.cap > 4 * FRAME_BYTES:
+            free(self.buf)
+            self.buf = NULL
+            self.cap = 0
+        return out

@@ -1,0 +1,43 @@
+"""Types of the segment scan kernel: see segscan.pyx."""
+
+from slipstream.kernels.subjectindex import MessageIndex
+
+class Region:
+    """A stretch of bytes that could not be read."""
+
+    start: int
+    end: int
+    frame_no: int
+    messages: int
+    controls: int
+    unit: tuple[int, int, int] | None
+
+class SegmentScan:
+    """Content of one segment."""
+
+    base_seq: int
+    first_seq: int
+    last_seq: int
+    first_ts: int
+    last_ts: int
+    first_frame_no: int
+    last_frame_no: int
+    synced_upto: int
+    epoch: int
+    good_end: int
+    controls: list[tuple[int, int, int, bytes, bytes]]
+    expiries: list[tuple[int, int]]
+    holes: list[tuple[int, int]]
+    regions: list[Region]
+
+    def __init__(self, data: bytes, start: int, salt: int, first_seq: int, last_frame_no: int) -> None: ...
+    def __len__(self) -> int: ...
+    def step(self, records: int) -> bool: ...
+    def seqs_from(self, messages: int) -> tuple[int, int] | None: ...
+    def cut(self, region: Region) -> int: ...
+    def open_unit(self) -> Region | None: ...
+    def to_bytes(self, control_records: bytes) -> bytes: ...
+    @staticmethod
+    def from_bytes(data: bytes, salt: int) -> tuple[SegmentScan, bytes] | None: ...
+    def load_into(self, index: MessageIndex, seg: int) -> None: ...
+    def replace_in(self, index: MessageIndex, old: int, seg: int) -> None: ...
