@@ -1,0 +1,303 @@
+"""Who is this client? Credentials and facts about the connection in, an identity or a refusal out.
+
+    authenticate ──► Granted(identity)
+                 ──► Denied(reason)
+                 ──► NeedsPasswordCheck(job, resume)
+
+What decides, in nats-server's order: the trusted proxy's signature; operator mode; whether the listener asks at all;
+nkeys; users, by certificate (verify_and_map), as `no_auth_user`, or by password; at last the single token or user.
+Every way to a configured login ends in `_admit`, where connection type and proxy are checked: none can forget them.
+
+Differences from nats-server, all on the safe side: an empty password never matches, and with an auth callout
+configured only the callout's own users come in, because there is nobody yet to ask about the others.
+
+What it is not: enforcement after the login. It keeps no state between logins; a reload makes a new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slipstream.auth.identity import (
+    ConnectionKind,
+    Credentials,
+    Denied,
+    Granted,
+    Identity,
+    JwtVerifier,
+    Means,
+    NeedsPasswordCheck,
+    PeerFacts,
+    Verdict,
+)
+from slipstream.auth.nkeys import KeyKind, verify
+from slipstream.auth.password import BcryptCheck, check
+from slipstream.auth.tls_map import CertificateUsers
+from slipstream.auth.users import Login, UserTable
+from slipstream.config.options import GLOBAL_ACCOUNT
+from slipstream.config.record import Record
+
+if TYPE_CHECKING:
+    from slipstream.config.options import Options
+
+__all__ = [
+    "Authenticator",
+    "ConnectionKind",
+    "Credentials",
+    "Denied",
+    "Granted",
+    "Identity",
+    "JwtVerifier",
+    "NeedsPasswordCheck",
+    "PeerFacts",
+    "Verdict",
+]
+
+# Shown instead of a token wherever a user name is shown.
+_REDACTED = "[REDACTED]"
+
+
+class _Listener(Record):
+    """What one kind of listener asks for, beside the users of the table."""
+
+    user: Login | None  # the single user of its authorization block
+    token: Login | None
+    no_auth_user: str
+    maps_certificates: bool
+
+
+class Authenticator:
+    """Decides about logins under one configuration."""
+
+    def __init__(self, options: Options, jwt: JwtVerifier | None = None) -> None:
+        """Compile the users.
+
+        Args:
+            options: the configuration.
+            jwt: who decides in operator mode; without it, such a server lets nobody in.
+
+        Raises:
+            ConfigError: a permission of some user cannot be understood.
+        """
+        self._jwt = jwt
+        self._operator_mode = bool(options.operator or options.trusted_keys)
+        self._table = UserTable(options)
+        self._callout = options.authorization.auth_callout
+        self._trusted_proxies = options.trusted_proxies
+        # nats-server lets everybody into the global account when the only users are the system account's.
+        self._only_system_users = _has_only_system_users(options)
+
+        authorization, websocket = options.authorization, options.websocket
+        self._standard = _Listener(
+            user=_single_user(authorization.user, authorization.password, authorization.proxy_required),
+            token=_single_token(authorization.token, authorization.proxy_required),
+            no_auth_user=options.no_auth_user,
+            maps_certificates=options.tls is not None and options.tls.verify_and_map,
+        )
+        # A websocket block with credentials of its own asks for those instead; its certificates are always its own.
+        self._websocket_has_own = bool(websocket.user or websocket.token or websocket.no_auth_user)
+        maps_certificates = websocket.tls is not None and websocket.tls.verify_and_map
+        if self._websocket_has_own:
+            self._websocket = _Listener(
+                user=_single_user(websocket.user, websocket.password, authorization.proxy_required),
+                token=_single_token(websocket.token, authorization.proxy_required),
+                no_auth_user=websocket.no_auth_user,
+                maps_certificates=maps_certificates,
+            )
+        else:
+            standard = self._standard
+            self._websocket = _Listener(standard.user, standard.token, standard.no_auth_user, maps_certificates)
+        self._certificate_users: CertificateUsers[Login] | None = None
+        if self._standard.maps_certificates or maps_certificates:
+            self._certificate_users = CertificateUsers(self._table.users)
+
+    @property
+    def auth_required(self) -> bool:
+        """What INFO says on the client port."""
+        return self.is_auth_announced("STANDARD")
+
+    @property
+    def needs_nonce(self) -> bool:
+        """Whether INFO has to carry a nonce to sign."""
+        return bool(self._table.nkeys or self._operator_mode or self._trusted_proxies)
+
+    def is_auth_announced(self, kind: ConnectionKind) -> bool:
+        """What INFO says on a listener of this kind; a `no_auth_user` makes the client port keep silent."""
+        return self._asks(kind) and (kind == "WEBSOCKET" or not self._standard.no_auth_user)
+
+    def accepts_anonymous(self, kind: ConnectionKind = "STANDARD") -> bool:
+        """Whether a client without credentials has a chance, and so may begin without CONNECT."""
+        return not self._operator_mode and (
+            not self._asks(kind) or bool(self._listener(kind).no_auth_user) or self._only_system_users
+        )
+
+    def authenticate(self, credentials: Credentials, peer: PeerFacts) -> Verdict:
+        """Decide about one CONNECT."""
+        if credentials.account or credentials.new_account:
+            return Denied("a client cannot choose its account")
+        proxied = False
+        if credentials.proxy_sig and self._trusted_proxies:
+            proxied = any(_signed(key, None, credentials.proxy_sig, peer) for key in self._trusted_proxies)
+            if not proxied:
+                return Denied("proxy is not trusted")
+        if self._operator_mode:
+            return self._jwt.authenticate(credentials, peer) if self._jwt else Denied("operator mode is not available")
+        if not self._asks(peer.kind):
+            return Granted(_open_identity(credentials, peer))
+        return self._by_nkey(credentials, peer, proxied) or self._by_user(credentials, peer, proxied)
+
+    def current(self, identity: Identity) -> Identity | None:
+        """The same client under this configuration, or None when it may not stay.
+
+        A user keeps its connection, with the present permissions, unless it is gone or has another account, password
+        or set of connection types.
+        """
+        if identity.login is None:
+            stays = identity.means == "open" and (not self._asks(identity.kind) or self._only_system_users)
+            return identity if stays else None
+        present = self._present(identity, identity.login.name)
+        if (
+            present is None
+            or (present.account, present.password) != (identity.account, identity.login.password)
+            or not present.may_use(identity.kind)
+        ):
+            return None
+        return _identity(present, identity.kind, identity.means)
+
+    def _present(self, identity: Identity, name: str) -> Login | None:
+        """The login that is today what `identity` came in with."""
+        listener, table = self._listener(identity.kind), self._table
+        match identity.means:
+            case "nkey":
+                return table.nkeys.get(name)
+            case "anonymous":
+                return (table.nkeys.get(name) or table.users.get(name)) if listener.no_auth_user == name else None
+            case "certificate":
+                return table.users.get(name) if listener.maps_certificates else None
+            case "token":
+                return listener.token
+            case "password" if table.users:
+                return table.users.get(name)
+            case "password" if listener.user is not None and listener.user.name == name:
+                return listener.user
+        return None
+
+    def _listener(self, kind: ConnectionKind) -> _Listener:
+        return self._websocket if kind == "WEBSOCKET" else self._standard
+
+    def _asks(self, kind: ConnectionKind) -> bool:
+        """Whether a listener of this kind asks for credentials at all."""
+        return (
+            bool(self._operator_mode or self._table or self._standard.user or self._standard.token)
+            or self._callout is not None
+            or self._only_system_users
+            or (kind == "WEBSOCKET" and self._websocket_has_own)
+        )
+
+    def _by_nkey(self, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict | None:
+        """Decide by nkey; None when that is not how this client comes."""
+        nkeys, no_auth_user = self._table.nkeys, self._listener(peer.kind).no_auth_user
+        if no_auth_user in nkeys and _is_anonymous(credentials):
+            return self._admit(nkeys[no_auth_user], peer, "anonymous", proxied)
+        if not nkeys or not credentials.nkey:
+            return None
+        login = nkeys.get(credentials.nkey)
+        if login is None:
+            return Denied("unknown nkey")
+        if not _signed(login.name, KeyKind.USER, credentials.sig, peer):
+            return Denied("signature not verified")
+        return self._admit(login, peer, "nkey", proxied)
+
+    def _by_user(self, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict:
+        users, listener = self._table.users, self._listener(peer.kind)
+        if users and listener.maps_certificates:
+            return self._by_certificate(credentials, peer, proxied)
+        if _is_anonymous(credentials):
+            if listener.no_auth_user in users:
+                return self._admit(users[listener.no_auth_user], peer, "anonymous", proxied)
+            if self._only_system_users:
+                return Granted(_open_identity(credentials, peer))
+        if users and credentials.user:
+            login = users.get(credentials.user)
+        elif listener.token is not None:
+            admitted = self._admit(listener.token, peer, "token", proxied)
+            return _if_equal(listener.token.password, credentials.auth_token, admitted)
+        else:
+            login = listener.user if listener.user and listener.user.name == credentials.user else None
+        if login is None:
+            return Denied("unknown user")
+        return _if_equal(login.password, credentials.password, self._admit(login, peer, "password", proxied))
+
+    def _by_certificate(self, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict:
+        if peer.certificate is None or self._certificate_users is None:
+            return Denied("user required in certificate")
+        login = self._certificate_users.find(peer.certificate, lambda user: user.may_use(peer.kind))
+        if login is None:
+            return Denied("user in certificate not found")
+        admitted = self._admit(login, peer, "certificate", proxied)
+        # A configured password is asked for as well; a password where none is configured is a mistake.
+        if login.password or credentials.password:
+            return _if_equal(login.password, credentials.password, admitted)
+        return admitted
+
+    def _admit(self, login: Login, peer: PeerFacts, means: Means, proxied: bool) -> Granted | Denied:
+        """Apply what holds for every login, however it was found."""
+        if not login.may_use(peer.kind):
+            return Denied("connection type not allowed")
+        if login.proxy_required and not proxied:
+            return Denied("proxy connection required")
+        if self._callout is not None and login.name not in self._callout.auth_users:
+            return Denied("auth callout is not available")
+        return Granted(_identity(login, peer.kind, means))
+
+
+def _is_anonymous(credentials: Credentials) -> bool:
+    return not (credentials.user or credentials.password or credentials.auth_token or credentials.nkey)
+
+
+def _signed(public_key: str, kind: KeyKind | None, signature: str | None, peer: PeerFacts) -> bool:
+    return bool(signature and peer.nonce) and verify(public_key, kind, peer.nonce, signature or "")
+
+
+def _if_equal(stored: str, given: str | None, admitted: Granted | Denied) -> Verdict:
+    """What was decided, provided the password is right."""
+    if isinstance(admitted, Denied):
+        return admitted
+    wrong = Denied("wrong password")
+    matched = check(stored, given or "")
+    if isinstance(matched, BcryptCheck):
+        return NeedsPasswordCheck(matched, lambda answer: admitted if answer else wrong)
+    return admitted if matched else wrong
+
+
+def _identity(login: Login, kind: ConnectionKind, means: Means) -> Identity:
+    user = _REDACTED if means == "token" else login.name
+    return Identity(user, login.account, login.permissions, login, kind, means)
+
+
+def _open_identity(credentials: Credentials, peer: PeerFacts) -> Identity:
+    """Nobody was asked, but monitoring shows what the client calls itself."""
+    user = credentials.nkey or credentials.user or (_REDACTED if credentials.auth_token else "")
+    return Identity(user, GLOBAL_ACCOUNT, kind=peer.kind)
+
+
+def _single_user(name: str, password: str, proxy_required: bool) -> Login | None:
+    return Login(name, GLOBAL_ACCOUNT, password, proxy_required=proxy_required) if name else None
+
+
+def _single_token(token: str, proxy_required: bool) -> Login | None:
+    return Login("", GLOBAL_ACCOUNT, token, proxy_required=proxy_required) if token else None
+
+
+def _has_only_system_users(options: Options) -> bool:
+    """Whether the configuration says nothing about who may come in, except for the system account.
+
+    CVE-2023-47090: any authorization block, even an empty one, any other account and any `no_auth_user` say something.
+    """
+    return (
+        [account.name for account in options.accounts if account.name != GLOBAL_ACCOUNT]
+        == [options.system_account_name]
+        and not options.authorization.defined
+        and not options.no_auth_user
+        and not options.authorization.users
+    )

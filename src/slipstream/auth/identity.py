@@ -1,0 +1,114 @@
+"""What goes into a login and what comes out of it: credentials, facts about the peer, identity or refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from slipstream.auth.tls_map import PeerCertificate
+from slipstream.auth.users import Login
+from slipstream.config.record import Record
+
+if TYPE_CHECKING:
+    from slipstream.auth.password import BcryptCheck
+    from slipstream.routing.permissions import Permissions
+
+__all__ = [
+    "ConnectionKind",
+    "Credentials",
+    "Denied",
+    "Granted",
+    "Identity",
+    "JwtVerifier",
+    "Means",
+    "NeedsPasswordCheck",
+    "PeerFacts",
+    "Verdict",
+]
+
+# The words of `allowed_connection_types`.
+ConnectionKind = Literal["STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"]
+
+# How somebody came in. `open`: nobody was asked; `anonymous`: as `no_auth_user`.
+Means = Literal["open", "anonymous", "nkey", "certificate", "password", "token", "jwt"]
+
+
+class Credentials(Protocol):
+    """The part of CONNECT that matters to a login. None and the empty string both mean: not given."""
+
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def password(self) -> str | None: ...
+    @property
+    def auth_token(self) -> str | None: ...
+    @property
+    def nkey(self) -> str | None: ...
+    @property
+    def sig(self) -> str | None: ...
+    @property
+    def jwt(self) -> str | None: ...
+    @property
+    def account(self) -> str | None: ...
+    @property
+    def new_account(self) -> bool | None: ...
+    @property
+    def proxy_sig(self) -> str | None: ...
+
+
+class PeerFacts(Record):
+    """What the server itself knows about a connection."""
+
+    kind: ConnectionKind = "STANDARD"
+    ip: str = ""
+    nonce: bytes = b""  # as sent in INFO; empty if none was, and then no signature is valid
+    certificate: PeerCertificate | None = None  # of a TLS client whose certificate was verified
+
+
+class Identity(Record):
+    """A client that was let in."""
+
+    user: str  # as monitoring shows it: never a secret
+    account: str
+    permissions: Permissions | None = None  # None: no restriction
+    login: Login | None = None  # what it was compared with; None if nobody was asked
+    kind: ConnectionKind = "STANDARD"
+    means: Means = "open"
+
+
+class Granted(Record):
+    """The client may come in."""
+
+    identity: Identity
+
+
+class Denied(Record):
+    """The client may not come in. The reason is for the log; the client hears the same text whatever it was."""
+
+    reason: str
+
+
+class NeedsPasswordCheck:
+    """The answer depends on a slow comparison.
+
+    `job()` blocks for tens of milliseconds or more and belongs on a worker thread. At most
+    `limits.PASSWORD_CHECKS_MAX` may be waiting, beyond which logins are refused. Its answer is given to `resume` on the
+    loop again, which then has nothing left to decide but yes or no.
+    """
+
+    __slots__ = ("job", "resume")
+
+    def __init__(self, job: BcryptCheck, resume: Callable[[bool], Granted | Denied]) -> None:
+        self.job = job
+        self.resume = resume
+
+
+Verdict = Granted | Denied | NeedsPasswordCheck
+
+
+class JwtVerifier(Protocol):
+    """The seat of operator mode: user and account JWTs, resolvers, revocations."""
+
+    def authenticate(self, credentials: Credentials, peer: PeerFacts) -> Verdict:
+        """Decide about a client of a server with trusted operators."""
+        ...

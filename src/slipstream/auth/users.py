@@ -1,0 +1,63 @@
+"""The logins of a configuration: users with passwords and users with nkeys, each with account and permissions.
+
+What it is not: the procedure of a login (`authenticator`), nor the single user or token of the `authorization` block,
+which have no entry of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slipstream.config.record import Record
+from slipstream.routing.permissions import Permissions
+
+if TYPE_CHECKING:
+    from slipstream.config.account_options import UserOptions
+    from slipstream.config.options import Options
+
+__all__ = ["Login", "UserTable"]
+
+
+class Login(Record, secret=("password",)):
+    """One configured user."""
+
+    name: str  # user name, or the public nkey
+    account: str
+    password: str = ""  # clear text or bcrypt; empty for nkey users and those who come by certificate
+    permissions: Permissions | None = None  # None: no restriction
+    connection_types: tuple[str, ...] | None = None  # None: all
+    proxy_required: bool = False
+
+    def may_use(self, kind: str) -> bool:
+        """Tell whether the user may come by this kind of connection."""
+        return not self.connection_types or kind in self.connection_types
+
+
+class UserTable:
+    """Every configured user by name. Names are unique over all accounts; the configuration loader refuses others."""
+
+    def __init__(self, options: Options) -> None:
+        """Compile the users of all accounts.
+
+        Raises:
+            ConfigError: a permission of some user cannot be understood.
+        """
+        self.users: dict[str, Login] = {}
+        self.nkeys: dict[str, Login] = {}
+        for account, user in options.users():
+            table = self.nkeys if user.nkey else self.users
+            table[user.name] = _login(account, user)
+
+    def __bool__(self) -> bool:
+        return bool(self.users or self.nkeys)
+
+
+def _login(account: str, user: UserOptions) -> Login:
+    return Login(
+        name=user.name,
+        account=account,
+        password=user.password,
+        permissions=Permissions.compile(user.permissions),
+        connection_types=user.allowed_connection_types,
+        proxy_required=user.proxy_required,
+    )
