@@ -170,8 +170,8 @@ CLIENT_QUEUED_BYTES_MAX: Final = 256 * MIB
 SERVICE_RESPONSES_MAX: Final = 262_144
 # Bytes one read may bring: large enough that a busy socket is drained in few system calls, small enough to stay in cache.
 READ_BUFFER_BYTES: Final = 256 * KIB
-# Handed to a transport at once; the rest stays in the outbox, where it is counted and can be dropped.
-WRITE_CHUNK_BYTES: Final = 4 * MIB
+# Output of one connection that is sent before the turn ends: small enough to be still in the cache.
+EARLY_FLUSH_BYTES: Final = 64 * KIB
 # Pause of a producer whose message met a receiver near its limit, as long as nats-server stalls at most a read.
 PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
 # What a client may send before its credentials are checked; more is a flood.
@@ -230,3 +230,37 @@ EXPIRE_INTERVAL_MIN_NS: Final = 20 * MILLISECOND_NS
 # Messages read at once when the duplicate window is rebuilt at start.
 DEDUP_REBUILD_BATCH_MSGS: Final = 1_000
 DEDUP_REBUILD_BATCH_BYTES: Final = 4 * MIB
+
+# --- stream store ---------------------------------------------------------------------------------------------------
+
+# Files the store keeps open at once over all streams; the rest are opened again when needed.
+STORE_OPEN_FILES_MAX: Final = 512
+# A segment is closed when it reaches this: the unit of compaction, of an index file, and of one Spark task.
+STORE_SEGMENT_BYTES: Final = 64 * MIB
+# Smallest segment, for streams with a small max_bytes: space comes back in pieces of this size.
+STORE_SEGMENT_BYTES_MIN: Final = 256 * KIB
+# Segments a stream of limited size is cut into at least, so that removing the oldest frees a fraction only.
+STORE_SEGMENTS_PER_STREAM_MIN: Final = 8
+# Space reserved ahead in a segment: at first, and at most in one step.
+STORE_ALLOCATE_BYTES_MIN: Final = 128 * KIB
+STORE_ALLOCATE_BYTES_MAX: Final = 16 * MIB
+# Reserved space that messages leave free, so that deletes and purges can be logged on a full disk.
+STORE_CONTROL_MARGIN_BYTES: Final = 64 * KIB
+# Space set aside beside the streams, given up when the disk is full so that purges, acks and repair go on.
+STORE_RESERVE_BYTES: Final = 8 * MIB
+# One read of a segment when messages are fetched in sequence; and the least, which costs no more than one message.
+STORE_READ_AHEAD_BYTES: Final = 128 * KIB
+STORE_READ_BYTES_MIN: Final = 8 * KIB
+# Committed bytes kept in memory for consumers that follow the end of the log.
+STORE_TAIL_CACHE_BYTES: Final = 1 * MIB
+# Records a scan handles before other threads get their turn: about half a millisecond.
+STORE_SCAN_STEP_RECORDS: Final = 4096
+# A closed segment is rewritten when less than this share of it is alive, in percent.
+STORE_COMPACT_LIVE_PERCENT: Final = 50
+# Neighbouring segments merged into one by a compaction.
+STORE_COMPACT_MERGE_MAX: Final = 64
+# Sequences named one by one in a report of lost messages; the rest is counted.
+STORE_LOST_LISTED_MAX: Final = 100_000
+# Journal of consumer states: rewritten when it is larger than this and mostly outdated.
+STORE_JOURNAL_BYTES_MIN: Final = 1 * MIB
+STORE_JOURNAL_GROWTH: Final = 4

@@ -1,0 +1,104 @@
+"""What every kind of load has in common: jobs, their connections, and the tally of a run.
+
+A job is a small picklable value that says what to do; `prepare` connects and subscribes, `run` does the work. Jobs know
+nothing of processes: `workers` runs several side by side. The kinds are in `throughput` and `roundtrip`. What the
+numbers mean is decided where jobs are combined.
+
+Invariants: a run ends with everything accounted for or with an error, never with less than it was asked for; every
+wait has a deadline; times are `time.monotonic_ns`, comparable between the processes of one machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Protocol
+
+from slipstream import limits
+from slipstream.client.line import Line
+from slipstream.client.options import ClientError
+from slipstream.kernels.loadgen import Scanner
+
+__all__ = ["Job", "Lines", "Runner", "Tally"]
+
+_RECEIVE_BYTES = 256 * limits.KIB
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """What one job did."""
+
+    messages: int
+    payload_bytes: int
+    started_ns: int
+    ended_ns: int  # when the last message was confirmed, received or answered
+    latencies_ns: tuple[int, ...] = field(default=(), repr=False)  # of requests, in order
+
+    @property
+    def seconds(self) -> float:
+        """How long the run took."""
+        return (self.ended_ns - self.started_ns) / 1e9
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
+class Runner(Protocol):
+    """A job whose connections are open."""
+
+    def run(self) -> Tally:
+        """Do the work."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+class Job(Protocol):
+    """Something to do, as a value that can be sent to another process."""
+
+    def prepare(self) -> Runner:
+        """Connect and subscribe, and wait until the server knows."""
+
+
+class Lines:
+    """The connections of a job, one for each scanner, and the job's clock."""
+
+    def __init__(self, url: str, scanners: Sequence[Scanner], timeout_ns: int) -> None:
+        """Connect all.
+
+        Raises:
+            ClientError: one of them could not; the others are closed again.
+        """
+        if not 1 <= len(scanners) <= limits.LOAD_CONNECTIONS_MAX:
+            raise ClientError(f"a job has 1 to {limits.LOAD_CONNECTIONS_MAX} connections, not {len(scanners)}")
+        self.lines: list[Line] = []
+        self.buffer = bytearray(_RECEIVE_BYTES)
+        self._started_ns = 0
+        with ExitStack() as opened:
+            for scanner in scanners:
+                line = Line(url, scanner, timeout_ns)
+                opened.callback(line.close)
+                self.lines.append(line)
+            self._opened = opened.pop_all()
+
+    def start(self) -> None:
+        """Remember the time: the work begins now."""
+        self._started_ns = monotonic_ns()
+
+    def tally(self, messages: int, payload_bytes: int, latencies_ns: Sequence[int] = ()) -> Tally:
+        """Sum up: the work ends now."""
+        return Tally(
+            messages=messages,
+            payload_bytes=payload_bytes,
+            started_ns=self._started_ns,
+            ended_ns=monotonic_ns(),
+            latencies_ns=tuple(latencies_ns),
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._opened.close()
