@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.interest import Interest, Subscription
+from slipstream.kernels.interest import Interest, Route, Subscription
 
 if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection
@@ -44,9 +44,25 @@ class Account:
         # Called after interest changed, by whoever depends on it (importing and exporting accounts).
         self.interest_listeners: list[Callable[[], None]] = []
         self._delivery = delivery
+        self._plan: Callable[[bytes], Route] | None = None
+        self._always_planned = False
+        self._checked = 0  # subscriptions whose client may not receive everything they match
+
+    def use_planner(self, plan: Callable[[bytes], Route], *, always: bool) -> None:
+        """Who decides routes: always, or only while some subscription has to be checked at delivery."""
+        self._plan = plan
+        self._always_planned = always
+        self._choose_planner()
+        self.interest.forget_all()
+
+    def _choose_planner(self) -> None:
+        self.interest.planner = self._plan if self._always_planned or self._checked else None
 
     def add(self, subscription: Subscription) -> None:
         """Let a subscription take part."""
+        if subscription.checked:
+            self._checked += 1
+            self._choose_planner()
         self.interest.insert(subscription)
         for changed in self.interest_listeners:
             changed()
@@ -54,6 +70,9 @@ class Account:
     def remove(self, subscription: Subscription) -> None:
         """Take a subscription out."""
         if self.interest.remove(subscription):
+            if subscription.checked:
+                self._checked -= 1
+                self._choose_planner()
             for changed in self.interest_listeners:
                 changed()
 

@@ -199,6 +199,8 @@ cdef class Delivery:
             self.stalled = True
         if not outbox._dirty or outbox._used + outbox.in_flight > outbox.limit:
             outbox._touch()
+        if outbox._used > outbox.early_at:
+            outbox._flush_early()
         sub.delivered += 1
         if sub.watched or sub.max_msgs:
             # The owner counts towards auto-unsubscribe or notes the reply it may answer.

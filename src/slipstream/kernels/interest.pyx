@@ -11,11 +11,13 @@ imports) the planner decides what goes in. The kernel itself never looks at a pe
 
 Complexity: match O(tokens x open arms); insert and remove O(tokens). Adding or removing a literal forgets one route,
 a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max` and starts over when full.
+A route is kept from the second use on: reply subjects are used once, and would push out the ones that matter.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
+from libc.string cimport memset
 
 
 cdef class Subscription:
@@ -115,6 +117,7 @@ cdef class Interest:
         self._routes_max = routes_max
         self.planner = None
         self._stamp = 1
+        memset(self._seen, 0, sizeof(self._seen))
         self.count = self.inserts = self.removes = self.matches = self.misses = 0
 
     @property
@@ -193,9 +196,14 @@ cdef class Interest:
     cdef Route route(self, bytes subject):
         cdef PyObject *cached = PyDict_GetItem(self._routes, subject)
         cdef Route route
+        cdef Py_hash_t seen
+        cdef Py_ssize_t slot
         self.matches += 1
         if cached != NULL:
-            return <Route>cached
+            # What is in the cache is valid by definition, so a publisher may hold it from now on.
+            route = <Route>cached
+            route._stamp = self._stamp
+            return route
         self.misses += 1
         if self.planner is None:
             route = plain_route(self._collect(subject))
@@ -203,6 +211,11 @@ cdef class Interest:
             route = <Route?>self.planner(subject)
         route._stamp = self._stamp
         route.stale = False
+        seen = hash(subject)
+        slot = seen & 4095
+        if self._seen[slot] != seen:
+            self._seen[slot] = seen
+            return route
         if len(self._routes) >= self._routes_max:
             self._forget(b"", False)
             route._stamp = self._stamp
@@ -215,6 +228,9 @@ cdef class Interest:
             route = <Route>self._routes.pop(subject, None)
             if route is not None:
                 route.stale = True
+            else:
+                # A publisher may hold a route that was not kept here.
+                self._stamp += 1
             return 0
         # A new stamp outdates the routes that publishers still hold, without visiting them.
         self._stamp += 1

@@ -1,6 +1,7 @@
 cdef class FlushQueue:
     cdef list _dirty
     cdef object _schedule
+    cdef object _flush_now
     cdef list overflowed
 
 
@@ -16,6 +17,7 @@ cdef class Outbox:
     cdef public Py_ssize_t limit
     cdef public Py_ssize_t stall_at
     cdef public Py_ssize_t in_flight
+    cdef public Py_ssize_t early_at
     cdef public unsigned long long msgs
     cdef public unsigned long long msg_bytes
     cdef readonly bint overflowed
@@ -23,3 +25,4 @@ cdef class Outbox:
     cdef char* reserve(self, Py_ssize_t size) except NULL
     cdef inline void advance(self, Py_ssize_t size) noexcept
     cdef int _touch(self) except -1
+    cdef int _flush_early(self) except -1

@@ -2,7 +2,9 @@ from collections.abc import Callable
 from typing import Any
 
 class FlushQueue:
-    def __init__(self, schedule: Callable[[], object]) -> None: ...
+    def __init__(
+        self, schedule: Callable[[], object], flush_now: Callable[[Outbox], object] | None = None
+    ) -> None: ...
     def take_dirty(self) -> list[Outbox]: ...
     def take_overflowed(self) -> list[Outbox]: ...
 
@@ -11,6 +13,7 @@ class Outbox:
     limit: int
     stall_at: int
     in_flight: int
+    early_at: int
     msgs: int
     msg_bytes: int
     overflowed: bool

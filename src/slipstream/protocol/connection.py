@@ -1,12 +1,12 @@
 """One client connection as a state machine, without its socket.
 
-    GREETED ──CONNECT──► AUTHENTICATING ──► READY ──► CLOSED
-       │  (no credentials needed: any operation)  ▲       ▲
-       └──────────────────────────────────────────┘       └── from every state: violation, timeout, peer gone
+    GREETED ──CONNECT, or any operation where nobody has to say who it is──► READY ──► CLOSED
+       └──────────► AUTHENTICATING (a password is being checked) ─────────────┘          ▲
+                                          from every state: violation, timeout, peer gone ┘
 
 The parser kernel calls `on_*`; answers go to the outbox; everything that needs a socket, a clock or another part of the
-server goes through `Host`. Publishes of a READY client normally do not come here at all: the kernel repeats decisions
-taken earlier (`may_publish`, the account's routes). They do come here while something has to see each of them:
+server goes through `Host`. Publishes of a READY client normally do not come here: the kernel repeats decisions taken
+earlier (`may_publish`, the account's routes). They do come here while something has to see each of them:
 verbose or pedantic mode, tracing, a subject or reply of the server's own, a mapping that rolls dice.
 
 Invariants: `account` is None until READY; every subscription in `subscriptions` is in the account's interest; nothing is
@@ -94,7 +94,7 @@ class Host(Protocol):
 class ClientConnection:
     """One client."""
 
-    def __init__(self, host: Host, cid: int, peer: Peer, *, auth_required: bool) -> None:
+    def __init__(self, host: Host, cid: int, peer: Peer) -> None:
         options = host.options
         self.cid = cid
         self.peer = peer
@@ -105,7 +105,7 @@ class ClientConnection:
         self.close_reason: CloseReason | None = None
         self.outbox = Outbox(host.flush_queue, self, options.max_pending)
         self.parser = wire.Parser(self, host.delivery, options.max_payload, options.max_control_line)
-        self.parser.awaiting_connect = auth_required
+        self.parser.awaiting_connect = True
         self.subscriptions: dict[bytes, Subscription] = {}
         self.account: Account | None = None
         self.identity: Identity | None = None
@@ -159,7 +159,7 @@ class ClientConnection:
     # --- CONNECT and authentication -------------------------------------------------------------------------------
 
     def on_early_operation(self) -> bool:
-        """Something came before CONNECT although credentials are needed: perhaps there is a user for that."""
+        """Something came before CONNECT: fine on an open server, or where there is a user for such clients."""
         self.parser.awaiting_connect = False
         self._host.authenticate(self, ConnectOptions())
         return self.state is State.READY or self.parser.paused
@@ -234,6 +234,20 @@ class ClientConnection:
         self.parser.restricted = permissions is not None
         self.parser.verdicts = {} if permissions is not None else None
 
+    def renew_permissions(self, permissions: Permissions | None) -> None:
+        """The configuration changed: give up the subscriptions that are no longer allowed, and say so."""
+        self.apply_permissions(permissions)
+        for subscription in list(self.subscriptions.values()):
+            self.unsubscribe(subscription)
+            subject, queue = subscription.subject, subscription.queue
+            if permissions is not None and not permissions.may_subscribe(subject, queue):
+                self.fail(texts.subscription_violation(subject, queue, sid=subscription.sid))
+                continue
+            delivered, max_msgs = subscription.delivered, subscription.max_msgs
+            self._subscribe(subject, queue, subscription.sid)
+            renewed = self.subscriptions[subscription.sid]
+            renewed.delivered, renewed.max_msgs = delivered, max_msgs
+
     def refresh_short_way(self) -> None:
         """Decide whether the kernel may publish without asking for each message."""
         self.parser.fast = self.state is State.READY and not (self.verbose or self.pedantic or self.tracing)
@@ -263,12 +277,6 @@ class ClientConnection:
             account.remove(subscription)
         self.subscriptions.clear()
         account.connection_left(self)
-
-    def _ready(self) -> bool:
-        """Whether operations count; a client without CONNECT becomes ready by its first one."""
-        if self.state is State.GREETED:
-            self._host.authenticate(self, ConnectOptions())
-        return self.state is State.READY
 
     # --- PING and PONG --------------------------------------------------------------------------------------------
 
@@ -307,7 +315,7 @@ class ClientConnection:
         """Subscribe, unless something speaks against it."""
         if self.tracing:
             self._host.log("TRC", self, f"<<- [SUB {_words(subject, queue, sid)}]")
-        if not self._ready() or self.account is None:
+        if self.account is None:
             return
         self.last_activity_ns = self.last_read_ns
         refusal = self._refusal(subject, queue)
@@ -354,8 +362,6 @@ class ClientConnection:
         """Unsubscribe now, or after `max_msgs` deliveries counted from the SUB."""
         if self.tracing:
             self._host.log("TRC", self, f"<<- [UNSUB {_words(sid)}]")
-        if not self._ready():
-            return
         self.last_activity_ns = self.last_read_ns
         subscription = self.subscriptions.get(sid)
         if subscription is not None:
@@ -402,7 +408,7 @@ class ClientConnection:
         """A publish that has to be looked at."""
         if self.tracing:
             self._host.log("TRC", self, f"<<- [{_publish_line(subject, reply, header_size, body)}]")
-        if not self._ready() or self.account is None:
+        if self.account is None:
             return
         self.last_activity_ns = self.last_read_ns
         if self.pedantic and not is_valid_publish(subject):
@@ -464,9 +470,6 @@ class ClientConnection:
         """The bytes make no sense or break a limit; the parser takes no more."""
         shown = line.decode("utf-8", "backslashreplace")
         if kind == wire.UNKNOWN_OPERATION:
-            if self.parser.awaiting_connect:
-                self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
-                return
             self._host.log("ERR", self, f"Client parser ERROR: proto='{shown}...'")
             self.close(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
         elif kind == wire.CONTROL_LINE_TOO_LONG:

@@ -8,11 +8,16 @@ Several hubs live side by side in one process: there is no global state.
 
 from __future__ import annotations
 
+import base64
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from slipstream.auth.authenticator import Authenticator, Denied, Granted, Identity, NeedsPasswordCheck, PeerFacts
+from slipstream.clock import rfc3339
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.outbox import FlushQueue
 from slipstream.protocol import texts
@@ -20,6 +25,7 @@ from slipstream.protocol.connection import ClientConnection, Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.topology import Topology
+from slipstream.version import SERVER_VERSION
 
 if TYPE_CHECKING:
     import random
@@ -100,7 +106,7 @@ class Hub:
         self.stalled_clients = 0
         # Traffic of connections that are gone.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
-        self.topology = Topology(options, self.delivery, clock, rng)
+        self.topology = Topology(options, self.delivery, clock, rng, self.client_info)
         self.authenticator = Authenticator(options)
         self.lame_duck = False
         # What the listeners found out; part of INFO.
@@ -134,7 +140,7 @@ class Hub:
 
     def open_connection(self, peer: Peer) -> ClientConnection:
         """A socket was accepted. The connection may already be closed again when there are too many."""
-        connection = ClientConnection(self, self._next_cid, peer, auth_required=self.authenticator.auth_required)
+        connection = ClientConnection(self, self._next_cid, peer)
         self._next_cid += 1
         self.total_connections += 1
         if self.authenticator.needs_nonce:
@@ -182,9 +188,6 @@ class Hub:
 
     def new_nonce(self) -> str:
         """Eleven unguessable bytes as text; a client signs them to prove its nkey."""
-        import base64
-        import secrets
-
         return base64.urlsafe_b64encode(secrets.token_bytes(11)).rstrip(b"=").decode()
 
     def info_line(self, connection: ClientConnection, *, after_connect: bool = False) -> bytes:
@@ -195,7 +198,7 @@ class Hub:
         info = ServerInfo(
             server_id=self.identity.id,
             server_name=self.identity.name,
-            version=_version(),
+            version=SERVER_VERSION,
             proto=1,
             go="python",
             host=self.host,
@@ -269,6 +272,25 @@ class Hub:
         prefix = "wid" if connection.peer.kind == "websocket" else "cid"
         self._edge.log(level, f"{connection.peer.ip}:{connection.peer.port} - {prefix}:{connection.cid} - {text}")
 
+    def client_info(self, connection: ClientConnection) -> bytes:
+        """Who a client is, as the `Nats-Request-Info` header tells a service in another account."""
+        account = connection.account
+        info = {
+            "acc": account.name if account is not None else "",
+            "rtt": connection.rtt_ns,
+            "start": rfc3339(connection.start_ns),
+            "host": connection.peer.ip,
+            "id": connection.cid,
+            "user": connection.identity.user if connection.identity is not None else "",
+            "name": connection.name,
+            "lang": connection.lang,
+            "ver": connection.version,
+            "server": self.identity.name,
+            "kind": "Client",
+            "client_type": connection.peer.kind,
+        }
+        return msgspec.json.encode({key: value for key, value in info.items() if value})
+
     # --- reload ---------------------------------------------------------------------------------------------------
 
     def reload(self, options: Options) -> None:
@@ -299,9 +321,3 @@ class Hub:
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""
         return self.connections.values()
-
-
-def _version() -> str:
-    from slipstream.version import SERVER_VERSION
-
-    return SERVER_VERSION

@@ -54,6 +54,11 @@ class Planner:
         self._links = tuple(links)
         self._services = tuple(services)
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether routes are more than what interest itself says, whoever subscribes."""
+        return self.mappings is not None or bool(self._links) or bool(self._services)
+
     def plan(self, subject: bytes) -> Route:
         """The route of a subject as it was published."""
         if self.mappings is not None:
@@ -87,9 +92,7 @@ class Planner:
                     # Only what the importing account's own clients asked for: internal listeners stay at home.
                     if subscription.client is not None:
                         take(subscription, local, local)
-        for service in self._services:
-            if matches(service.subject, subject):
-                plain.append((service.subscription, None))
+        plain.extend((service.subscription, None) for service in self._services if matches(service.subject, subject))
 
         return Route(
             tuple(s for s, _ in plain),

@@ -15,7 +15,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, cast
 
-from slipstream.limits import FIRST_PING_MAX_NS, PRODUCER_STALL_NS, SECOND_NS
+from slipstream.limits import EARLY_FLUSH_BYTES, FIRST_PING_MAX_NS, PRODUCER_STALL_NS, SECOND_NS
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection, State
 from slipstream.protocol.texts import CloseReason
@@ -67,12 +67,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         server = self._server
         self.connection = connection = server.hub.open_connection(SocketPeer(ip, port))
         connection.edge = self
+        connection.outbox.early_at = EARLY_FLUSH_BYTES
         if connection.state is State.CLOSED:
             # The hub closed it before it had an edge.
             self.finish()
             return
         connection.greet()
-        if connection.parser.awaiting_connect:
+        if server.hub.authenticator.auth_required:
             self._timer = server.call_later(server.auth_timeout_ns, self._on_auth_timeout)
         else:
             self.start_pings()
@@ -112,7 +113,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The transport keeps bytes: the peer reads slower than we write."""
         self._blocked = True
-        self.connection.outbox.in_flight = self.transport.get_write_buffer_size()
+        outbox = self.connection.outbox
+        outbox.in_flight = self.transport.get_write_buffer_size()
+        outbox.early_at = outbox.limit
         if self._deadline is None:
             self._deadline = self._server.call_later(
                 self._server.hub.options.write_deadline_ns, self._on_write_deadline
@@ -121,7 +124,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Everything handed over is sent."""
         self._blocked = False
-        self.connection.outbox.in_flight = 0
+        outbox = self.connection.outbox
+        outbox.in_flight = 0
+        outbox.early_at = EARLY_FLUSH_BYTES
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

@@ -3,25 +3,27 @@
     async with Server(port=-1) as server:
         ...connect any NATS client to server.url...
 
-Start order: identity, log, hub, monitoring, client port; `Server is ready` is the last line. Stop order is the reverse, and
-nothing is left behind. Several servers may run in one process.
+Start order: identity, log, hub, monitoring, client port; `Server is ready` is the last line. Stop order is the reverse,
+and nothing is left behind. Several servers may run in one process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.clock import SystemClock
 from slipstream.config.options import Options
 from slipstream.errors import SlipstreamError
-from slipstream.kernels.outbox import FlushQueue
+from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECKS_MAX, READ_BUFFER_BYTES, SECOND_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
+from slipstream.server.files import PortsFile, remove_file, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
@@ -30,11 +32,19 @@ from slipstream.version import SERVER_VERSION
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+    from slipstream.monitoring.monitoring import Monitoring
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.server.websocket_listener import WebsocketListener
 
-__all__ = ["Server", "StartError"]
+__all__ = ["Server", "StartError", "host_port"]
 
 _ABORT = (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+
+
+class Closable(Protocol):
+    """A listener beside the client port."""
+
+    def close(self) -> None: ...
 
 
 class StartError(SlipstreamError):
@@ -58,10 +68,14 @@ class Server:
         self.clock = SystemClock()
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
-        self.queue = FlushQueue(self._schedule_flush)
-        self.hub = Hub(self.options, self.identity, self.clock, random.Random(), self, self.queue)
+        self.queue = FlushQueue(self._schedule_flush, _flush_now)
+        self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
+        self.monitoring: Monitoring | None = None
+        self.websocket: WebsocketListener | None = None
         self._listener: asyncio.Server | None = None
+        self._others: list[Closable] = []
+        self._ports_file: PortsFile | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._password_checks = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,21 +108,83 @@ class Server:
 
         Raises:
             StartError: a port or file cannot be had.
+            ConfigError: a certificate or another file named in the options cannot be used.
         """
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         self._announce()
-        options = self.options
         try:
-            listening = bind(options.host, options.port)
-        except OSError as error:
-            where = f"{options.host}:{max(options.port, 0)}"
-            raise StartError(f"Error listening on port: {where}, {str(error)!r}") from error
-        self.hub.port = listening.getsockname()[1]
-        self._listener = await self._loop.create_server(lambda: ClientProtocol(self), sock=listening)
-        self.log("INF", f"Listening for client connections on {_host_port(options.host, self.hub.port)}")
+            await self._open_listeners()
+            self._write_files()
+        except BaseException:
+            await self._close_everything()
+            raise
         self.running = True
         self.log("INF", "Server is ready")
+
+    async def _open_listeners(self) -> None:
+        options = self.options
+        assert self._loop is not None
+        if options.http_port or options.https_port or options.system_account_name:
+            from slipstream.monitoring.monitoring import Monitoring
+
+            self.monitoring = Monitoring(self)
+            await self.monitoring.start()
+        if options.leafnodes.port:
+            from slipstream.server.leafnodes import LeafnodeListener
+
+            self._others.append(await LeafnodeListener.open(self))
+        if options.websocket.port:
+            from slipstream.server.websocket_listener import WebsocketListener
+
+            self.websocket = await WebsocketListener.open(self)
+            self._others.append(self.websocket)
+        listening = self.bind("client", options.host, options.port)
+        self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
+        self._listener = await self._loop.create_server(self._client_protocol(), sock=listening)
+        self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
+
+    def _client_protocol(self) -> Callable[[], asyncio.BaseProtocol]:
+        return lambda: ClientProtocol(self)
+
+    def bind(self, what: str, host: str, port: int) -> socket.socket:
+        """A listening socket.
+
+        Raises:
+            StartError: the address cannot be had.
+        """
+        try:
+            return bind(host, port)
+        except OSError as error:
+            raise StartError(
+                f"Error listening on {what} port: {host_port(host, max(port, 0))}, {error.strerror or error}"
+            ) from error
+
+    def _write_files(self) -> None:
+        options = self.options
+        try:
+            if options.pidfile:
+                write_pid_file(options.pidfile)
+            if options.ports_file_dir:
+                self._ports_file = PortsFile(options.ports_file_dir)
+                self._ports_file.write(self._urls())
+        except OSError as error:
+            raise StartError(f"Could not write pid or ports file: {error}") from error
+
+    def _urls(self) -> dict[str, list[str]]:
+        urls = {"nats": [self.url]}
+        if self.monitoring is not None and self.monitoring.url:
+            urls["monitoring"] = [self.monitoring.url]
+        if self.websocket is not None:
+            urls["websocket"] = [self.websocket.url]
+        return urls
+
+    def stop_accepting(self) -> None:
+        """Let nobody new in."""
+        if self._listener is not None:
+            self._listener.close()
+        for listener in self._others:
+            listener.close()
 
     async def stop(self) -> None:
         """Close everything; returns when nothing is left."""
@@ -116,20 +192,29 @@ class Server:
             return
         self.running = False
         self.log("INF", "Initiating Shutdown...")
-        if self._listener is not None:
-            self._listener.close()
+        if self.monitoring is not None:
+            self.monitoring.announce_shutdown()
+        self.stop_accepting()
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
         self._flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
-        if self._listener is not None:
-            self._listener = None
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+        await self._close_everything()
         self.log("INF", "Server Exiting..")
         if self._stopped is not None:
             self._stopped.set()
+
+    async def _close_everything(self) -> None:
+        self.stop_accepting()
+        if self.monitoring is not None:
+            await self.monitoring.stop()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+        if self._ports_file is not None:
+            self._ports_file.remove()
+        if self.options.pidfile:
+            remove_file(self.options.pidfile)
 
     async def wait_stopped(self) -> None:
         """Wait until somebody stops the server."""
@@ -206,5 +291,11 @@ class Server:
             connection.close(CloseReason.SLOW_CONSUMER_PENDING)
 
 
-def _host_port(host: str, port: int) -> str:
+def _flush_now(outbox: Outbox) -> None:
+    """So much waits for one connection that it is sent before the turn ends."""
+    outbox.owner.edge.flush()
+
+
+def host_port(host: str, port: int) -> str:
+    """An address as it is written: IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

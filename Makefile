@@ -1,0 +1,40 @@
+# Everything a fresh Debian or Ubuntu machine with Python 3.11 needs is installed by `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+KERNELS := $(wildcard src/slipstream/kernels/*.pyx src/slipstream/kernels/*.pxd src/slipstream/kernels/*.c src/slipstream/kernels/*.h src/slipstream/kernels/subject.py)
+
+.PHONY: demo test check format bench soak clean install
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml $(KERNELS) tools/setup.sh
+	@PYTHON=$(PYTHON) VENV=$(VENV) sh tools/setup.sh
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## a server, publish, subscribe, request/reply, end to end
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)  ## every test that fits into a commit
+	@$(BIN)/python -m pytest -n 2
+
+check: $(STAMP)  ## format, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/cython-lint --max-line-length 130 src/slipstream/kernels/*.pyx
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## side by side with nats-server; writes benchmarks/RESULTS.md
+	@$(BIN)/python -m benchmarks.compare
+
+soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
+	@$(BIN)/python -m benchmarks.soak --minutes 30
+
+clean:
+	rm -rf $(VENV) build src/slipstream/kernels/*.so src/*.egg-info

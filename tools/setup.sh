@@ -1,0 +1,39 @@
+#!/bin/sh
+# Makes the virtual environment with the package (kernels compiled in place) and everything the tests need.
+# Says clearly what is missing when it cannot.
+set -eu
+PYTHON=${PYTHON:-python3}
+VENV=${VENV:-.venv}
+
+fail() { echo "setup: $*" >&2; exit 1; }
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+debian() { # install Debian packages, as root or through sudo
+    have apt-get || fail "please install: $* (no apt-get here)"
+    as_root=""
+    if [ "$(id -u)" != 0 ]; then
+        have sudo || fail "please install as root: apt-get install $*"
+        as_root=sudo
+    fi
+    echo "setup: installing $*"
+    $as_root apt-get update -qq || fail "apt-get update failed"
+    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq "$@" >/dev/null || fail "apt-get install $* failed"
+}
+
+have "$PYTHON" || debian python3
+"$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "$PYTHON is older than 3.11"
+
+missing=""
+have cc || missing="$missing build-essential"
+"$PYTHON" -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
+printf '#include <Python.h>\n' | cc -E $("$PYTHON" -c 'import sysconfig; print("-I" + sysconfig.get_path("include"))') - >/dev/null 2>&1 \
+    || { "$PYTHON" -c 'import sys; sys.exit(sys.base_prefix != "/usr")' && missing="$missing python3-dev"; } || true
+have node || missing="$missing nodejs"
+have npm || missing="$missing npm"
+# shellcheck disable=SC2086
+[ -z "$missing" ] || debian $missing
+
+[ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV" || fail "could not create $VENV"
+"$VENV/bin/python" -m pip install --quiet --upgrade pip "setuptools>=80" "cython>=3.3,<4" || fail "pip could not install the build tools"
+"$VENV/bin/python" -m pip install --quiet --no-build-isolation --editable ".[dev]" || fail "pip could not install the package"
