@@ -32,6 +32,10 @@ _INFO_NUMBER = {"client_id", "port"}
 # Present only in builds that know their commit.
 _INFO_OPTIONAL = {"git_commit"}
 
+# What an importer's request carries: who asked, and a round trip time, so the sizes before it vary too.
+_REQUEST_INFO = re.compile(rb"^(HMSG \S+ \S+ (?:\S+ )?)\d+ \d+\r\n(.*Nats-Request-Info: )(\{.*?\})\r\n", re.DOTALL)
+_REQUEST_VOLATILE = ("rtt", "start", "id", "server", "cluster", "ver")
+
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
 
 
@@ -40,13 +44,16 @@ def normal_info(info: dict[str, Json]) -> dict[str, Json]:
     return {key: _normal_info_value(key, value) for key, value in sorted(info.items()) if key not in _INFO_OPTIONAL}
 
 
-def normal_wire(data: bytes) -> bytes:
-    """Server output with each INFO line in normal form; everything else stays as it is."""
+def normal_wire(frame: bytes) -> bytes:
+    """One operation of a server with volatile parts of INFO and of request headers in normal form."""
 
-    def replace(match: re.Match[bytes]) -> bytes:
-        return b"INFO " + json.dumps(normal_info(json.loads(match[1]))).encode() + b" \r\n"
+    def normal_request(match: re.Match[bytes]) -> bytes:
+        info = hide(json.loads(match[3]), *_REQUEST_VOLATILE)
+        return match[1] + b"<sizes>\r\n" + match[2] + json.dumps(info).encode() + b"\r\n"
 
-    return _INFO_LINE.sub(replace, data)
+    if info_line := _INFO_LINE.fullmatch(frame):
+        return b"INFO " + json.dumps(normal_info(json.loads(info_line[1]))).encode() + b" \r\n"
+    return _REQUEST_INFO.sub(normal_request, frame, count=1)
 
 
 def shape(value: Json, *, free: frozenset[str] = frozenset()) -> Json:
@@ -59,8 +66,8 @@ def shape(value: Json, *, free: frozenset[str] = frozenset()) -> Json:
     if isinstance(value, dict):
         return {key: "<any>" if key in free else shape(item, free=free) for key, item in sorted(value.items())}
     if isinstance(value, list):
-        forms = [shape(item, free=free) for item in value]
-        return [form for index, form in enumerate(forms) if form not in forms[:index]]
+        forms = {json.dumps(form): form for item in value for form in [shape(item, free=free)]}
+        return [forms[text] for text in sorted(forms)]
     return _kind(value)
 
 

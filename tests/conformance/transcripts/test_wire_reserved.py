@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from support.normalise import hide
+from support.requests import note_json, request
 from support.servers import Both
 from support.transcript import Script, Talk, case, each, hpub, pub
 
@@ -85,21 +84,12 @@ VOLATILE = (
 )
 
 
-def request(subject: str) -> Script:
-    """A script that asks a system subject from an ordinary account and compares the form of the answer."""
+def asked(subject: str) -> Script:
+    """A script that asks a system subject from an ordinary account and compares the answer."""
 
     def ask(talk: Talk) -> None:
         peer = talk.connect("asker", name="asker")
-        peer.send(b"SUB in 1\r\n" + pub(subject, b"", "in"))
-        # The answer or the 503 is sent by the server's own client: it may come after the PONG of a first round.
-        data = peer.until(rb"MSG in 1 [^\r]*\r\n.*\r\n")
-        peer.received.clear()
-        if b"NATS/1.0 503" in data:
-            peer.received += data
-            return
-        size = int(data.partition(b"MSG in 1 ")[2].split(b"\r\n")[0].split(b" ")[-1])
-        body = data.partition(b"\r\n")[2][:size]
-        talk.note(json.dumps(hide(json.loads(body[body.index(b"{") :]), *VOLATILE), indent=1))
+        note_json(talk, subject, hide(request(peer, subject), *VOLATILE))
 
     ask.__name__ = f"request {subject}"
     return ask
@@ -110,6 +100,6 @@ def test_reserved_subjects(both: Both, script: Script) -> None:
     both().agree(script)
 
 
-@each([request(subject) for subject in REQUESTS])
+@each([asked(subject) for subject in REQUESTS])
 def test_system_requests_from_an_ordinary_account(both: Both, script: Script) -> None:
     both.fresh("server_name: one").agree(script)
