@@ -68,7 +68,8 @@ _block_end = re.compile(r"\n\)(?=\n|\Z)").search
 
 _BOOLS = frozenset({"true", "false", "yes", "no", "on", "off"})
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
-_NUMBER_ENDS = frozenset({"", "\n", "\r", "}", "]", ";", ",", " ", "\t"})
+_UNIT_ENDS = frozenset({"", "\n", "\r", "}", ";", ",", " ", "\t"})
+_NUMBER_ENDS = _UNIT_ENDS | {"]"}  # nats-server reads "[1]" as an unfinished text; that is not worth keeping
 _ENTRY_ENDS = {_TOP: "\n\r;,}", _BLOCK: "\n\r;,", _MAP: "\n\r;,/", _ARRAY: "\n\r,/"}
 _CLOSERS = {_TOP: "", _BLOCK: "}", _MAP: "}", _ARRAY: "]"}
 _END_EXPECTED = {
@@ -365,8 +366,7 @@ class _Scanner:
             return self.fraction(start, end)
         unit = _unit(text, end)
         if unit is not None:
-            after = text[unit.end() : unit.end() + 1]
-            if after in _NUMBER_ENDS or after.isdecimal():
+            if text[unit.end() : unit.end() + 1] in _UNIT_ENDS:
                 self.pos = unit.end()
                 return INTEGER, text[start : self.pos], start, self.pos
             return self.bare(start, unit.end())

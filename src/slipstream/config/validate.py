@@ -1,0 +1,190 @@
+"""What a server checks before it starts, on top of a configuration that is right in itself.
+
+`problems` are contradictions nats-server refuses at start, in its words. `unsupported` lists what nats-server would do
+and this server cannot do yet: never ignored in silence, always a start-up error with the place in the file. A feature
+that gets implemented loses its row in `_UNSUPPORTED`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from slipstream.config.durations import format_duration
+from slipstream.config.options import Options, Position
+from slipstream.errors import ConfigError
+
+__all__ = ["problems", "unsupported"]
+
+
+def problems(options: Options) -> list[ConfigError]:
+    """Contradictions that keep a server from starting; empty if there are none."""
+    return [ConfigError(text) for check in _CHECKS for text in check(options)]
+
+
+def unsupported(options: Options) -> list[ConfigError]:
+    """What the configuration asks for and this server cannot do; empty if there is nothing."""
+    found = []
+    for key, is_asked_for, what in _UNSUPPORTED:
+        if is_asked_for(options):
+            at = options.positions.get(key, Position())
+            found.append(ConfigError(what, file=at.file, line=at.line, column=at.column))
+    return found
+
+
+# key whose place is reported, whether it is asked for, what to say
+_UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
+    ("jetstream", lambda o: o.jetstream.enabled, "JetStream is not supported yet"),
+    ("cluster", lambda o: o.cluster.port or o.cluster.routes, "clustering is not supported yet"),
+    ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
+    ("leafnodes", lambda o: o.leafnodes.remotes, "leaf node remotes are not supported yet"),
+    ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),
+    ("operator", lambda o: o.operator, "operator mode is not supported yet"),
+    ("trusted_keys", lambda o: o.trusted_keys, "trusted_keys is not supported yet"),
+    ("resolver", lambda o: o.resolver or o.resolver_preload, "account resolvers are not supported yet"),
+    ("authorization", lambda o: o.authorization.auth_callout, "auth_callout is not supported yet"),
+    ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
+    ("tls", lambda o: o.tls and o.tls.ocsp_peer and o.tls.ocsp_peer.verify, "ocsp_peer is not supported yet"),
+    ("syslog", lambda o: o.syslog or o.remote_syslog, "syslog is not supported yet"),
+    ("prof_port", lambda o: o.prof_port, "profiling over HTTP is not supported"),
+)
+
+
+# --- start-up checks -------------------------------------------------------------------------------------------------
+
+
+def _limits(options: Options) -> Iterator[str]:
+    grace_ns, duration_ns = options.lame_duck_grace_period_ns, options.lame_duck_duration_ns
+    if grace_ns >= duration_ns > 0:
+        yield (
+            f"lame duck grace period ({format_duration(grace_ns)}) should be strictly lower than "
+            f"lame duck duration ({format_duration(duration_ns)})"
+        )
+    if options.max_payload > options.max_pending:
+        yield f"max_payload ({options.max_payload}) cannot be higher than max_pending ({options.max_pending})"
+    if " " in options.server_name:
+        yield "server name cannot contain spaces"
+
+
+def _leafnodes(options: Options) -> Iterator[str]:
+    known = {account.name for account in options.accounts} | {"", "$G", options.system_account_name}
+    bound = [options.leafnodes.account, *(user.account for user in options.leafnodes.users)]
+    for name in bound:
+        if name not in known:
+            yield f'cannot find local account "{name}" specified in leafnode authorization'
+    for remote in options.leafnodes.remotes:
+        if remote.account not in known:
+            yield f'cannot find local account "{remote.account}" specified in leafnode remote'
+
+
+def _no_auth_user(options: Options, name: str) -> Iterator[str]:
+    if not name:
+        return
+    if options.operator:
+        yield "no_auth_user not compatible with Trusted Operator"
+        return
+    names = [user.name for _, user in options.users()]
+    if not names:
+        yield f'no_auth_user: "{name}" present, but users/nkeys are not defined'
+    elif name not in names:
+        yield f'no_auth_user: "{name}" not present as user or nkey in authorization block or account configuration'
+
+
+def _users(options: Options) -> Iterator[str]:
+    yield from _no_auth_user(options, options.no_auth_user)
+    if options.default_sentinel and not options.operator:
+        yield "default sentinel requires operators and accounts"
+
+
+def _gateway(options: Options) -> Iterator[str]:
+    gateway = options.gateway
+    if not gateway.name and not gateway.port:
+        return
+    if not gateway.name:
+        yield "gateway has no name"
+    elif not gateway.port:
+        yield f'gateway "{gateway.name}" has no port specified (select -1 for random port)'
+    for index, remote in enumerate(gateway.gateways):
+        if not remote.name:
+            yield f"gateway in the list {index} has no name"
+        elif not remote.urls:
+            yield f'gateway "{remote.name}" has no URL'
+    if gateway.name and options.cluster.name and gateway.name != options.cluster.name:
+        yield "cluster name conflicts between cluster and gateway definitions"
+
+
+def _cluster(options: Options) -> Iterator[str]:
+    accounts = options.cluster.accounts
+    if accounts and options.cluster.pool_size < 0:
+        yield "pool_size cannot be negative if pinned accounts are specified"
+    duplicates = sorted({name for name in accounts if accounts.count(name) > 1})
+    if duplicates:
+        shown = " ".join(f'"{name}"' for name in accounts)
+        yield f'found duplicate account name "{duplicates[0]}" in pinned accounts list [{shown}]'
+
+
+def _jetstream(options: Options) -> Iterator[str]:
+    domain = options.jetstream.domain
+    if domain and re.search(r"[\s.*>]", domain):
+        yield "invalid domain name: may not contain ., * or >"
+    if options.jetstream.enabled and options.cluster.port:
+        if not options.server_name:
+            yield "jetstream cluster requires `server_name` to be set"
+        if not options.cluster.name:
+            yield "jetstream cluster requires `cluster.name` to be set"
+
+
+def _websocket(options: Options) -> Iterator[str]:
+    websocket = options.websocket
+    if not websocket.port:
+        return
+    if websocket.tls is None and not websocket.no_tls:
+        yield "websocket requires TLS configuration"
+    for origin in websocket.allowed_origins:
+        yield from _origin_problem(origin)
+    yield from _no_auth_user(options, websocket.no_auth_user)
+    if any(True for _ in options.users()):
+        if websocket.user:
+            yield "websocket authentication username not compatible with presence of users/nkeys"
+        if websocket.token:
+            yield "websocket authentication token not compatible with presence of users/nkeys"
+    if websocket.jwt_cookie and not options.operator and not options.trusted_keys:
+        yield (
+            "trusted operators or trusted keys configuration is required for JWT authentication via cookie "
+            f'"{websocket.jwt_cookie}"'
+        )
+    for name in websocket.headers:
+        if name.lower() in ("host", "content-length", "connection", "upgrade", "nats-no-masking"):
+            yield f'websocket: invalid header "{name}" not allowed'
+        elif name.lower().startswith("sec-websocket-"):
+            yield f'websocket: invalid header "{name}", "Sec-WebSocket-" prefix not allowed'
+
+
+def _origin_problem(origin: str) -> Iterator[str]:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(origin)
+        host = parts.hostname
+        _ = parts.port  # raises if it is not a number
+    except ValueError as error:
+        yield f"unable to parse allowed origin: {error}"
+        return
+    if parts.scheme not in ("http", "https"):
+        yield (
+            f'unable to parse allowed origin "{origin}": allowed origins must be absolute URLs with http or '
+            "https scheme"
+        )
+    elif not host:
+        yield f'unable to parse allowed origin "{origin}": host is required'
+
+
+_CHECKS: tuple[Callable[[Options], Iterator[str]], ...] = (
+    _limits,
+    _leafnodes,
+    _users,
+    _gateway,
+    _cluster,
+    _jetstream,
+    _websocket,
+)
