@@ -71,6 +71,13 @@ def test_overlap_is_what_its_definition_says(kernel: ModuleType, a: bytes, b: by
     assert kernel.overlaps(a, b) == kernel.overlaps(b, a)
 
 
+@both
+@given(key=st.binary(max_size=40))
+@example(key=b"foobar")
+def test_partition_hash_is_fnv_1a(kernel: ModuleType, key: bytes) -> None:
+    assert kernel.partition_hash(key) == model.partition_hash(key)
+
+
 @given(a=any_bytes | subjects, b=any_bytes | subjects)
 def test_compiled_and_plain_agree_on_anything(a: bytes, b: bytes) -> None:
     for name in ("matches", "is_subset", "overlaps"):

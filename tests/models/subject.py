@@ -5,6 +5,7 @@ nothing to get wrong in them.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from itertools import product
 
 FORBIDDEN = b" \t\r\n\f\0"
@@ -65,3 +66,8 @@ def _covered(narrow: bytes, wide: bytes) -> Iterable[bool]:
 
 def overlaps(a: bytes, b: bytes) -> bool:
     return any(matches(a, literal) and matches(b, literal) for literal in universe(a, b))
+
+
+def partition_hash(key: bytes) -> int:
+    """FNV-1a, 32 bits: offset basis and prime as published by its authors."""
+    return reduce(lambda value, byte: (value ^ byte) * 0x01000193 % 2**32, key, 0x811C9DC5)

@@ -2,6 +2,7 @@
 # kernels can cimport them and work on slices of a read buffer without making objects. All spans read only [0, n).
 
 cimport cython
+from libc.stdint cimport uint32_t
 
 cpdef bint is_valid_subscription(bytes subject)
 cpdef bint is_valid_publish(bytes subject)
@@ -12,6 +13,9 @@ cpdef bint overlaps(bytes a, bytes b)
 
 @cython.locals(s=cython.p_const_uchar, n=Py_ssize_t, i=Py_ssize_t, count=Py_ssize_t)
 cpdef Py_ssize_t token_count(bytes subject)
+
+@cython.locals(s=cython.p_const_uchar, n=Py_ssize_t, i=Py_ssize_t, h=uint32_t, mask=uint32_t)
+cpdef uint32_t partition_hash(bytes key)
 
 @cython.locals(start=Py_ssize_t, i=Py_ssize_t, c=cython.uchar)
 cdef bint valid_span(const unsigned char* s, Py_ssize_t n) noexcept
