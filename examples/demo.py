@@ -26,7 +26,9 @@ async def publish_and_subscribe(url: str) -> None:
     seconds = time.perf_counter() - started
     in_order = all(int(message.data) == number for number, message in enumerate(seen))
     shares = [worker.pending_msgs for worker in workers]
-    print(f"  orders.* received {len(seen)} messages in order: {in_order}, in {seconds:.2f} s (the client is the limit)")
+    print(
+        f"  orders.* received {len(seen)} messages in order: {in_order}, in {seconds:.2f} s (the client is the limit)"
+    )
     print(f"  the queue group shared them: {shares[0]} + {shares[1]} = {sum(shares)}")
     assert in_order and sum(shares) == MESSAGES
     await client.drain()

@@ -193,6 +193,8 @@ STREAM_INTERVAL_MIN_NS: Final = 100 * MILLISECOND_NS
 LOAD_TIMEOUT_NS: Final = 20 * SECOND_NS
 # One load job: connections in one process, below the usual descriptor limit.
 LOAD_CONNECTIONS_MAX: Final = 10_000
+# Load jobs at the same time, a process each: more would only measure the scheduler.
+LOAD_PROCESSES_MAX: Final = 64
 # All load jobs of one run together, set-up included.
 LOAD_RUN_TIMEOUT_NS: Final = 10 * MINUTE_NS
 
@@ -264,3 +266,13 @@ STORE_LOST_LISTED_MAX: Final = 100_000
 # Journal of consumer states: rewritten when it is larger than this and mostly outdated.
 STORE_JOURNAL_BYTES_MIN: Final = 1 * MIB
 STORE_JOURNAL_GROWTH: Final = 4
+# Records of a memory stream are kept in pieces of this size; a piece is the unit in which memory comes back.
+STORE_MEMORY_SLAB_BYTES: Final = 1 * MIB
+# Page sizes of the API: names, whole streams, subjects in one stream info. nats-server's numbers; clients page on.
+API_NAMES_MAX: Final = 1_024
+API_LIST_MAX: Final = 256
+SUBJECT_DETAILS_MAX: Final = 100_000
+# Deleted sequences listed in one stream info: beyond this the answer would not fit the default payload.
+DELETED_DETAILS_MAX: Final = 100_000
+# Subjects a `multi_last` direct get may match.
+DIRECT_MULTI_LAST_MAX: Final = 1_024

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
-from models.interest import Interest as Model
 
+from models.interest import Interest as Model
 from slipstream.kernels.interest import Interest, Route, Subscription
 
 token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.message_index import MessageIndexModel
 
+from models.message_index import MessageIndexModel
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 
 TOKENS = st.sampled_from([b"a", b"b", b"c", b"dd"])

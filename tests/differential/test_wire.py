@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import example, given
 from hypothesis import strategies as st
-from models import wire as model
 
+from models import wire as model
 from slipstream.kernels import wire
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest
@@ -141,7 +143,7 @@ def split_stream(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
         data = data[: draw(st.integers(0, len(data)))]
     cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
     edges = [0, *cuts, len(data)]
-    return data, [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return data, [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @given(split_stream())

@@ -10,18 +10,20 @@ wait has a deadline; times are `time.monotonic_ns`, comparable between the proce
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import ceil
 from time import monotonic_ns
 from typing import Protocol
 
 from slipstream import limits
 from slipstream.client.line import Line
-from slipstream.client.options import ClientError
+from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.kernels.loadgen import Scanner
 
-__all__ = ["Job", "Lines", "Runner", "Tally"]
+__all__ = ["Job", "Lines", "Runner", "Tally", "percentile"]
 
 _RECEIVE_BYTES = 256 * limits.KIB
 
@@ -32,19 +34,30 @@ class Tally:
 
     messages: int
     payload_bytes: int
-    started_ns: int
+    started_ns: int  # when the first message was sent, or for those who wait for messages, when it came
     ended_ns: int  # when the last message was confirmed, received or answered
     latencies_ns: tuple[int, ...] = field(default=(), repr=False)  # of requests, in order
 
     @property
     def seconds(self) -> float:
         """How long the run took."""
-        return (self.ended_ns - self.started_ns) / 1e9
+        return max(self.ended_ns - self.started_ns, 1) / 1e9
 
     @property
     def rate(self) -> float:
         """Messages a second."""
         return self.messages / self.seconds
+
+
+def percentile(sorted_values: Sequence[int], fraction: float) -> int:
+    """Return the smallest value that `fraction` of the values do not exceed.
+
+    Raises:
+        ValueError: there are no values, or the fraction is outside 0 to 1.
+    """
+    if not sorted_values or not 0.0 <= fraction <= 1.0:
+        raise ValueError(f"no percentile {fraction} of {len(sorted_values)} values")
+    return sorted_values[max(ceil(fraction * len(sorted_values)), 1) - 1]
 
 
 class Runner(Protocol):
@@ -77,6 +90,7 @@ class Lines:
             raise ClientError(f"a job has 1 to {limits.LOAD_CONNECTIONS_MAX} connections, not {len(scanners)}")
         self.lines: list[Line] = []
         self.buffer = bytearray(_RECEIVE_BYTES)
+        self._timeout_ns = timeout_ns
         self._started_ns = 0
         with ExitStack() as opened:
             for scanner in scanners:
@@ -86,8 +100,25 @@ class Lines:
             self._opened = opened.pop_all()
 
     def start(self) -> None:
-        """Remember the time: the work begins now."""
+        """Remember the time: the first message is sent or has come."""
         self._started_ns = monotonic_ns()
+
+    def start_with_first_message(self) -> None:
+        """Wait for the first message on any connection, and remember when it came.
+
+        Raises:
+            ClientTimeout: the server sent nothing for too long.
+        """
+        self.start()
+        poller = select.poll()
+        for line in self.lines:
+            poller.register(line, select.POLLIN)
+        while not any(line.scanner.messages for line in self.lines):
+            if not poller.poll(self._timeout_ns / limits.MILLISECOND_NS):
+                raise ClientTimeout(f"nothing came for {self._timeout_ns / limits.SECOND_NS:g} s")
+            self.start()
+            for line in self.lines:
+                line.receive_ready(self.buffer)
 
     def tally(self, messages: int, payload_bytes: int, latencies_ns: Sequence[int] = ()) -> Tally:
         """Sum up: the work ends now."""

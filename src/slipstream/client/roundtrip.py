@@ -5,10 +5,12 @@ The loops are as short as they can be, because what is measured is the way throu
 
 from __future__ import annotations
 
+import select
 from dataclasses import dataclass
 from time import perf_counter_ns
 
 from slipstream import limits
+from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout, NoResponders
 from slipstream.kernels.loadgen import Scanner, encode_pubs
@@ -34,13 +36,14 @@ class Requesting:
 
 @dataclass(frozen=True, kw_only=True)
 class Replying:
-    """Answer requests until there were `messages` of them."""
+    """Answer requests until there were `messages` of them, on all connections together."""
 
     url: str
     subject: str
     messages: int
     size: int  # of the replies
-    queue: str = ""
+    queue: str = ""  # with several connections, a queue group gives a request to one of them
+    connections: int = 1
     timeout_ns: int = limits.LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
@@ -85,31 +88,59 @@ class _Replier:
         if job.messages < 0 or job.size < 0:
             raise ClientError("a number of requests or a size is negative")
         self._job = job
-        self._lines = Lines(job.url, [Scanner(reply_payload=b"x" * job.size)], job.timeout_ns)
+        payload = b"x" * job.size
+        scanners = [Scanner(reply_payload=payload) for _ in range(job.connections)]
+        self._lines = Lines(job.url, scanners, job.timeout_ns)
         try:
-            self._lines.lines[0].subscribe([job.subject], job.queue, self._lines.buffer)
+            for line in self._lines.lines:
+                line.subscribe([job.subject], job.queue, self._lines.buffer)
         except BaseException:
             self._lines.close()
             raise
 
     def run(self) -> Tally:
-        line, buffer, wanted = self._lines.lines[0], self._lines.buffer, self._job.messages
-        scanner = line.scanner
-        self._lines.start()
-        self._answer()
-        try:
-            while scanner.messages < wanted:
-                line.receive(buffer)
-                self._answer()
-        except ClientTimeout as error:
-            raise ClientTimeout(f"{error}; {scanner.messages} of {wanted} requests came") from error
-        line.flush(buffer)
-        return self._lines.tally(scanner.messages, scanner.payload_bytes)
+        lines = self._lines.lines
+        self._lines.start_with_first_message()
+        for line in lines:
+            _answer(line)
+        if len(lines) == 1:
+            self._serve_blocking(lines[0])
+        else:
+            self._serve_multiplexed()
+        for line in lines:
+            line.flush(self._lines.buffer)
+            _answer(line)
+        scanners = [line.scanner for line in lines]
+        return self._lines.tally(sum(s.messages for s in scanners), sum(s.payload_bytes for s in scanners))
 
     def close(self) -> None:
         self._lines.close()
 
-    def _answer(self) -> None:
-        replies = self._lines.lines[0].scanner.take_replies()
-        if replies:
-            self._lines.lines[0].send(replies)
+    def _serve_blocking(self, line: Line) -> None:
+        scanner, buffer, wanted = line.scanner, self._lines.buffer, self._job.messages
+        try:
+            while scanner.messages < wanted:
+                line.receive(buffer)
+                _answer(line)
+        except ClientTimeout as error:
+            raise ClientTimeout(f"{error}; {scanner.messages} of {wanted} requests came") from error
+
+    def _serve_multiplexed(self) -> None:
+        job, lines = self._job, {line.fileno(): line for line in self._lines.lines}
+        total = sum(line.scanner.messages for line in lines.values())
+        with select.epoll() as epoll:
+            for line in lines.values():
+                epoll.register(line, select.EPOLLIN)
+            while total < job.messages:
+                ready = epoll.poll(job.timeout_ns / 1e9)
+                if not ready:
+                    raise ClientTimeout(f"nothing came for {job.timeout_ns / 1e9:g} s; {total} requests came before")
+                for number, _ in ready:
+                    total += lines[number].receive_ready(self._lines.buffer)
+                    _answer(lines[number])
+
+
+def _answer(line: Line) -> None:
+    replies = line.scanner.take_replies()
+    if replies:
+        line.send(replies)

@@ -144,7 +144,7 @@ class _Receiver:
 
     def run(self) -> Tally:
         lines = self._lines.lines
-        self._lines.start()
+        self._lines.start_with_first_message()
         if len(lines) == 1:
             self._receive_blocking(lines[0])
         else:

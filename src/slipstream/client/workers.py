@@ -61,6 +61,8 @@ def run_together(jobs: Sequence[Job], *, timeout_ns: int = limits.LOAD_RUN_TIMEO
     Raises:
         ClientError: one of them failed, with its reason, or all together took too long; the others are stopped.
     """
+    if len(jobs) > limits.LOAD_PROCESSES_MAX:
+        raise ClientError(f"{len(jobs)} processes of load; at most {limits.LOAD_PROCESSES_MAX} run together")
     deadline = monotonic_ns() + timeout_ns
     with _workers(jobs) as pipes:
         _gather(pipes, _Ready, deadline)

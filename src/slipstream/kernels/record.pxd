@@ -24,7 +24,6 @@ cdef enum:
     FLAG_EXPIRES = 16        # 8 bytes between head and subject: deadline in ns
     FRAME_UNIT = 1           # part of a unit that is kept whole or not at all
     FRAME_MORE = 2           # the unit goes on in the next frame
-    FRAME_CUT = 4            # recovery cut a torn tail off just before this frame
     FRAME_BYTES = 262144     # a frame is closed when it grows beyond
 
 cdef uint32_t FRAME_MAGIC
@@ -54,7 +53,7 @@ cdef class LogWriter:
     cdef unsigned char *buf
     cdef Py_ssize_t length, cap, frame_at
     cdef MessageIndex index
-    cdef uint32_t count
+    cdef uint32_t count, frame_flags
     cdef uint64_t frame_first_seq, salt
     cdef int64_t frame_ts
     cdef bint unit
@@ -64,7 +63,6 @@ cdef class LogWriter:
     cdef readonly uint64_t frame_no
     cdef public uint64_t synced_upto
     cdef public uint64_t epoch
-    cdef public uint32_t next_flags
 
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL
     cdef int close_frame(self) except -1

@@ -46,7 +46,6 @@ PUT = KIND_PUT
 ADD = KIND_ADD
 REMOVE = KIND_REMOVE
 MARK = KIND_MARK
-CUT_BEFORE = FRAME_CUT
 
 cdef enum:
     PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
@@ -299,7 +298,7 @@ cdef class LogWriter:
 
     cdef int close_frame(self) except -1:
         cdef unsigned char *p
-        cdef uint32_t flags = self.next_flags
+        cdef uint32_t flags = self.frame_flags
         if self.frame_at < 0:
             return 0
         p = self.buf + self.frame_at
@@ -318,7 +317,7 @@ cdef class LogWriter:
         put32(p + 56, 0)
         put32(p + 60, slip_crc32c(<uint32_t>self.salt, p, 60))
         self.frame_at = -1
-        self.next_flags = 0
+        self.frame_flags = 0
         return 0
 
     def begin_unit(self):
@@ -334,7 +333,7 @@ cdef class LogWriter:
             raise ValueError("no unit is open")
         self.unit = False
         if self.frame_at >= 0:
-            self.next_flags |= FRAME_UNIT
+            self.frame_flags |= FRAME_UNIT
             self.close_frame()
 
     def append(self, uint64_t seq, int64_t ts, bytes subject not None, bytes headers not None, bytes payload not None, int64_t expires=0):

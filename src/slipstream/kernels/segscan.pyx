@@ -20,7 +20,7 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from slipstream.kernels.record cimport (
-    FLAG_EXPIRES, FRAME_CUT, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
+    FLAG_EXPIRES, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
     KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
 )
 from slipstream.kernels.subjectindex cimport (
@@ -172,13 +172,7 @@ cdef class SegmentScan:
         return True
 
     cdef int enter_frame(self, Frame *frame) except -1:
-        if frame.flags & FRAME_CUT:
-            # Recovery cut the tail off here and went on: what was read badly just before was never acknowledged.
-            self.bad_from = -1
-            if self.unit is not None:
-                self.forget(self.unit[1], self.unit[2])
-                self.unit = None
-        elif self.bad_from >= 0:
+        if self.bad_from >= 0:
             self.close_region(self.at)
         elif self.frame_end:
             self.regions.append(Region(self.at, self.at, self.frame.no, self.n, len(self.controls), self.unit))
@@ -301,6 +295,21 @@ cdef class SegmentScan:
         self.sid[self.n] = sid
         self.n += 1
         return 0
+
+    def place(self, uint64_t seq):
+        """Offset of the record of a message; None when it is not here."""
+        cdef uint32_t lo = 0, hi = self.n, mid
+        if self.n == 0 or seq < self.base_seq or seq - self.base_seq > 0xFFFFFFF0:
+            return None
+        if self.rel == NULL:
+            return self.off[seq - self.base_seq] if seq - self.base_seq < self.n else None
+        while lo < hi:
+            mid = lo + (hi - lo) // 2
+            if self.rel[mid] < seq - self.base_seq:
+                lo = mid + 1
+            else:
+                hi = mid
+        return self.off[lo] if lo < self.n and self.rel[lo] == seq - self.base_seq else None
 
     # --- cutting a torn tail ------------------------------------------------------------------------------------
 
@@ -542,8 +551,8 @@ cdef class SegmentScan:
         index.last_seq = max(index.last_seq, r.last)
         index.skip_to(self.last_seq)
 
-    def replace_in(self, MessageIndex index not None, uint32_t old, uint32_t seg):
-        """Point the messages of segment `old` to this rewritten form of it; it holds all that live, perhaps more."""
+    def replace_in(self, MessageIndex index not None, set old not None, uint32_t seg):
+        """Point the messages of neighbouring segments to this rewritten form of them, which holds all that live."""
         cdef Py_ssize_t first = 0, count = 0, k
         cdef uint32_t i, sid, live = 0
         cdef uint64_t seq, following
@@ -569,9 +578,9 @@ cdef class SegmentScan:
                         following = index.follow(sid, seq)
                         if following and following - seq < 0xFFFFFFF0:
                             next_of[i] = <uint32_t>(following - seq)
-                while first < index.n_runs and index.runs[first].seg != old:
+                while first < index.n_runs and index.runs[first].seg not in old:
                     first += 1
-                while first + count < index.n_runs and index.runs[first + count].seg == old:
+                while first + count < index.n_runs and index.runs[first + count].seg in old:
                     live -= index.runs[first + count].live
                     count += 1
                 if live != 0:

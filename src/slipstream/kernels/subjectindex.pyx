@@ -692,6 +692,21 @@ cdef class MessageIndex:
                     p += 8
         return out
 
+    def removed_seqs(self, set except_segs not None):
+        """Removed sequences whose records still lie in segments other than these, packed as `live_seqs`."""
+        cdef Py_ssize_t i
+        cdef Run *r
+        cdef uint32_t pos
+        cdef Selection found = Selection()
+        for i in range(self.n_runs):
+            r = self.runs[i]
+            if r.live == r.n or r.seg in except_segs:
+                continue
+            for pos in range(r.n):
+                if r.sid[pos] == NO_SUBJECT and r.len[pos]:
+                    found.push(seq_at(r, pos), 0, 0, 0)
+        return PyBytes_FromStringAndSize(<char *>found.seq, found.n * 8)
+
     def drop_segment(self, uint32_t seg):
         """Forget the entries of a segment that holds no message any more and whose file is gone."""
         cdef Py_ssize_t i, kept = 0

@@ -88,7 +88,7 @@ class Topology:
         """The destination that a weighted mapping gives this message; None when it is to be dropped."""
         mappings = self._planners[account.name].mappings
         mapping = None if mappings is None else mappings.find(subject)
-        return subject if mapping is None else mapping.choose(subject, self._rng)
+        return subject if mapping is None else mapping.choose(subject, self._rng.randrange)
 
     def planned(self, account: Account, subject: bytes) -> Route:
         """The route of a subject after its mapping."""

@@ -13,11 +13,11 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.clock import SystemClock
 from slipstream.config.options import Options
+from slipstream.config.record import replace
 from slipstream.errors import SlipstreamError
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECKS_MAX, READ_BUFFER_BYTES, SECOND_NS

@@ -120,7 +120,7 @@ class _GoCompression:
 
     name = "string"
 
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:  # noqa: ARG002
+    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         text = ""
         if not is_null(data, start):
             if data[start] != ord('"'):

@@ -105,7 +105,7 @@ class _GoString:
 class _GoBool:
     name = "bool"
 
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:  # noqa: ARG002
+    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         if is_null(data, start):
             return current
         if data[start] not in b"tf":
@@ -172,7 +172,7 @@ class GoEnum:
         for raw, member in words.items():
             self._spelling.setdefault(member, raw[1:-1])
 
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:  # noqa: ARG002
+    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """The member; anything else, null included, is the type's own complaint."""
         raw = data[start:end]
         member = self.words.get(raw.decode("utf-8", "replace"))
@@ -198,7 +198,7 @@ class GoList:
         self._element = element
         self.name = name or f"[]{element.name}"
 
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:  # noqa: ARG002
+    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """A new list; elements that are null become the element's zero."""
         if is_null(data, start):
             return []
@@ -220,7 +220,7 @@ class GoMap:
 
     name = "map[string]string"
 
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:  # noqa: ARG002
+    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """The entries, over those already there."""
         if is_null(data, start):
             return {}
@@ -282,8 +282,12 @@ class GoStruct(Generic[StructT]):
         self._factory = factory
         self._by_name = {field.name.lower(): field for field in fields}
 
-    def decode(self, body: bytes) -> StructT:
+    def decode(self, body: bytes, *, strict: bool = True) -> StructT:
         """Read a request body: no document at all gives the defaults.
+
+        Args:
+            body: the documents.
+            strict: False ignores unknown names and allows only one document, as some endpoints do.
 
         Raises:
             JsonError: with the text nats-server puts behind `invalid JSON: `.
@@ -292,25 +296,32 @@ class GoStruct(Generic[StructT]):
         at = skip_blank(body, 0)
         while at < len(body):
             end = value_end(body, at)
-            self.bind(body, at, end, target, (self.short_name,))
+            self._read(body, at, target, (self.short_name,), strict)
             at = skip_blank(body, end)
+            if not strict and at < len(body):
+                raise JsonError("more than one document")
         return target
 
-    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:  # noqa: ARG002
+    def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """Read one object into `current`, or into a new struct if there is none."""
+        target = current if isinstance(current, self._factory) else self._factory()
+        self._read(data, start, target, path, strict=True)
+        return target
+
+    def _read(self, data: bytes, start: int, target: StructT, path: Path, strict: bool) -> None:
         if is_null(data, start):
-            return self._factory() if current is None else current
+            return
         if data[start] != ord("{"):
             raise mismatch(kind_of(data, start), path, self.name)
-        target = current if isinstance(current, self._factory) else self._factory()
         for raw_key, at, until in members(data, start):
             key = text_of(raw_key)
             field = self._by_name.get(key.lower())
             if field is None:
+                if not strict:
+                    continue
                 raise JsonError(f"json: unknown field {go_quote(key)}")
             before = getattr(target, field.attribute)
             setattr(target, field.attribute, field.type.bind(data, at, until, before, (*path, field.name)))
-        return target
 
     def wire(self, value: object) -> dict[str, object]:
         """Members in order, without those that are empty and say so."""

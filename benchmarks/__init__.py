@@ -1,0 +1,1 @@
+"""Measurements beside nats-server: scenarios by family, and the command that compares."""

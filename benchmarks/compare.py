@@ -1,0 +1,119 @@
+"""Measure Slipstream and nats-server in turn and write the table of results.
+
+    python -m benchmarks.compare [--only NAME ...] [--repeat 5] [--quick]
+
+Each run has a server of its own, started for it and warmed up; the two servers take turns, so that a busy moment of
+the machine hits both. A run that fails, for example because messages are missing, fails its rows and is listed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks import core
+from benchmarks.ceiling import measure_ceiling
+from benchmarks.machine import ProcessorWatch
+from benchmarks.report import Circumstances, Measured, render
+from benchmarks.scenario import MessagesMissing, Scale, Scenario
+from benchmarks.servers import Server, ServerFailed
+from slipstream.client.options import ClientError
+
+SCENARIOS: tuple[Scenario, ...] = core.SCENARIOS  # a further family of scenarios is added here
+RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+PROGRAMS = Path(sys.executable).parent
+
+
+@click.command()
+@click.option("--ours", type=click.Path(path_type=Path), default=PROGRAMS / "slipstream-server", help="Our server.")
+@click.option("--theirs", type=click.Path(path_type=Path), default=PROGRAMS / "nats-server", help="The real server.")
+@click.option("--only", multiple=True, type=click.Choice([one.name for one in SCENARIOS]), help="Only this scenario.")
+@click.option("--repeat", default=5, type=click.IntRange(1, 100), show_default=True, help="Runs of each server.")
+@click.option("--quick", is_flag=True, help="A tenth of the work and one run each; prints, writes nothing.")
+@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Where to write the table.")
+def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, quick: bool, output: Path) -> None:
+    """Compare the two servers, and exit with 1 when a bar is missed.
+
+    The results file is written by a full run of all scenarios; any other run prints its table.
+    """
+    ours, theirs = ours.absolute(), theirs.absolute()  # servers run in directories of their own
+    scale = Scale.QUICK if quick else Scale.FULL
+    comparison = _Comparison(ours, theirs, scale, 1 if quick else repeat)
+    versions = _version(ours), _version(theirs)
+    scenarios = [one for one in SCENARIOS if not only or one.name in only]
+    ceiling = measure_ceiling(scale.of(5_000_000))
+    measured = [one for scenario in scenarios for one in comparison.measure(scenario)]
+    where = Circumstances(
+        ours=versions[0],
+        theirs=versions[1],
+        repeats=comparison.repeats,
+        scale="a tenth of the work" if quick else "full work",
+        foreign_share=comparison.foreign_share,
+    )
+    page = render(measured, where, ceiling)
+    click.echo(page)
+    if output != RESULTS or (len(scenarios) == len(SCENARIOS) and not quick):
+        output.write_text(page)
+    sys.exit(1 if any(one.verdict() == "FAIL" for one in measured) else 0)
+
+
+class _Comparison:
+    """Two servers that take turns."""
+
+    def __init__(self, ours: Path, theirs: Path, scale: Scale, repeats: int) -> None:
+        self._ours = ours
+        self._theirs = theirs
+        self._scale = scale
+        self.repeats = repeats
+        self.foreign_share = 0.0  # the most that other processes took of the machine during a run
+
+    def measure(self, scenario: Scenario) -> list[Measured]:
+        """All runs of one scenario. A failure of our server is a result; one of theirs ends the comparison."""
+        measured = [Measured(row) for row in scenario.rows]
+        for _ in range(self.repeats):
+            try:
+                values = self._run(scenario, self._ours)
+            except (ClientError, ServerFailed, MessagesMissing) as error:
+                click.echo(f"{scenario.name}: {self._ours.name}: {error}", err=True)
+                for one in measured:
+                    one.failures.append(str(error).partition("\n")[0])
+            else:
+                for one, value in zip(measured, values, strict=True):
+                    one.ours.append(value)
+            for one, value in zip(measured, self._run(scenario, self._theirs), strict=True):
+                one.theirs.append(value)
+        return measured
+
+    def _run(self, scenario: Scenario, binary: Path) -> Sequence[float]:
+        """One run on a server of its own."""
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as home:
+            watch = ProcessorWatch()
+            with Server(binary, Path(home), scenario.flags) as server:
+                values = scenario.run(server, self._scale)
+                server_s, load_s = server.cpu_ns() / 1e9, watch.load_s()
+                foreign = watch.foreign_share(server_s)
+        self.foreign_share = max(self.foreign_share, foreign)
+        numbers = ", ".join(f"{value:.4g} {row.unit}" for row, value in zip(scenario.rows, values, strict=True))
+        cpu = f"processor: server {server_s:.2f} s, load {load_s:.2f} s, others {foreign:.0%}"
+        click.echo(f"{scenario.name}: {binary.name}: {numbers} ({cpu})", err=True)
+        return values
+
+
+def _version(binary: Path) -> str:
+    """What the program says about itself."""
+    try:
+        done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20)
+    except OSError as error:
+        raise click.ClickException(f"cannot run {binary}: {error}") from error
+    if done.returncode:
+        raise click.ClickException(f"{binary} --version failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,434 @@
+"""JetStream of one account: its streams, its limits, its API.
+
+Making and removing a stream takes file work, which runs in a thread; until it is done the name is busy, and other
+requests for that name wait their turn. Everything else happens at once and is durable before it is answered.
+
+Invariants: no two streams (made or in the making) share a subject; a stream is in `streams` exactly while it listens;
+the server's reserved bytes are the sum of `max_bytes` over all its streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.config.update import updated
+from slipstream.jetstream.config.validate import ConfigContext, checked
+from slipstream.jetstream.config.versioning import (
+    API_LEVEL,
+    REQUIRED_LEVEL_KEY,
+    same_but_for_versioning,
+    stream_level,
+    with_required_level,
+)
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import AccountLimits, Ports, ServerFacts, StreamStores
+from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
+from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.stream.commit import store_error
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.kernels.subject import overlaps
+
+__all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]
+
+Done = Callable[[Stream | ApiError], None]
+StreamHook = Callable[[Stream], None]
+
+
+class JetStreamServer:
+    """What all accounts of a server share."""
+
+    def __init__(self, facts: ServerFacts) -> None:
+        """Share the server's memory and disk."""
+        self.facts = facts
+        self.budgets = {
+            StorageType.MEMORY: ServerBudget(facts.max_memory),
+            StorageType.FILE: ServerBudget(facts.max_storage),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """One stream, for /jsz."""
+
+    name: str
+    created_ns: int
+    config: StreamConfig
+    messages: int
+    size_bytes: int
+    first_seq: int
+    last_seq: int
+    consumers: int
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFacts:
+    """One account, for /jsz and /healthz."""
+
+    name: str
+    memory_bytes: int
+    storage_bytes: int
+    reserved_memory_bytes: int
+    reserved_storage_bytes: int
+    api_total: int
+    api_errors: int
+    streams: list[StreamFacts] = field(default_factory=list)
+    offline: dict[str, str] = field(default_factory=dict)
+    quarantined: list[str] = field(default_factory=list)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every stream is there and takes messages."""
+        return not self.offline and not self.quarantined and not any(stream.fault for stream in self.streams)
+
+
+class JetStreamAccount:
+    """The streams of one account and what is asked of them."""
+
+    def __init__(
+        self, name: str, ports: Ports, server: JetStreamServer, stores: StreamStores, limits: AccountLimits
+    ) -> None:
+        """Empty until `recover`; API handlers are registered by `api.register_all` and the consumer layer."""
+        self.name = name
+        self.ports = ports
+        self.server = server
+        self.facts = server.facts
+        self.limits = limits
+        self.streams: dict[str, Stream] = {}
+        self.offline: dict[str, str] = {}  # streams of a newer server: name → why they do not run
+        self.advisories = Advisories(ports, server.facts)
+        self.api = ApiDispatcher(ports, self.advisories)
+        self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
+        self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
+        self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration
+        self._stores = stores
+        self._creating: dict[str, StreamConfig] = {}
+        self._busy: dict[str, list[Callable[[], None]]] = {}  # names with file work under way → who waits
+        self.budgets = {
+            storage: AccountBudget(budget, self._limit_of(storage), self._exact_used(storage))
+            for storage, budget in server.budgets.items()
+        }
+
+    # --- start and stop ---
+
+    def recover(self) -> None:
+        """Open every stream found on disk. Blocks; called before the server accepts connections."""
+        for found in self._stores.recover():
+            level = found.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
+            if not level.isdecimal() or int(level) > API_LEVEL:
+                self.offline[found.config.name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
+                found.store.close()
+                continue
+            self._start(self._make(found.config, found.store, found.created_ns))
+        for path in self._stores.quarantined():
+            self.ports.log("WRN", f"JetStream directory moved aside because it could not be read: {path}")
+
+    def shutdown(self) -> None:
+        """Stop and close every stream. Blocks."""
+        for stream in self.streams.values():
+            stream.stop(deleted=False)
+            stream.store.close()
+        self.streams.clear()
+
+    # --- streams ---
+
+    def get_stream(self, name: str) -> Stream:
+        """The stream of this name.
+
+        Raises:
+            ApiError: 10059, or 10194 if it exists but cannot run here.
+        """
+        stream = self.streams.get(name)
+        if stream is None:
+            if name in self.offline:
+                raise TableError(table.STREAM_OFFLINE_REASON, err=self.offline[name])
+            raise TableError(table.STREAM_NOT_FOUND)
+        return stream
+
+    def matching(self, subject: str) -> list[str]:
+        """Names of the streams that collect some of a subject's messages (all streams if it is empty), sorted."""
+        wanted = subject.encode()
+        return sorted(
+            name
+            for name, stream in self.streams.items()
+            if not subject or any(overlaps(wanted, own.encode()) for own in stream.config.subjects)
+        )
+
+    def create_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
+        """Make a stream, or find that exactly this one exists; `done` gets it when it is durable.
+
+        Raises:
+            ApiError: what the request itself breaks; what the disk does to it goes to `done`.
+        """
+        if self._wait(config.name, lambda: self._retry(config, done, pedantic)):
+            return
+        config = msgspec.structs.replace(config, metadata=with_required_level(config.metadata, stream_level(config)))
+        self._check_room(config, new=config.name not in self.streams)
+        config = checked(config, self.config_context(), pedantic=pedantic)
+        if config.num_replicas > 1:
+            raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
+        existing = self.streams.get(config.name)
+        if existing is not None:
+            if not same_but_for_versioning(config, existing.config):
+                raise TableError(table.STREAM_NAME_EXIST)
+            existing.after_commit(lambda error: done(error or existing))
+            return
+        if config.name in self.offline:
+            raise TableError(table.STREAM_OFFLINE_REASON, err=self.offline[config.name])
+        self._check_room(config, new=True)
+        self._check_overlap(config)
+        self._create_store(config, done)
+
+    def update_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
+        """Change a stream; `done` gets it when the change is durable.
+
+        Raises:
+            ApiError: 10059 or what the change breaks.
+        """
+        if self._wait(config.name, lambda: self._retry_update(config, done, pedantic)):
+            return
+        stream = self.get_stream(config.name)
+        config = msgspec.structs.replace(config, metadata=with_required_level(config.metadata, stream_level(config)))
+        old = stream.config
+        config = updated(old, checked(config, self.config_context(), pedantic=pedantic))
+        growth = max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0)
+        check_limits(
+            config,
+            self.limits,
+            self.server.budgets[config.storage],
+            reserved_bytes=self._reserved(config.storage, besides=config.name) + max(config.max_bytes, 0) - growth,
+            extra_bytes=growth,
+        )
+        self._check_consumers(stream, config)
+        self._check_overlap(config)
+        self._reserve(config.storage, max(config.max_bytes, 0) - max(old.max_bytes, 0))
+        stream.update(config)
+        for hook in self.on_updated:
+            hook(stream)
+        self.advisories.stream_action(config.name, "modify")
+        stream.after_commit(lambda error: done(error or stream))
+
+    def delete_stream(self, name: str, done: Callable[[ApiError | None], None]) -> None:
+        """Remove a stream and all it stored; `done` is called when nothing of it is left.
+
+        Raises:
+            ApiError: 10059.
+        """
+        if self._wait(name, lambda: self._retry_delete(name, done)):
+            return
+        stream = self.get_stream(name)
+        del self.streams[name]
+        self._stop(stream, deleted=True)
+        self._reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        self._busy[name] = []
+        outcome: list[ApiError] = []
+
+        def remove() -> None:
+            try:
+                stream.store.destroy()
+            except StorageFault as fault:
+                outcome.append(TableError(table.STREAM_DELETE, err=fault.text))
+
+        def removed() -> None:
+            self.advisories.stream_action(name, "delete")
+            self._release(name)
+            done(outcome[0] if outcome else None)
+
+        self.ports.run_blocking(remove, removed)
+
+    # --- facts ---
+
+    def reserved_bytes(self, storage: StorageType) -> int:
+        """What the account's streams have reserved by `max_bytes`."""
+        return self._reserved(storage, besides="")
+
+    def snapshot(self) -> AccountFacts:
+        """What /jsz and /healthz show."""
+        return AccountFacts(
+            name=self.name,
+            memory_bytes=self._exact_used(StorageType.MEMORY)(),
+            storage_bytes=self._exact_used(StorageType.FILE)(),
+            reserved_memory_bytes=self.reserved_bytes(StorageType.MEMORY),
+            reserved_storage_bytes=self.reserved_bytes(StorageType.FILE),
+            api_total=self.api.counters.total,
+            api_errors=self.api.counters.errors,
+            streams=[_facts(stream) for _, stream in sorted(self.streams.items())],
+            offline=dict(self.offline),
+            quarantined=self._stores.quarantined(),
+        )
+
+    # --- inside ---
+
+    def config_context(self) -> ConfigContext:
+        """What a configuration of this account is checked against."""
+
+        def find(name: str) -> StreamConfig | None:
+            stream = self.streams.get(name)
+            return stream.config if stream is not None else None
+
+        def ceiling(storage: StorageType) -> int:
+            limits = self.limits
+            memory = storage is StorageType.MEMORY
+            return limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
+
+        return ConfigContext(
+            find_stream=find,
+            duplicate_window_max_ns=self.facts.duplicate_window_max_ns,
+            max_bytes_required=self.limits.max_bytes_required,
+            stream_bytes_max=ceiling,
+        )
+
+    def _check_room(self, config: StreamConfig, *, new: bool) -> None:
+        if new and 0 <= self.limits.max_streams <= len(self.streams) + len(self._creating):
+            raise TableError(table.MAXIMUM_STREAMS_LIMIT)
+        check_limits(
+            config,
+            self.limits,
+            self.server.budgets[config.storage],
+            reserved_bytes=self._reserved(config.storage, besides=config.name),
+            extra_bytes=config.max_bytes if new else 0,
+        )
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        others = [stream.config for name, stream in self.streams.items() if name != config.name]
+        others += [other for name, other in self._creating.items() if name != config.name]
+        taken = [subject.encode() for other in others for subject in other.subjects]
+        for subject in config.subjects:
+            if any(overlaps(subject.encode(), other) for other in taken):
+                raise TableError(table.STREAM_SUBJECT_OVERLAP)
+
+    def _check_consumers(self, stream: Stream, config: StreamConfig) -> None:
+        if config.consumer_limits == stream.config.consumer_limits:
+            return
+        names = stream.interest.beyond(config.consumer_limits)
+        if names:
+            text = f"change to limits violates consumers: {', '.join(names)}"
+            raise TableError(table.STREAM_UPDATE, err=text)
+
+    def _create_store(self, config: StreamConfig, done: Done) -> None:
+        name = config.name
+        self._busy[name] = []
+        self._creating[name] = config
+        self._reserve(config.storage, max(config.max_bytes, 0))
+        created_ns = self.ports.now_ns()
+        outcome: list[Store | StorageFault] = []
+
+        def make() -> None:
+            try:
+                outcome.append(self._stores.create(config, created_ns))
+            except StorageFault as fault:
+                outcome.append(fault)
+
+        def made() -> None:
+            del self._creating[name]
+            (made_or_fault,) = outcome
+            if isinstance(made_or_fault, StorageFault):
+                self._reserve(config.storage, -max(config.max_bytes, 0))
+                self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {made_or_fault}")
+                self._release(name)
+                done(store_error(made_or_fault))
+                return
+            if config.first_seq > 1:
+                made_or_fault.skip_to(config.first_seq - 1)
+            stream = self._make(config, made_or_fault, created_ns)
+            self._start(stream, reserve=False)
+            self.advisories.stream_action(name, "create")
+            self._release(name)
+            stream.after_commit(lambda error: done(error or stream))
+
+        self.ports.run_blocking(make, made)
+
+    def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
+        return Stream(config, store, created_ns, self.ports, self.facts, self.budgets[config.storage])
+
+    def _start(self, stream: Stream, *, reserve: bool = True) -> None:
+        self.streams[stream.name] = stream
+        if reserve:
+            self._reserve(stream.config.storage, max(stream.config.max_bytes, 0))
+        for hook in self.on_started:
+            hook(stream)
+        stream.start()
+
+    def _stop(self, stream: Stream, *, deleted: bool) -> None:
+        stream.stop(deleted=deleted)
+        stream.report_size(0)
+        for hook in self.on_stopped:
+            hook(stream)
+
+    def _wait(self, name: str, retry: Callable[[], None]) -> bool:
+        """Whether file work on this name is under way; then `retry` is called when it is done."""
+        waiting = self._busy.get(name)
+        if waiting is None:
+            return False
+        waiting.append(retry)
+        return True
+
+    def _release(self, name: str) -> None:
+        for retry in self._busy.pop(name):
+            self.ports.call_soon(retry)
+
+    def _retry(self, config: StreamConfig, done: Done, pedantic: bool) -> None:
+        try:
+            self.create_stream(config, done, pedantic=pedantic)
+        except ApiError as error:
+            done(error)
+
+    def _retry_update(self, config: StreamConfig, done: Done, pedantic: bool) -> None:
+        try:
+            self.update_stream(config, done, pedantic=pedantic)
+        except ApiError as error:
+            done(error)
+
+    def _retry_delete(self, name: str, done: Callable[[ApiError | None], None]) -> None:
+        try:
+            self.delete_stream(name, done)
+        except ApiError as error:
+            done(error)
+
+    def _reserve(self, storage: StorageType, delta_bytes: int) -> None:
+        self.server.budgets[storage].reserved_bytes += delta_bytes
+
+    def _reserved(self, storage: StorageType, *, besides: str) -> int:
+        configs = [stream.config for stream in self.streams.values()]
+        configs += self._creating.values()
+        return sum(
+            config.max_bytes
+            for config in configs
+            if config.storage is storage and config.max_bytes > 0 and config.name != besides
+        )
+
+    def _limit_of(self, storage: StorageType) -> int:
+        return self.limits.max_memory if storage is StorageType.MEMORY else self.limits.max_storage
+
+    def _exact_used(self, storage: StorageType) -> Callable[[], int]:
+        def used() -> int:
+            return sum(stream.store.size_bytes for stream in self._stored_in(storage))
+
+        return used
+
+    def _stored_in(self, storage: StorageType) -> Iterable[Stream]:
+        return (stream for stream in self.streams.values() if stream.config.storage is storage)
+
+
+def _facts(stream: Stream) -> StreamFacts:
+    store = stream.store
+    return StreamFacts(
+        name=stream.name,
+        created_ns=stream.created_ns,
+        config=stream.config,
+        messages=store.messages,
+        size_bytes=store.size_bytes,
+        first_seq=store.first_seq,
+        last_seq=store.last_seq,
+        consumers=stream.interest.consumer_count,
+        fault=str(store.fault) if store.fault is not None else "",
+    )

@@ -1,0 +1,1 @@
+"""The `$JS.API.>` requests: who answers what, and how."""

@@ -1,0 +1,48 @@
+"""INFO: what the account uses and may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.versioning import API_LEVEL
+
+__all__ = ["AccountApi"]
+
+
+class AccountApi:
+    """Handlers about the account."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        """Register the handlers with the account's dispatcher."""
+        self._account = account
+        account.api.register("INFO", "account_info_response", self.info)
+
+    def info(self, request: ApiRequest) -> Mapping[str, object]:
+        """Usage, limits and the API level; clients use it to find out whether JetStream is there."""
+        account = self._account
+        facts, limits = account.snapshot(), account.limits
+        fields: dict[str, object] = {
+            "memory": facts.memory_bytes,
+            "storage": facts.storage_bytes,
+            "reserved_memory": account.reserved_bytes(StorageType.MEMORY),
+            "reserved_storage": account.reserved_bytes(StorageType.FILE),
+            "streams": len(facts.streams),
+            "consumers": sum(stream.consumers for stream in facts.streams),
+            "limits": {
+                "max_memory": limits.max_memory,
+                "max_storage": limits.max_storage,
+                "max_streams": limits.max_streams,
+                "max_consumers": limits.max_consumers,
+                "max_ack_pending": limits.max_ack_pending,
+                "memory_max_stream_bytes": limits.memory_max_stream_bytes,
+                "storage_max_stream_bytes": limits.storage_max_stream_bytes,
+                "max_bytes_required": limits.max_bytes_required,
+            },
+        }
+        if account.facts.domain:
+            fields["domain"] = account.facts.domain
+        fields["api"] = {"level": API_LEVEL, "total": facts.api_total, "errors": facts.api_errors}
+        return fields

@@ -1,0 +1,154 @@
+"""Request bodies: which are empty, which are looked at, and their structs."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.gojson.bind import (
+    BOOL,
+    INT,
+    STRING,
+    TIME,
+    UINT64,
+    Field,
+    GoList,
+    GoPointer,
+    GoStruct,
+)
+from slipstream.jetstream.gojson.scan import JsonError, skip_blank, value_end
+
+__all__ = [
+    "MSG_DELETE",
+    "MSG_GET",
+    "STREAM_INFO",
+    "STREAM_LIST",
+    "STREAM_NAMES",
+    "STREAM_PURGE",
+    "MsgDeleteRequest",
+    "MsgGetRequest",
+    "StreamInfoRequest",
+    "StreamListRequest",
+    "StreamPurgeRequest",
+    "decode",
+    "decode_optional",
+    "is_empty",
+]
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+class StreamListRequest(msgspec.Struct, kw_only=True):
+    """STREAM.NAMES and STREAM.LIST."""
+
+    offset: int = 0
+    subject: str = ""
+
+
+class StreamInfoRequest(msgspec.Struct, kw_only=True):
+    """STREAM.INFO."""
+
+    offset: int = 0
+    deleted_details: bool = False
+    subjects_filter: str = ""
+
+
+class StreamPurgeRequest(msgspec.Struct, kw_only=True):
+    """STREAM.PURGE: `seq` is the first to survive, `keep` how many of the newest do."""
+
+    seq: int = 0
+    filter: str = ""
+    keep: int = 0
+
+
+class MsgDeleteRequest(msgspec.Struct, kw_only=True):
+    """STREAM.MSG.DELETE."""
+
+    seq: int = 0
+    no_erase: bool = False
+
+
+class MsgGetRequest(msgspec.Struct, kw_only=True):
+    """STREAM.MSG.GET and DIRECT.GET."""
+
+    seq: int = 0
+    last_by_subj: str = ""
+    next_by_subj: str = ""
+    batch: int = 0
+    max_bytes: int = 0
+    start_time_ns: int | None = None
+    multi_last: list[str] = []
+    up_to_seq: int = 0
+    up_to_time_ns: int | None = None
+    no_hdr: bool = False
+
+
+_PAGED = [Field("offset", INT), Field("subject", STRING)]
+STREAM_NAMES = GoStruct("JSApiStreamNamesRequest", StreamListRequest, _PAGED)
+STREAM_LIST = GoStruct("JSApiStreamListRequest", StreamListRequest, _PAGED)
+STREAM_INFO = GoStruct(
+    "JSApiStreamInfoRequest",
+    StreamInfoRequest,
+    [Field("offset", INT), Field("deleted_details", BOOL), Field("subjects_filter", STRING)],
+)
+STREAM_PURGE = GoStruct(
+    "JSApiStreamPurgeRequest",
+    StreamPurgeRequest,
+    [Field("seq", UINT64), Field("filter", STRING), Field("keep", UINT64)],
+)
+MSG_DELETE = GoStruct("JSApiMsgDeleteRequest", MsgDeleteRequest, [Field("seq", UINT64), Field("no_erase", BOOL)])
+MSG_GET = GoStruct(
+    "JSApiMsgGetRequest",
+    MsgGetRequest,
+    [
+        Field("seq", UINT64),
+        Field("last_by_subj", STRING),
+        Field("next_by_subj", STRING),
+        Field("batch", INT),
+        Field("max_bytes", INT),
+        Field("start_time", GoPointer(TIME), attribute="start_time_ns"),
+        Field("multi_last", GoList(STRING)),
+        Field("up_to_seq", UINT64),
+        Field("up_to_time", GoPointer(TIME), attribute="up_to_time_ns"),
+        Field("no_hdr", BOOL),
+    ],
+)
+
+
+def decode(struct: GoStruct[StructT], body: bytes) -> StructT:
+    """Read a body strictly.
+
+    Raises:
+        ApiError: 10025 with Go's words.
+    """
+    try:
+        return struct.decode(body)
+    except JsonError as error:
+        raise ApiError(table.INVALID_JSON, err=error) from None
+
+
+def decode_optional(struct: GoStruct[StructT], body: bytes) -> StructT:
+    """Read a body that counts only if it looks like an object or array; anything else is ignored.
+
+    Raises:
+        ApiError: 10025 with Go's words.
+    """
+    at = skip_blank(body, 0)
+    return decode(struct, body if body[at : at + 1] in (b"{", b"[") else b"")
+
+
+def is_empty(body: bytes) -> bool:
+    """No bytes, or one JSON object without members."""
+    if not body or body == b"{}":
+        return True
+    at = skip_blank(body, 0)
+    try:
+        end = value_end(body, at)
+    except JsonError:
+        return False
+    return (
+        body[at : at + 1] == b"{" and body[skip_blank(body, at + 1)] == ord("}") and skip_blank(body, end) == len(body)
+    )

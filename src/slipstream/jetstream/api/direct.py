@@ -1,0 +1,220 @@
+"""DIRECT.GET: messages as they are stored, without JSON, answered by the stream itself.
+
+Each stream with `allow_direct` subscribes to its own two subjects; without it nobody does, and the client is told that
+there are no responders. Problems are statuses in a header block, not API errors.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
+from slipstream.jetstream.api.dispatch import level_suffices
+from slipstream.jetstream.gojson.scan import JsonError
+from slipstream.jetstream.gojson.times import format_time
+from slipstream.jetstream.ports import Ports, Subscription
+from slipstream.jetstream.store.base import Store, StoredMessage
+from slipstream.jetstream.stream import reads
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import DIRECT_MULTI_LAST_MAX
+
+__all__ = ["DirectApi", "DirectGet"]
+
+_QUEUE: Final = b"_sys_"
+_PREFIX: Final = b"$JS.API.DIRECT.GET."
+
+
+class DirectApi:
+    """Subscribes streams to their direct gets as they come, change and go."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        """Watch the account's streams."""
+        self._account = account
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        account.on_started.append(self._check)
+        account.on_updated.append(self._check)
+        account.on_stopped.append(self._remove)
+
+    def _check(self, stream: Stream) -> None:
+        if not stream.config.allow_direct:
+            self._remove(stream)
+        elif stream.name not in self._subscriptions:
+            ports = self._account.ports
+            getter = DirectGet(stream, ports, self._account.facts.max_pending_bytes)
+            own = _PREFIX + stream.name.encode()
+            self._subscriptions[stream.name] = [
+                ports.subscribe(own, getter.on_request, _QUEUE),
+                ports.subscribe(own + b".>", getter.on_subject_request, _QUEUE),
+            ]
+
+    def _remove(self, stream: Stream) -> None:
+        for subscription in self._subscriptions.pop(stream.name, []):
+            subscription.close()
+
+
+class DirectGet:
+    """Direct gets of one stream."""
+
+    def __init__(self, stream: Stream, ports: Ports, bytes_max: int) -> None:
+        """Answer for `stream`; `bytes_max` bounds a batch that names no bound of its own."""
+        self._store: Store = stream.store
+        self._name = stream.name.encode()
+        self._key_at = len(_PREFIX) + len(self._name) + 1
+        self._ports = ports
+        self._bytes_max = bytes_max
+
+    def on_request(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        """A request whose body says what is wanted."""
+        if not reply:
+            return
+        if header and not level_suffices(header):
+            self._status(reply, b"412 Required Api Level")
+            return
+        asked = self._decoded(reply, payload) if payload else None
+        if asked is None:
+            if not payload:
+                self._status(reply, b"408 Empty Request")
+            return
+        timed = asked.start_time_ns is not None
+        if not (asked.seq or asked.last_by_subj or asked.next_by_subj or asked.multi_last or timed):
+            self._status(reply, b"408 Empty Request")
+        elif (
+            (asked.seq > 0 and (asked.last_by_subj or timed))
+            or (asked.last_by_subj and (timed or asked.next_by_subj or asked.batch > 0 or asked.multi_last))
+            or (asked.next_by_subj and asked.multi_last)
+            or (asked.up_to_seq > 0 and asked.up_to_time_ns is not None)
+        ):
+            self._status(reply, b"408 Bad Request")
+        else:
+            self._answer(reply, asked)
+
+    def on_subject_request(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        """A request for the last message of the subject in its own subject."""
+        if not reply:
+            return
+        if header and not level_suffices(header):
+            self._status(reply, b"412 Required Api Level")
+            return
+        asked = self._decoded(reply, payload) if payload else MsgGetRequest()
+        if asked is None:
+            return
+        key = subject[self._key_at :]
+        plain = msgspec.structs.replace(asked, no_hdr=False, max_bytes=0) == MsgGetRequest()
+        if not key or not plain:
+            self._status(reply, b"408 Bad Request")
+            return
+        message = reads.last(self._store, key)
+        if message is None:
+            self._status(reply, b"404 Message Not Found")
+            return
+        self._send(reply, message, no_header=asked.no_hdr)
+
+    def _decoded(self, reply: bytes, payload: bytes) -> MsgGetRequest | None:
+        try:
+            return MSG_GET.decode(payload, strict=False)
+        except JsonError:
+            self._status(reply, b"408 Malformed Request")
+            return None
+
+    def _answer(self, reply: bytes, asked: MsgGetRequest) -> None:
+        if asked.multi_last:
+            self._multi_last(reply, asked)
+        elif asked.batch:
+            self._batch(reply, asked)
+        else:
+            message = self._single(asked)
+            if message is None:
+                self._status(reply, b"404 Message Not Found")
+            else:
+                self._send(reply, message, no_header=asked.no_hdr)
+
+    def _first_seq(self, asked: MsgGetRequest) -> int:
+        return asked.seq if asked.start_time_ns is None else self._store.seq_for_time(asked.start_time_ns)
+
+    def _single(self, asked: MsgGetRequest) -> StoredMessage | None:
+        seq = self._first_seq(asked)
+        if asked.next_by_subj:
+            return reads.following(self._store, asked.next_by_subj.encode(), seq)
+        return reads.at(self._store, seq) if seq > 0 else reads.last(self._store, asked.last_by_subj.encode())
+
+    def _batch(self, reply: bytes, asked: MsgGetRequest) -> None:
+        """Messages in order from a sequence on, then an end-of-batch status."""
+        subject, seq = asked.next_by_subj.encode(), self._first_seq(asked)
+        pending = reads.count_from(self._store, subject, seq)
+        bytes_max = asked.max_bytes or self._bytes_max
+        sent_bytes = last_sent = 0
+        for sent in range(asked.batch):
+            message = reads.following(self._store, subject, seq)
+            if message is None:
+                # A batch that may be longer ends quietly; a batch of one that finds nothing does not.
+                if asked.batch > 1 and sent > 0:
+                    break
+                self._status(reply, b"404 Message Not Found")
+                return
+            seq = message.seq + 1
+            if not asked.no_hdr:
+                pending = max(pending - 1, 0)
+            extra = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
+            self._send(reply, message, no_header=asked.no_hdr, extra=extra)
+            last_sent = message.seq
+            sent_bytes += len(message.subject) + len(message.headers) + len(message.payload)
+            if sent_bytes >= bytes_max:
+                break
+        self._status(reply, b"204 EOB", b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent))
+
+    def _multi_last(self, reply: bytes, asked: MsgGetRequest) -> None:
+        """The newest message of each subject that matches, as of a sequence or time."""
+        store = self._store
+        up_to_seq = asked.up_to_seq
+        if asked.up_to_time_ns is not None:
+            up_to_seq = store.seq_for_time(asked.up_to_time_ns)
+            if up_to_seq <= store.first_seq:
+                self._status(reply, b"404 No Results")
+                return
+            up_to_seq -= 1
+        up_to_seq = up_to_seq or store.committed_seq
+        filters = [subject.encode() for subject in asked.multi_last]
+        seqs = store.last_per_subject(filters, min(up_to_seq, store.committed_seq)) if store.committed_seq else []
+        if len(seqs) > DIRECT_MULTI_LAST_MAX:
+            self._status(reply, b"413 Too Many Results")
+            return
+        seqs = [seq for seq in seqs if seq >= asked.seq]
+        if not seqs:
+            self._status(reply, b"404 No Results")
+            return
+        bytes_max = asked.max_bytes or self._bytes_max
+        sent_bytes = last_sent = 0
+        pending = len(seqs)
+        for sent, seq in enumerate(seqs, start=1):
+            message = reads.at(store, seq)
+            if message is None:
+                self._status(reply, b"404 Message Not Found")
+                return
+            pending -= 1
+            extra = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
+            self._send(reply, message, extra=extra)
+            last_sent = seq
+            sent_bytes += len(message.subject) + len(message.headers) + len(message.payload)
+            if sent_bytes >= bytes_max or sent == asked.batch:
+                break
+        end = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\nNats-UpTo-Sequence: %d\r\n"
+        self._status(reply, b"204 EOB", end % (pending, last_sent, up_to_seq))
+
+    def _send(self, reply: bytes, message: StoredMessage, *, no_header: bool = False, extra: bytes = b"") -> None:
+        block = None
+        if not no_header:
+            block = b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n%b\r\n" % (
+                message.headers[:-2] or b"NATS/1.0\r\n",
+                self._name,
+                message.subject,
+                message.seq,
+                format_time(message.ts_ns).encode(),
+                extra,
+            )
+        self._ports.publish(reply, None, block, message.payload)
+
+    def _status(self, reply: bytes, status: bytes, lines: bytes = b"") -> None:
+        self._ports.publish(reply, None, b"NATS/1.0 %b\r\n%b\r\n" % (status, lines), b"")

@@ -1,0 +1,240 @@
+"""From a subject under `$JS.API.` to a handler, and from its outcome to an answer.
+
+A handler gets an `ApiRequest` and either returns the members of its answer, raises `ApiError`, or returns None and
+answers later through the request (after a commit, or when a thread is done). The dispatcher adds the type, counts, and
+publishes the audit advisory if somebody listens.
+
+What this is not: the handlers, nor who may call (the router has checked that).
+
+A subject nobody registered gets no answer at all, as with nats-server. DIRECT.GET and CONSUMER.MSG.NEXT are not
+dispatched here: streams and consumers subscribe to theirs, so that a missing one is "no responders".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.config.versioning import API_LEVEL
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.stream.pubacks import error_object
+
+__all__ = [
+    "API_PREFIX",
+    "API_SUBSCRIPTIONS",
+    "TYPE_PREFIX",
+    "ApiCounters",
+    "ApiDispatcher",
+    "ApiRequest",
+    "Handler",
+    "level_suffices",
+]
+
+API_PREFIX: Final = "$JS.API."
+TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
+# What the server subscribes to for the dispatcher: all of the API but what streams and consumers answer themselves.
+API_SUBSCRIPTIONS: Final = (
+    "$JS.API.*",
+    "$JS.API.STREAM.>",
+    "$JS.API.META.>",
+    "$JS.API.SERVER.>",
+    "$JS.API.ACCOUNT.>",
+    *(
+        f"$JS.API.CONSUMER.{verb}.>"
+        for verb in (
+            "CREATE",
+            "DURABLE",
+            "NAMES",
+            "LIST",
+            "INFO",
+            "DELETE",
+            "PAUSE",
+            "LEADER",
+            "UNPIN",
+            "RESET",
+        )
+    ),
+)
+
+Fields = Mapping[str, object]
+_LEVEL = re.compile(rb"[+-]?[0-9]{1,18}")
+_PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
+
+
+@dataclass(slots=True)
+class ApiCounters:
+    """Calls answered, and those answered with an error."""
+
+    total: int = 0
+    errors: int = 0
+
+
+class ApiRequest:
+    """One call, and the way to answer it. Answering twice is a bug."""
+
+    __slots__ = ("_answered", "_dispatcher", "_route", "body", "client", "header", "names", "reply", "subject")
+
+    def __init__(
+        self,
+        dispatcher: ApiDispatcher,
+        route: _Route,
+        subject: str,
+        names: list[str],
+        reply: bytes | None,
+        header: bytes,
+        body: bytes,
+        client: Fields | None,
+    ) -> None:
+        """Hold a call; `names` are the variable tokens of the subject."""
+        self._dispatcher = dispatcher
+        self._route = route
+        self._answered = False
+        self.subject = subject
+        self.names = names
+        self.reply = reply
+        self.header = header
+        self.body = body
+        self.client = client
+
+    def respond(self, fields: Fields, *, audited: bool = True) -> None:
+        """Answer with success. `audited=False`: neither counted nor in the audit (MSG.GET)."""
+        self._send({"type": self._route.response_type, **fields}, error=False, audited=audited)
+
+    def fail(self, error: ApiError) -> None:
+        """Answer with an error, and the members this answer has even then."""
+        fields = {"type": self._route.response_type, "error": error_object(error), **self._route.error_fields}
+        self._send(fields, error=True, audited=True)
+
+    def settle(self, fields: Fields) -> Callable[[ApiError | None], None]:
+        """A callback for `Stream.after_commit`: success with `fields`, or the commit's error."""
+        return lambda error: self.respond(fields) if error is None else self.fail(error)
+
+    def _send(self, fields: Fields, *, error: bool, audited: bool) -> None:
+        assert not self._answered
+        self._answered = True
+        self._dispatcher.send(self, encode(fields), error=error, audited=audited)
+
+
+Handler = Callable[[ApiRequest], Fields | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    response_type: str
+    handler: Handler
+    error_fields: Fields
+    checks_level: bool
+
+
+@dataclass(slots=True)
+class _Table:
+    """Routes by literal prefix; under a prefix, by how many variable tokens follow."""
+
+    exact: dict[tuple[str, int], _Route] = field(default_factory=dict)
+    open_ended: dict[str, tuple[int, _Route]] = field(default_factory=dict)  # prefix → least tokens, route
+
+
+class ApiDispatcher:
+    """The API of one account."""
+
+    def __init__(self, ports: Ports, advisories: Advisories) -> None:
+        """Answer through `ports`; handlers are registered by their owners."""
+        self._ports = ports
+        self._advisories = advisories
+        self._table = _Table()
+        self.counters = ApiCounters()
+        self.enabled = True  # False: the account may not use JetStream now
+
+    def register(
+        self,
+        pattern: str,
+        response_type: str,
+        handler: Handler,
+        *,
+        error_fields: Fields | None = None,
+        checks_level: bool = True,
+    ) -> None:
+        """Answer calls on a subject.
+
+        Args:
+            pattern: behind `$JS.API.`: literal tokens, then `*`s, then perhaps `>`.
+            response_type: behind `io.nats.jetstream.api.v1.`.
+            handler: see `Handler`.
+            error_fields: members an error answer has beside `error`.
+            checks_level: whether `Nats-Required-Api-Level` is looked at first.
+        """
+        tokens = pattern.split(".")
+        literal = [token for token in tokens if token not in ("*", ">")]
+        assert tokens[: len(literal)] == literal and len(literal) <= _PATTERN_TOKENS_MAX, pattern
+        route = _Route(TYPE_PREFIX + response_type, handler, error_fields or {}, checks_level)
+        prefix, variable = ".".join(literal), len(tokens) - len(literal)
+        if tokens[-1] == ">":
+            assert prefix not in self._table.open_ended, pattern
+            self._table.open_ended[prefix] = (variable, route)
+        else:
+            assert (prefix, variable) not in self._table.exact, pattern
+            self._table.exact[prefix, variable] = route
+
+    def handle(
+        self, subject: bytes, reply: bytes | None, header: bytes | None, body: bytes, client: Fields | None = None
+    ) -> None:
+        """A message on `$JS.API.>` has arrived; `client` describes its sender for the audit."""
+        text = subject.decode("utf-8", "replace")
+        found = self._find(text)
+        if found is None:
+            return
+        route, names = found
+        request = ApiRequest(self, route, text, names, reply, header or b"", body, client)
+        try:
+            if route.checks_level and not level_suffices(request.header):
+                raise TableError(table.REQUIRED_API_LEVEL)
+            if not self.enabled:
+                raise TableError(table.NOT_ENABLED_FOR_ACCOUNT)
+            fields = route.handler(request)
+        except ApiError as error:
+            request.fail(error)
+            return
+        if fields is not None:
+            request.respond(fields)
+
+    def send(self, request: ApiRequest, payload: bytes, *, error: bool, audited: bool) -> None:
+        """Count, answer and audit. For `ApiRequest`."""
+        if audited:
+            self.counters.total += 1
+            self.counters.errors += error
+        if request.reply:
+            self._ports.publish(request.reply, None, None, payload)
+        if audited:
+            self._advisories.api_audit(request.subject, request.body, payload, request.client)
+
+    def _find(self, subject: str) -> tuple[_Route, list[str]] | None:
+        if not subject.startswith(API_PREFIX):
+            return None
+        tokens = subject[len(API_PREFIX) :].split(".")
+        if not all(tokens):
+            return None
+        for count in range(min(len(tokens), _PATTERN_TOKENS_MAX), 0, -1):
+            prefix, names = ".".join(tokens[:count]), tokens[count:]
+            route = self._table.exact.get((prefix, len(names)))
+            if route is not None:
+                return route, names
+            least, open_route = self._table.open_ended.get(prefix, (0, None))
+            if open_route is not None and len(names) >= least:
+                return open_route, names
+        return None
+
+
+def level_suffices(header: bytes) -> bool:
+    """Whether this server has the API level a request's header asks for."""
+    value = headers.find(header, b"Nats-Required-Api-Level") if header else None
+    if not value:
+        return True
+    return _LEVEL.fullmatch(value) is not None and int(value) <= API_LEVEL

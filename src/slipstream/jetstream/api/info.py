@@ -1,0 +1,87 @@
+"""How a stream looks in answers: configuration, state, cluster."""
+
+from __future__ import annotations
+
+from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
+from slipstream.jetstream.config.versioning import shown
+from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
+from slipstream.jetstream.ports import ServerFacts
+from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import DELETED_DETAILS_MAX
+
+__all__ = ["config_fields", "state_fields", "stream_fields"]
+
+
+def stream_fields(
+    stream: Stream,
+    facts: ServerFacts,
+    now_ns: int,
+    *,
+    versioned: bool = True,
+    domain: bool = True,
+    leader: bool = False,
+    deleted: bool = False,
+    subjects: dict[str, int] | None = None,
+) -> dict[str, object]:
+    """The members of a StreamInfo. Answers differ in details; the flags follow nats-server's.
+
+    Args:
+        stream: the stream.
+        facts: of the server, for domain, version and leader.
+        now_ns: time of the answer.
+        versioned: with the server's version in the metadata.
+        domain: with the domain, if there is one.
+        leader: with the cluster member that names this server.
+        deleted: with the list of deleted sequences.
+        subjects: counts per subject, if asked for.
+    """
+    fields: dict[str, object] = {
+        "config": config_fields(stream.config, facts.version if versioned else None),
+        "created": format_time(stream.created_ns),
+        "state": state_fields(stream, deleted=deleted, subjects=subjects),
+    }
+    if domain and facts.domain:
+        fields["domain"] = facts.domain
+    if leader:
+        fields["cluster"] = {"leader": facts.name}
+    fields["ts"] = format_time(now_ns)
+    return fields
+
+
+def config_fields(config: StreamConfig, version: str | None) -> dict[str, object]:
+    """The configuration in wire order; with `version`, the metadata says which server answers."""
+    fields = STREAM_CONFIG.wire(config)
+    if version is not None:
+        fields["metadata"] = dict(sorted(shown(config.metadata, version).items()))
+    return fields
+
+
+def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, int] | None = None) -> dict[str, object]:
+    """The members of a StreamState."""
+    store = stream.store
+    untouched = store.last_seq == 0 and store.messages == 0
+    fields: dict[str, object] = {
+        "messages": store.messages,
+        "bytes": store.size_bytes,
+        "first_seq": 0 if untouched else store.first_seq,
+        "first_ts": format_time(store.first_ts_ns or ZERO_TIME_NS),
+        "last_seq": store.last_seq,
+        "last_ts": format_time(store.last_ts_ns or ZERO_TIME_NS),
+    }
+    if store.num_subjects:
+        fields["num_subjects"] = store.num_subjects
+    if subjects:
+        fields["subjects"] = subjects
+    if store.num_deleted:
+        fields["num_deleted"] = store.num_deleted
+        if deleted:
+            fields["deleted"] = store.deleted(DELETED_DETAILS_MAX)
+    fields.update(_lost(store))
+    fields["consumer_count"] = stream.interest.consumer_count
+    return fields
+
+
+def _lost(store: Store) -> dict[str, object]:
+    lost = store.lost()
+    return {"lost": {"msgs": lost.seqs, "bytes": lost.size_bytes}} if lost.seqs else {}

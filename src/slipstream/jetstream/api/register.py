@@ -1,0 +1,21 @@
+"""Puts all handlers this package has into an account's dispatcher."""
+
+from __future__ import annotations
+
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.api.account import AccountApi
+from slipstream.jetstream.api.direct import DirectApi
+from slipstream.jetstream.api.messages import MessageApi
+from slipstream.jetstream.api.streams import StreamApi
+from slipstream.jetstream.api.unavailable import UnavailableApi
+
+__all__ = ["register_all"]
+
+
+def register_all(account: JetStreamAccount) -> None:
+    """Make an account answer its API. Call once, before `JetStreamAccount.recover`."""
+    AccountApi(account)
+    StreamApi(account)
+    MessageApi(account)
+    UnavailableApi(account)
+    DirectApi(account)

@@ -1,0 +1,146 @@
+"""STREAM.CREATE, UPDATE, NAMES, LIST, INFO, DELETE and PURGE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.api import bodies
+from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.info import stream_fields
+from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST
+from slipstream.jetstream.config.validate import checked
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import invalid_config
+from slipstream.jetstream.stream.stream import Stream, refuse_if_closed
+from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
+
+__all__ = ["StreamApi"]
+
+_PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
+Fields = Mapping[str, object]
+
+
+class StreamApi:
+    """Handlers about whole streams."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        """Register the handlers with the account's dispatcher."""
+        self._account = account
+        register = account.api.register
+        register("STREAM.CREATE.*", "stream_create_response", self.create)
+        register("STREAM.UPDATE.*", "stream_update_response", self.update)
+        register("STREAM.NAMES", "stream_names_response", self.names, error_fields={**_PAGING, "streams": None})
+        register("STREAM.LIST", "stream_list_response", self.list, error_fields={**_PAGING, "streams": []})
+        register("STREAM.INFO.*", "stream_info_response", self.info, error_fields=_PAGING)
+        register("STREAM.DELETE.*", "stream_delete_response", self.delete)
+        register("STREAM.PURGE.*", "stream_purge_response", self.purge, error_fields={"purged": 0})
+
+    def create(self, request: ApiRequest) -> None:
+        """Make a stream, or confirm that it is there."""
+        asked = bodies.decode(STREAM_CONFIG_REQUEST, request.body)
+        name = request.names[0]
+        if asked.name != name:
+            raise TableError(table.STREAM_MISMATCH)
+        if "/" in name or "\\" in name:
+            raise TableError(table.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
+        if asked.sealed:
+            raise invalid_config("stream configuration for create can not be sealed")
+        if asked.mirror_direct and asked.mirror is None:
+            raise invalid_config("stream has no mirror but does have mirror direct")
+
+        def done(outcome: Stream | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                request.fail(outcome)
+            else:
+                request.respond({**self._fields(outcome, domain=False), "did_create": True})
+
+        self._account.create_stream(asked.config(), done, pedantic=asked.pedantic)
+
+    def update(self, request: ApiRequest) -> None:
+        """Replace a stream's configuration."""
+        asked = bodies.decode(STREAM_CONFIG_REQUEST, request.body)
+        # Checked before the name is compared, as nats-server does, so that its complaint comes first.
+        checked(asked.config(), self._account.config_context(), pedantic=asked.pedantic)
+        if asked.name != request.names[0]:
+            raise TableError(table.STREAM_MISMATCH)
+
+        def done(outcome: Stream | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                request.fail(outcome)
+            else:
+                request.respond(self._fields(outcome))
+
+        self._account.update_stream(asked.config(), done, pedantic=asked.pedantic)
+
+    def names(self, request: ApiRequest) -> Fields:
+        """A page of names."""
+        asked = bodies.decode_optional(bodies.STREAM_NAMES, request.body)
+        names = self._account.matching(asked.subject)
+        offset = min(max(asked.offset, 0), len(names))
+        page = names[offset : offset + API_NAMES_MAX]
+        return {"total": len(names), "offset": offset, "limit": API_NAMES_MAX, "streams": page or None}
+
+    def list(self, request: ApiRequest) -> Fields:
+        """A page of streams."""
+        asked = bodies.decode_optional(bodies.STREAM_LIST, request.body)
+        names = self._account.matching(asked.subject)
+        offset = min(max(asked.offset, 0), len(names))
+        page = names[offset : offset + API_LIST_MAX]
+        fields: dict[str, object] = {
+            "total": len(names),
+            "offset": offset,
+            "limit": API_LIST_MAX,
+            "streams": [self._fields(self._account.streams[name], versioned=False) for name in page],
+        }
+        if self._account.offline:
+            fields["offline"] = dict(sorted(self._account.offline.items()))
+        return fields
+
+    def info(self, request: ApiRequest) -> None:
+        """One stream, perhaps with its subjects or deleted sequences."""
+        asked = bodies.decode_optional(bodies.STREAM_INFO, request.body)
+        stream = self._account.get_stream(request.names[0])
+        paging, subjects = dict(_PAGING), None
+        if asked.subjects_filter:
+            counts = stream.store.subjects_matching(asked.subjects_filter.encode())
+            if counts:
+                offset = max(asked.offset, 0)
+                paging = {"total": len(counts), "offset": offset, "limit": SUBJECT_DETAILS_MAX}
+                page = counts[offset : offset + SUBJECT_DETAILS_MAX]
+                subjects = {subject.decode("utf-8", "replace"): count for subject, count in page}
+        fields = stream_fields(
+            stream,
+            self._account.facts,
+            self._account.ports.now_ns(),
+            leader=True,
+            deleted=asked.deleted_details,
+            subjects=subjects,
+        )
+        # Held back until what it shows is committed: nobody may see what could still be lost.
+        stream.after_commit(request.settle({**paging, **fields}))
+
+    def delete(self, request: ApiRequest) -> None:
+        """Remove a stream."""
+        if not bodies.is_empty(request.body):
+            raise TableError(table.NOT_EMPTY_REQUEST)
+        self._account.delete_stream(request.names[0], request.settle({"success": True}))
+
+    def purge(self, request: ApiRequest) -> None:
+        """Remove messages."""
+        asked = bodies.decode_optional(bodies.STREAM_PURGE, request.body)
+        if asked.seq > 0 and asked.keep > 0:
+            raise TableError(table.BAD_REQUEST)
+        stream = self._account.get_stream(request.names[0])
+        refusal = refuse_if_closed(stream.config, purge=True)
+        if refusal is not None:
+            raise refusal
+        purged = stream.purge(asked.filter.encode(), below_seq=asked.seq, keep=asked.keep)
+        stream.after_commit(request.settle({"success": True, "purged": purged}))
+
+    def _fields(self, stream: Stream, *, versioned: bool = True, domain: bool = True) -> dict[str, object]:
+        now_ns = self._account.ports.now_ns()
+        return stream_fields(stream, self._account.facts, now_ns, versioned=versioned, domain=domain)

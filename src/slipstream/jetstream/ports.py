@@ -1,0 +1,140 @@
+"""What JetStream needs from its surroundings, as protocols: the server implements them, tests fake them.
+
+Nothing in `jetstream` reads a clock, sends a message or starts a thread except through these. All calls are made on
+the event loop, and every callback given to a port is called on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.store.base import Store
+from slipstream.limits import MAX_PENDING_BYTES, SYNC_INTERVAL_NS
+
+__all__ = ["AccountLimits", "Cancel", "OnMessage", "Ports", "Recovered", "ServerFacts", "StreamStores", "Subscription"]
+
+Cancel = Callable[[], None]
+"""Undoes what gave it; calling it twice, or too late, does nothing."""
+
+OnMessage = Callable[[bytes, bytes | None, bytes | None, bytes], None]
+"""`(subject, reply, header, payload)`; `header` is a whole block or None."""
+
+
+class Subscription(Protocol):
+    """A live subscription of the server itself."""
+
+    def close(self) -> None:
+        """Stop delivering to it; idempotent."""
+        ...
+
+
+class Ports(Protocol):
+    """Time, routing, threads, randomness and the log, as one account sees them."""
+
+    def now_ns(self) -> int:
+        """Wall clock, nanoseconds since 1970. It may jump; streams keep their own times monotone."""
+        ...
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
+        """Call once after at least `delay_ns`."""
+        ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call once at the end of this turn of the loop, after all input of the turn was handled."""
+        ...
+
+    def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
+        """Run `job` in a thread, then `on_done` on the loop. `job` keeps its own outcome and does not raise."""
+        ...
+
+    def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        """Publish into the account: permissions of clients do not apply, imports and exports do."""
+        ...
+
+    def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+        """Publish `(subject, payload)` pairs in order, without reply or header: the acks of one commit."""
+        ...
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether anybody would receive a message on this subject."""
+        ...
+
+    def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> Subscription:
+        """Receive what is published in the account on `subject`."""
+        ...
+
+    def log(self, level: str, text: str) -> None:
+        """Write one log line; `level` is nats-server's three letters (INF, WRN, ERR, DBG)."""
+        ...
+
+    def random_below(self, bound: int) -> int:
+        """A number in `[0, bound)`."""
+        ...
+
+    def new_nuid(self) -> str:
+        """A fresh 22-character identifier."""
+        ...
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A stream found on disk at start."""
+
+    store: Store
+    created_ns: int
+    config: StreamConfig
+
+
+class StreamStores(Protocol):
+    """Makes and finds the stores of one account's streams; a store removes itself (`destroy`)."""
+
+    def create(self, config: StreamConfig, created_ns: int) -> Store:
+        """Make an empty store whose configuration is durable on return. Blocks; runs in a thread.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        ...
+
+    def recover(self) -> list[Recovered]:
+        """Open every stream of the account. Blocks; runs before the server accepts connections.
+
+        What cannot be opened is moved aside, logged, and reported by `quarantined`.
+        """
+        ...
+
+    def quarantined(self) -> list[str]:
+        """Directories moved aside, for /healthz."""
+        ...
+
+
+@dataclass(slots=True)
+class AccountLimits:
+    """Resource limits of an account; -1 means none."""
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+
+@dataclass(slots=True)
+class ServerFacts:
+    """What the JetStream API says about the server, and the limits that are the server's."""
+
+    name: str
+    version: str
+    domain: str = ""
+    max_memory: int = 2**63 - 1
+    max_storage: int = 2**63 - 1
+    duplicate_window_max_ns: int = 0
+    sync_always: bool = True
+    sync_interval_ns: int = SYNC_INTERVAL_NS
+    max_pending_bytes: int = MAX_PENDING_BYTES

@@ -1,0 +1,126 @@
+"""Commits as values: what to write where, decided on the loop, run in a thread.
+
+Order inside a commit, each step durable before the next: the end of a closed segment, then the segment after it, then
+the journal of consumers, then the overwriting of erased messages. So a segment that exists proves that the one before
+it is whole, and nothing is overwritten before the intent is on disk.
+
+What this is not: decisions. A job stops at the first error, keeps it, and never tries again.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import StoreUnavailable
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.journal import JournalWrite
+from slipstream.jetstream.store.file.recovery import Segment
+from slipstream.limits import STORE_ALLOCATE_BYTES_MAX, STORE_ALLOCATE_BYTES_MIN, STORE_CONTROL_MARGIN_BYTES
+
+__all__ = ["CommitJob", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
+
+
+@dataclass(slots=True)
+class SegmentWrite:
+    """Bytes for one segment; the first write of a segment begins with its header and makes the file."""
+
+    segment: Segment
+    offset: int
+    data: bytes
+    size_limit: int
+    """Space is reserved ahead up to here."""
+    creates: bool = False
+    closes: bool = False
+    """No more writes follow: sync at once, the next segment depends on it."""
+
+
+@dataclass(slots=True)
+class Overwrite:
+    """Noise in the place of an erased message."""
+
+    path: str
+    offset: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class CommitJob:
+    """Everything one commit does to the disk."""
+
+    disk: Disk
+    directory: str
+    writes: list[SegmentWrite]
+    journal: JournalWrite | None
+    overwrites: list[Overwrite]
+    sync: bool
+    also_sync: set[str]
+    """Files written by earlier commits that did not sync."""
+    last_seq: int
+    frame_no: int
+    fault: StorageFault | None = None
+    nearly_full: bool = False
+    """Space could not be reserved ahead: this commit still fitted, the next may not."""
+    unsynced: set[str] = field(default_factory=set)
+    inline: bool = False
+
+    def run(self) -> None:
+        """Write and sync; see the module docstring for the order."""
+        try:
+            for write in self.writes:
+                self._write(write)
+            if self.journal is not None:
+                self.journal.run(self.disk)
+                if not self.journal.replaces:
+                    self.unsynced.add(self.journal.path)
+            if self.sync or self.overwrites:
+                self._sync(self.unsynced | self.also_sync)
+                self.unsynced = set()
+            for overwrite in self.overwrites:
+                self.disk.write(overwrite.path, overwrite.offset, overwrite.data)
+            self._sync({overwrite.path for overwrite in self.overwrites})
+        except OSError as error:
+            self.fault = as_fault(error, self.directory)
+
+    def _write(self, write: SegmentWrite) -> None:
+        path = write.segment.path
+        if write.creates:
+            self.disk.create(path)
+        self._reserve(write)
+        self.disk.write(path, write.offset, write.data)
+        self.unsynced.add(path)
+        if write.creates or write.closes:
+            self._sync({path})
+            self.unsynced.discard(path)
+        if write.creates:
+            self.disk.sync_dir(self.directory)
+
+    def _reserve(self, write: SegmentWrite) -> None:
+        segment, end = write.segment, write.offset + len(write.data)
+        if write.closes or end + STORE_CONTROL_MARGIN_BYTES <= segment.allocated:
+            return
+        step = min(max(segment.allocated, STORE_ALLOCATE_BYTES_MIN), STORE_ALLOCATE_BYTES_MAX)
+        target = max(min(end + step, write.size_limit), end + STORE_CONTROL_MARGIN_BYTES)
+        try:
+            self.disk.allocate(segment.path, target)
+        except OSError as error:
+            if not is_full(error) or end > segment.allocated:
+                raise
+            self.nearly_full = True
+        else:
+            segment.allocated = target
+
+    def _sync(self, paths: set[str]) -> None:
+        for path in sorted(paths):
+            self.disk.sync(path)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the error says that there is no space."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def as_fault(error: OSError, directory: str) -> StorageFault:
+    """The error as the store reports it."""
+    return StoreUnavailable(error.strerror or str(error), path=directory, full=is_full(error))

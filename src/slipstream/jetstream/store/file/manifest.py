@@ -1,0 +1,103 @@
+"""The manifest: a small summary of a stream's directory, kept in two files that are written in turn.
+
+It is never needed to read an intact log. It holds what a damaged one would lose: the configuration, the identity, the
+highest sequence known, and which segments should be there, so that a missing file is noticed and a sequence is never
+given out twice. A crash while one slot is written leaves the other.
+
+What this is not: the point where anything is committed; it may be older than the log, and then the log is right.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import msgspec
+
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.kernels.record import crc32c
+
+__all__ = ["Manifest", "SegmentEntry", "read_manifest", "write_manifest"]
+
+_SLOTS = ("MANIFEST.0", "MANIFEST.1")
+_HEAD = struct.Struct("<8sII")
+_MAGIC = b"SLIPMAN1"
+
+
+class SegmentEntry(msgspec.Struct, array_like=True, frozen=True):
+    """One segment that should be in the directory."""
+
+    no: int
+    generation: int
+    first_seq: int
+    last_seq: int
+    salt: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What both slots hold, the newer one deciding."""
+
+    version: int
+    """Grows with every write; even ones lie in slot 0."""
+    uid: bytes
+    config: bytes
+    first_seq: int
+    last_seq: int
+    last_ts_ns: int
+    segments: list[SegmentEntry]
+    lost: list[tuple[int, int]]
+    """Ranges of sequences whose loss was found and reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifest:
+    """What reading both slots gave."""
+
+    manifest: Manifest | None
+    damaged: list[str]
+    """Names of slots that exist and cannot be read."""
+
+
+def read_manifest(disk: Disk, directory: str) -> ReadManifest:
+    """The newest intact slot."""
+    best: Manifest | None = None
+    damaged = []
+    present = set(disk.list_dir(directory))
+    for name in _SLOTS:
+        if name not in present:
+            continue
+        path = f"{directory}/{name}"
+        found = _decode(disk.read(path, 0, disk.size(path)))
+        if found is None:
+            damaged.append(name)
+        elif best is None or found.version > best.version:
+            best = found
+    return ReadManifest(best, damaged)
+
+
+def write_manifest(disk: Disk, directory: str, manifest: Manifest) -> None:
+    """Write the slot that does not hold the version before, and make it durable."""
+    body = msgspec.msgpack.encode(manifest)
+    name = _SLOTS[manifest.version % 2]
+    path = f"{directory}/{name}"
+    fresh = name not in disk.list_dir(directory)
+    if fresh:
+        disk.create(path)
+    disk.truncate(path, 0)
+    disk.write(path, 0, _HEAD.pack(_MAGIC, len(body), crc32c(body)) + body)
+    disk.sync(path)
+    if fresh:
+        disk.sync_dir(directory)
+
+
+def _decode(data: bytes) -> Manifest | None:
+    if len(data) < _HEAD.size:
+        return None
+    magic, length, crc = _HEAD.unpack_from(data)
+    body = data[_HEAD.size : _HEAD.size + length]
+    if magic != _MAGIC or len(body) != length or crc32c(body) != crc:
+        return None
+    try:
+        return msgspec.msgpack.decode(body, type=Manifest)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,403 @@
+"""From a directory to a log that can be read: what is there, what was torn, what is lost.
+
+    list segments -> newest generation of each -> index file or scan -> messages -> tombs, trims, configuration
+
+Recovery only reads. What has to be written afterwards (a new segment behind a torn tail, an erasure to finish, an
+index file to make anew) is in the result, and done by the store.
+
+Torn or damaged? A stretch that cannot be read belongs to frame N. If any frame says `synced_upto >= N`, N was on
+stable storage once: this is damage, the messages in it are lost and reported, everything else is kept. If none does
+and it lies in the last segment, N was never acknowledged: the log ends before it. Records in front of the stretch in
+the same frame are kept, unless the frame belongs to a unit, which goes as a whole.
+
+Invariants: nothing is deleted, moved or renumbered; `last_seq` never falls below what any surviving piece knows;
+recovery of the same bytes gives the same result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, read_manifest
+from slipstream.jetstream.store.file.ranges import cover, subtract
+from slipstream.jetstream.store.file.segment import (
+    HEADER_BYTES,
+    EraseIntent,
+    SegmentHeader,
+    decode_header,
+    parse_name,
+    unpack_erase,
+    unpack_state,
+)
+from slipstream.kernels.record import CONFIG, ERASE, STATE, TOMBS, TRIM, LogWriter
+from slipstream.kernels.segscan import Region, SegmentScan
+from slipstream.kernels.subjectindex import MessageIndex
+from slipstream.limits import STORE_SCAN_STEP_RECORDS
+
+__all__ = ["Recovered", "RecoveryReport", "Segment", "encode_controls", "index_path", "recover_log", "scan_segment"]
+
+
+class Segment:
+    """One segment file of an open stream."""
+
+    __slots__ = ("allocated", "damaged", "end", "header", "id", "indexed", "last_seq", "path")
+
+    def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
+        """A segment that holds nothing yet."""
+        self.id = id_
+        """Number in the index; unlike `header.no`, a rewritten segment gets a new one."""
+        self.path = path
+        self.header = header
+        self.allocated = 0
+        """Length of the file: space reserved ahead included."""
+        self.end = HEADER_BYTES
+        """Offset behind the last frame."""
+        self.last_seq = header.first_seq - 1
+        self.indexed = False
+        """Whether a good index file lies beside it."""
+        self.damaged = False
+        """Whether a part could not be read: such a segment is never rewritten or compacted."""
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What an operator should know about a start."""
+
+    torn_bytes: int = 0
+    """Unacknowledged bytes at the end that were cut off."""
+    torn_seqs: tuple[int, int] | None = None
+    """Sequences in them, as far as they could be told."""
+    damaged_regions: list[tuple[str, int, int]] = field(default_factory=list)
+    """File, first and last offset of every stretch that could not be read."""
+    unusable_files: list[str] = field(default_factory=list)
+    """Files left in place that could not be used at all."""
+    missing_segments: list[int] = field(default_factory=list)
+    """Numbers of segments the manifest names and the directory lacks."""
+    rebuilt_indexes: int = 0
+    """Closed segments that had to be scanned because their index file was missing or wrong."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """A log read back into memory."""
+
+    uid: bytes
+    config: bytes
+    index: MessageIndex
+    segments: list[Segment]
+    """In order; the last one is the one to go on in, if `appendable`."""
+    appendable: bool
+    frame_no: int
+    synced_upto: int
+    epoch: int
+    last_ts_ns: int
+    lost: list[tuple[int, int]]
+    expiries: list[tuple[int, int]]
+    unfinished_erasures: list[tuple[int, EraseIntent]]
+    superseded: list[str]
+    """Files that a compaction replaced and did not live to remove, and unfinished temporary files."""
+    manifest_version: int
+    report: RecoveryReport
+
+
+def index_path(path: str) -> str:
+    """The index file beside a segment."""
+    return path.removesuffix(".seg") + ".sdx"
+
+
+def scan_segment(data: bytes, header: SegmentHeader) -> SegmentScan:
+    """Everything one segment holds."""
+    scan = SegmentScan(data, HEADER_BYTES, header.salt, header.first_seq, header.frame_no)
+    while scan.step(STORE_SCAN_STEP_RECORDS):
+        pass
+    return scan
+
+
+def encode_controls(scan: SegmentScan) -> bytes:
+    """The control records of a scan as an index file keeps them."""
+    writer = LogWriter(None)
+    writer.open_segment(0, 0, 0, 1 << 62, 0)
+    for kind, seq, ts, key, payload in scan.controls:
+        writer.control(kind, seq, ts, key, payload)
+    return writer.take()
+
+
+def recover_log(
+    disk: Disk, directory: str, *, seed: int, first_id: int, log_end: tuple[int, int] | None = None
+) -> Recovered:
+    """Read a stream's directory.
+
+    Args:
+        disk: where it lies.
+        directory: the stream's directory.
+        seed: key for the hashes of the index.
+        first_id: number of the first segment in the index.
+        log_end: segment number and offset behind which the log is to be ignored, after a failed write.
+
+    Raises:
+        StorageFault: nothing in the directory can be used, not even the manifest.
+    """
+    return _Recovery(disk, directory, seed, first_id, log_end).run()
+
+
+class _Recovery:
+    """One pass over a directory; the fields are the result in the making."""
+
+    def __init__(self, disk: Disk, directory: str, seed: int, first_id: int, log_end: tuple[int, int] | None) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.index = MessageIndex(seed)
+        self.next_id = first_id
+        self.log_end = log_end
+        self.report = RecoveryReport()
+        self.segments: list[Segment] = []
+        self.superseded: list[str] = []
+        self.uid = b""
+        self.config: bytes | None = None
+        self.first_seq = 1
+        self.last_ts_ns = 0
+        self.tombs: list[bytes] = []
+        self.erasures: dict[int, EraseIntent] = {}
+        self.holes: list[tuple[int, int]] = []
+        self.expiries: list[tuple[int, int]] = []
+        self.frame_no = 0
+        self.synced_upto = 0
+        self.epoch = 0
+        self.appendable = True
+
+    def run(self) -> Recovered:
+        manifest = read_manifest(self.disk, self.directory).manifest
+        chosen = self._choose_segments(manifest)
+        if manifest is None and not chosen:
+            raise StorageFault("neither a manifest nor a segment can be read", path=self.directory)
+        self.uid = manifest.uid if manifest is not None else chosen[0].header.uid
+        for position, segment in enumerate(chosen):
+            following = chosen[position + 1] if position + 1 < len(chosen) else None
+            self._load(segment, following)
+        if manifest is not None:
+            self._consult(manifest)
+        lost = self._settle(manifest)
+        return Recovered(
+            uid=self.uid,
+            config=self.config or b"",
+            index=self.index,
+            segments=self.segments,
+            appendable=self.appendable and bool(self.segments),
+            frame_no=self.frame_no,
+            synced_upto=self.synced_upto,
+            epoch=self.epoch,
+            last_ts_ns=self.last_ts_ns,
+            lost=lost,
+            expiries=[pair for pair in self.expiries if self.index.locate(pair[0]) is not None],
+            unfinished_erasures=self._unfinished_erasures(),
+            superseded=self.superseded,
+            manifest_version=manifest.version if manifest is not None else 0,
+            report=self.report,
+        )
+
+    # --- which files ------------------------------------------------------------------------------------------------
+
+    def _choose_segments(self, manifest: Manifest | None) -> list[Segment]:
+        """The newest generation of every segment, in order, each with a readable header."""
+        found: list[Segment] = []
+        for name in self.disk.list_dir(self.directory):
+            path = f"{self.directory}/{name}"
+            if name.endswith(".tmp"):
+                self.superseded.append(path)
+                continue
+            parsed = parse_name(name)
+            if parsed is None:
+                continue
+            header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or self._header_from(manifest, parsed)
+            if header is None or (manifest is not None and header.uid != manifest.uid):
+                self._unusable(path, parsed, manifest)
+                continue
+            found.append(Segment(0, path, header))
+        found.sort(key=lambda segment: (segment.header.no, -segment.header.generation))
+        chosen: list[Segment] = []
+        for segment in found:
+            over = [s for s in found if s is not segment and _supersedes(s.header, segment.header)]
+            if over:
+                self.superseded += [segment.path, index_path(segment.path)]
+            else:
+                segment.id = self.next_id
+                self.next_id += 1
+                chosen.append(segment)
+        return chosen
+
+    def _header_from(self, manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
+        """A stand-in for a header that cannot be read: the manifest knows the salt of every closed segment."""
+        for entry in manifest.segments if manifest is not None else ():
+            if (entry.no, entry.generation) == parsed and manifest is not None:
+                return SegmentHeader(
+                    manifest.uid, entry.no, entry.no, entry.generation, entry.first_seq, 0, 0, 0, 0, 0, entry.salt
+                )
+        return None
+
+    def _unusable(self, path: str, parsed: tuple[int, int], manifest: Manifest | None) -> None:
+        """A file without a header. The newest one may simply never have been finished: then nothing is missing."""
+        self.report.unusable_files.append(path)
+        size = self.disk.size(path)
+        self.report.damaged_regions.append((path, 0, size))
+        known = manifest is not None and any(entry.no >= parsed[0] for entry in manifest.segments)
+        if known:
+            self.appendable = False
+
+    # --- one segment ------------------------------------------------------------------------------------------------
+
+    def _load(self, segment: Segment, following: Segment | None) -> None:
+        header = segment.header
+        end: int | None = None
+        if following is not None:
+            behind = following.header
+            if behind.prev_no == header.last_no and behind.prev_generation == header.generation:
+                end = behind.prev_end
+        elif self.log_end is not None and self.log_end[0] == header.no:
+            end = self.log_end[1]
+        if self.segments and header.first_seq > self.index.last_seq + 1:
+            self.holes.append((self.index.last_seq + 1, header.first_seq - 1))
+        scan = self._from_index_file(segment, end) if following is not None else None
+        if scan is None:
+            scan = self._from_scan(segment, end, is_last=following is None)
+        segment.end = scan.good_end if end is None else end
+        segment.last_seq = scan.last_seq
+        self.segments.append(segment)
+        self.holes += scan.holes
+        self.expiries += scan.expiries
+        self.frame_no = max(self.frame_no, scan.last_frame_no)
+        self.synced_upto = max(self.synced_upto, scan.synced_upto)
+        self.epoch = max(self.epoch, scan.epoch)
+        self._apply(scan)
+        if len(scan) and scan.base_seq <= self.index.last_seq:
+            # Two segments claim the same sequences: keep what came first, report the other file.
+            self.report.damaged_regions.append((segment.path, 0, segment.end))
+            segment.damaged = True
+            return
+        scan.load_into(self.index, segment.id)
+
+    def _from_index_file(self, segment: Segment, end: int | None) -> SegmentScan | None:
+        path = index_path(segment.path)
+        name = path.rsplit("/", 1)[1]
+        if name not in self.disk.list_dir(self.directory):
+            return None
+        try:
+            found = SegmentScan.from_bytes(self.disk.read(path, 0, self.disk.size(path)), segment.header.salt)
+        except OSError:
+            return None
+        if found is None or (end is not None and found[0].good_end != end):
+            return None
+        if self.disk.size(segment.path) < found[0].good_end:
+            return None
+        scan, controls = found
+        decoded = SegmentScan(controls, 0, 0, 0, 0)
+        while decoded.step(STORE_SCAN_STEP_RECORDS):
+            pass
+        scan.controls.extend(decoded.controls)
+        segment.indexed = True
+        segment.damaged = bool(scan.holes)
+        return scan
+
+    def _from_scan(self, segment: Segment, end: int | None, *, is_last: bool) -> SegmentScan:
+        size = self.disk.size(segment.path)
+        data = self.disk.read(segment.path, 0, size if end is None else min(end, size))
+        scan = scan_segment(data, segment.header)
+        if not is_last:
+            self.report.rebuilt_indexes += 1
+        if is_last and end is None:
+            self._cut_torn_tail(segment, scan, len(data))
+        elif end is not None and len(data) < end:
+            self.report.damaged_regions.append((segment.path, len(data), end))
+            segment.damaged = True
+        for region in scan.regions:
+            self.report.damaged_regions.append((segment.path, region.start, region.end))
+            segment.damaged = True
+        if is_last and (segment.damaged or end is not None):
+            self.appendable = False
+        return scan
+
+    def _cut_torn_tail(self, segment: Segment, scan: SegmentScan, size: int) -> None:
+        """End the log before the first stretch that was never synced; see the module docstring."""
+        synced = max(scan.synced_upto, self.synced_upto)
+        torn: Region | None = next((region for region in scan.regions if region.frame_no > synced), None)
+        if torn is None:
+            torn = scan.open_unit()
+            if torn is None or torn.frame_no <= synced:
+                return
+        end = max([torn.end, *(region.end for region in scan.regions)], default=torn.end)
+        kept = torn.unit[1] if torn.unit is not None else torn.messages
+        self.report.torn_seqs = scan.seqs_from(kept)
+        start = scan.cut(torn)
+        self.report.torn_bytes += max(min(end, size) - start, 8)
+        self.appendable = False
+
+    def _apply(self, scan: SegmentScan) -> None:
+        if len(scan):
+            self.last_ts_ns = max(self.last_ts_ns, scan.last_ts)
+        for kind, seq, _ts, _key, payload in scan.controls:
+            if kind == TOMBS:
+                self.tombs.append(payload)
+            elif kind == TRIM:
+                self.first_seq = max(self.first_seq, seq)
+            elif kind == CONFIG:
+                self.config = payload
+            elif kind == STATE:
+                first_seq, _last_seq, last_ts_ns = unpack_state(payload)
+                self.first_seq = max(self.first_seq, first_seq)
+                self.last_ts_ns = max(self.last_ts_ns, last_ts_ns)
+            elif kind == ERASE:
+                self.erasures[seq] = unpack_erase(payload)
+
+    # --- the whole --------------------------------------------------------------------------------------------------
+
+    def _consult(self, manifest: Manifest) -> None:
+        """Take from the manifest what the log lost."""
+        if self.config is None:
+            self.config = manifest.config
+        self.first_seq = max(self.first_seq, manifest.first_seq)
+        self.last_ts_ns = max(self.last_ts_ns, manifest.last_ts_ns)
+        present = [(s.header.no, s.header.last_no) for s in self.segments]
+        for entry in manifest.segments:
+            if not any(no <= entry.no <= last for no, last in present) and entry.last_seq >= self.first_seq:
+                self.report.missing_segments.append(entry.no)
+                self.holes.append((entry.first_seq, entry.last_seq))
+        if manifest.last_seq > self.index.last_seq:
+            self.holes.append((self.index.last_seq + 1, manifest.last_seq))
+            self.index.skip_to(manifest.last_seq)
+            self.appendable = False
+
+    def _settle(self, manifest: Manifest | None) -> list[tuple[int, int]]:
+        """Apply what removes messages, then tell which of the missing ones were really lost."""
+        for payload in self.tombs:
+            self.index.delete_many(payload)
+        for seq in self.erasures:
+            self.index.delete(seq)
+        if self.first_seq > self.index.first_seq:
+            self.index.trim_to(self.first_seq)
+        lost = cover(self.holes + (list(manifest.lost) if manifest is not None else []))
+        if not lost:
+            return []
+        removed: list[tuple[int, int]] = [(0, self.first_seq - 1)] if self.first_seq > 1 else []
+        removed += [(seq, seq) for seq in self.erasures]
+        for payload in self.tombs:
+            removed += [
+                (seq, seq) for seq in (int.from_bytes(payload[i : i + 8], "little") for i in range(0, len(payload), 8))
+            ]
+        return subtract(lost, cover(removed))
+
+    def _unfinished_erasures(self) -> list[tuple[int, EraseIntent]]:
+        """Intents whose record is still where it was; the store overwrites each again, which is harmless."""
+        present = {(s.header.no, s.header.generation) for s in self.segments}
+        return [(seq, intent) for seq, intent in self.erasures.items() if (intent.no, intent.generation) in present]
+
+
+def _supersedes(newer: SegmentHeader, older: SegmentHeader) -> bool:
+    """Whether a compaction wrote `newer` in the place of `older`."""
+    return newer.generation > older.generation and newer.no <= older.no and older.last_no <= newer.last_no
+
+
+def manifest_entry(segment: Segment) -> SegmentEntry:
+    """How the manifest names a segment."""
+    header = segment.header
+    return SegmentEntry(header.no, header.generation, header.first_seq, segment.last_seq, header.salt)

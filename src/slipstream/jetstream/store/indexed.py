@@ -1,0 +1,201 @@
+"""Reading, shared by both stores: every question is answered by the index, every message by one slice of bytes.
+
+A subclass says where bytes lie (`_slice`); this class finds, decodes and checks them, and remembers damage.
+"""
+
+from __future__ import annotations
+
+from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
+from slipstream.kernels.record import StoredMessage, read_message, read_selection
+from slipstream.kernels.subjectindex import MessageIndex, Selection
+from slipstream.limits import STORE_READ_AHEAD_BYTES
+
+__all__ = ["IndexedReads"]
+
+_EXPIRY_BYTES = 8  # a record may be this much longer than the index says
+
+
+class IndexedReads:
+    """The read side of a store over a `MessageIndex`."""
+
+    def __init__(self, index: MessageIndex) -> None:
+        """Read through this index; a subclass may replace it after a repair."""
+        self._index = index
+        self._chosen = Selection()
+        self._damaged: dict[int, int] = {}  # sequence -> stated bytes of records found unreadable while running
+        self._first_time = (0, 0)  # (sequence, time) of the first message when it was last asked for
+
+    # --- for the subclass -------------------------------------------------------------------------------------------
+
+    def _slice(self, segment: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
+        """Bytes of a segment from `offset` on: `(data, offset of data, salt)`; shorter when there are no more."""
+        raise NotImplementedError
+
+    def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
+        """The same without any cache: asked before a record is called damaged."""
+        return self._slice(segment, offset, least, least)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    @property
+    def first_seq(self) -> int:
+        """See `Store.first_seq`."""
+        return self._index.first_seq
+
+    @property
+    def last_seq(self) -> int:
+        """See `Store.last_seq`."""
+        return self._index.last_seq
+
+    @property
+    def messages(self) -> int:
+        """See `Store.messages`."""
+        return self._index.messages
+
+    @property
+    def size_bytes(self) -> int:
+        """See `Store.size_bytes`."""
+        return self._index.size_bytes
+
+    @property
+    def num_subjects(self) -> int:
+        """See `Store.num_subjects`."""
+        return self._index.num_subjects
+
+    @property
+    def num_deleted(self) -> int:
+        """See `Store.num_deleted`."""
+        index = self._index
+        return index.last_seq + 1 - index.first_seq - index.messages if index.messages else 0
+
+    @property
+    def first_ts_ns(self) -> int:
+        """See `Store.first_ts_ns`."""
+        if not self._index.messages:
+            return 0
+        first_seq = self._index.first_seq
+        if self._first_time[0] != first_seq:
+            message = self.get(first_seq)
+            if not isinstance(message, StoredMessage):
+                return self._time_at_or_after(first_seq)
+            self._first_time = (first_seq, message.ts_ns)
+        return self._first_time[1]
+
+    def deleted(self, limit: int) -> list[int]:
+        """See `Store.deleted`."""
+        return self._index.deleted(limit)
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def get(self, seq: int) -> Read | None:
+        """See `Store.get`."""
+        place = self._index.locate(seq) if seq > 0 else None
+        if place is None:
+            return None
+        segment, offset, length = place
+        data, base, salt = self._slice(segment, offset, length + _EXPIRY_BYTES, length + _EXPIRY_BYTES)
+        message = read_message(data, offset - base, salt, seq)
+        return message if message is not None else self._read_again(seq, segment, offset, length)
+
+    def next_seq(self, filters: Filters, from_seq: int) -> int:
+        """See `Store.next_seq`."""
+        return self._index.next_seq(filters, max(from_seq, 0))
+
+    def next_matching(self, filters: Filters, from_seq: int) -> Read | None:
+        """See `Store.next_matching`."""
+        seq = self._index.next_seq(filters, max(from_seq, 0))
+        return self.get(seq) if seq else None
+
+    def read_batch(
+        self, filters: Filters, from_seq: int, *, max_msgs: int, max_bytes: int, up_to_seq: int
+    ) -> list[Read]:
+        """See `Store.read_batch`."""
+        chosen = self._chosen
+        if max_msgs <= 0 or up_to_seq <= 0:
+            return []
+        count = self._index.select(filters, max(from_seq, 0), up_to_seq, max_msgs, max(max_bytes, 0), chosen)
+        found: list[StoredMessage | int] = []
+        i = 0
+        while i < count:
+            _seq, segment, offset, length = chosen.place(i)
+            least = length + _EXPIRY_BYTES
+            data, base, salt = self._slice(segment, offset, least, max(least, STORE_READ_AHEAD_BYTES))
+            after = read_selection(chosen, i, data, base, salt, found)
+            if after == i:  # not even one whole record came back: the file is shorter than the index says
+                found.append(chosen.place(i)[0])
+                after += 1
+            i = after
+        out: list[Read] = []
+        for k, item in enumerate(found):
+            if isinstance(item, StoredMessage):
+                out.append(item)
+            else:
+                _seq, segment, offset, length = chosen.place(k)
+                out.append(self._read_again(item, segment, offset, length))
+        return out
+
+    def load_last(self, subject: bytes) -> Read | None:
+        """See `Store.load_last`."""
+        seq = self._index.last_matching((subject,))
+        return self.get(seq) if seq else None
+
+    # --- subjects and counts ----------------------------------------------------------------------------------------
+
+    def subject_state(self, subject: bytes) -> SubjectState:
+        """See `Store.subject_state`."""
+        return SubjectState(*self._index.subject_state(subject))
+
+    def filtered_state(self, filters: Filters, from_seq: int) -> SubjectState:
+        """See `Store.filtered_state`."""
+        first = self._index.next_seq(filters, max(from_seq, 0))
+        if not first:
+            return SubjectState(0, 0, 0)
+        return SubjectState(first, self._index.last_matching(filters), self._index.count_matching(filters, first))
+
+    def count_matching(self, filters: Filters, from_seq: int) -> int:
+        """See `Store.count_matching`."""
+        return self._index.count_matching(filters, max(from_seq, 0))
+
+    def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
+        """See `Store.subjects_matching`."""
+        return self._index.subjects_matching((subject,))
+
+    def last_per_subject(self, filters: Filters, up_to_seq: int) -> list[int]:
+        """See `Store.last_per_subject`."""
+        return self._index.last_per_subject(filters, max(up_to_seq, 0))
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def seq_for_time(self, ts_ns: int) -> int:
+        """See `Store.seq_for_time`. Times do not fall with the sequence, so this is a binary search."""
+        lo, hi = self._index.first_seq, self._index.last_seq + 1
+        while lo < hi:
+            middle = (lo + hi) // 2
+            time = self._time_at_or_after(middle)
+            if time and time < ts_ns:
+                lo = middle + 1
+            else:
+                hi = middle
+        return self._index.next_seq((), lo) or self._index.last_seq + 1
+
+    def _time_at_or_after(self, seq: int) -> int:
+        """Time of the first readable message from `seq` on; 0 when there is none."""
+        while True:
+            seq = self._index.next_seq((), seq)
+            if not seq:
+                return 0
+            message = self.get(seq)
+            if isinstance(message, StoredMessage):
+                return message.ts_ns
+            seq += 1
+
+    # --- damage -----------------------------------------------------------------------------------------------------
+
+    def _read_again(self, seq: int, segment: int, offset: int, length: int) -> Read:
+        """Look at the record once more, past all caches; it is damaged only if that fails too."""
+        data, base, salt = self._slice_afresh(segment, offset, length + _EXPIRY_BYTES)
+        message = read_message(data, offset - base, salt, seq)
+        if message is not None:
+            return message
+        self._damaged.setdefault(seq, length)
+        return Damaged(seq, "record does not match its checksum")

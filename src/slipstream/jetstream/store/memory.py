@@ -1,0 +1,249 @@
+"""Messages in memory: the same contract as the file store, nothing survives the process.
+
+Records are encoded as in a file, into slabs of about a mebibyte; the same index points into them. A slab is given back
+when no message in it lives, and rewritten by upkeep when less than half of it does.
+
+What this is not: durable. A commit succeeds at once (`Job.inline`), and nothing ever fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import Committed, Job, Lost
+from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.kernels.record import LogWriter
+from slipstream.kernels.segscan import SegmentScan
+from slipstream.kernels.subjectindex import MessageIndex
+from slipstream.limits import STORE_COMPACT_LIVE_PERCENT, STORE_MEMORY_SLAB_BYTES, STORE_SCAN_STEP_RECORDS
+
+__all__ = ["MemoryStore"]
+
+_UNBOUNDED = 1 << 31
+_SALT = 0
+
+
+class _Done:
+    """A commit or piece of upkeep that needs no waiting."""
+
+    inline = True
+
+    def __init__(self, last_seq: int) -> None:
+        self.last_seq = last_seq
+
+    def run(self) -> None:
+        """Nothing to wait for."""
+
+
+class MemoryStore(IndexedReads):
+    """A `Store` without files."""
+
+    def __init__(self, config: bytes, *, random64: Callable[[], int], first_seq: int = 1) -> None:
+        """Start empty.
+
+        Args:
+            config: the stream's configuration.
+            random64: source of random 64-bit numbers.
+            first_seq: sequence of the first message to come.
+        """
+        super().__init__(MessageIndex(random64(), file_sizes=False))
+        self._config = config
+        self._writer = LogWriter(self._index)
+        self._slabs: dict[int, bytes] = {}  # number -> records; the open one is in the writer
+        self._slab_no = 1  # highest number given to a slab
+        self._writer.open_segment(self._slab_no, _SALT, 0, _UNBOUNDED, 0)
+        self._entries: dict[bytes, list[bytes]] = {}
+        self._expiries: dict[int, int] = {}
+        self._last_ts_ns = 0
+        self._committed_seq = first_seq - 1
+        self._dirty = False
+        self._job: _Done | None = None
+        self._index.skip_to(first_seq - 1)
+
+    def _slice(self, segment: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
+        slab = self._slabs.get(segment)
+        if slab is not None:
+            return slab, 0, _SALT
+        writer = self._writer
+        length = min(most, writer.position - offset)
+        return writer.peek(offset, length) or b"", offset, _SALT
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    @property
+    def committed_seq(self) -> int:
+        """See `Store.committed_seq`."""
+        return self._committed_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """See `Store.last_ts_ns`."""
+        return self._last_ts_ns
+
+    @property
+    def fault(self) -> StorageFault | None:
+        """Never one."""
+        return None
+
+    @property
+    def config(self) -> bytes:
+        """See `Store.config`."""
+        return self._config
+
+    def set_config(self, config: bytes) -> None:
+        """See `Store.set_config`."""
+        self._config = config
+        self._dirty = True
+
+    def message_bytes(self, subject: int, headers: int, payload: int) -> int:
+        """See `Store.message_bytes`."""
+        return subject + headers + payload + 16
+
+    def lost(self) -> Lost:
+        """See `Store.lost`: memory loses nothing while it lasts."""
+        return Lost([], 0)
+
+    def expiries(self) -> Iterable[tuple[int, int]]:
+        """See `Store.expiries`."""
+        self._expiries = {seq: at for seq, at in self._expiries.items() if self._index.locate(seq) is not None}
+        return sorted(self._expiries.items())
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0) -> None:
+        """See `Store.append`."""
+        writer = self._writer
+        if writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
+            self._close_slab()
+        writer.append(seq, ts_ns, subject, headers, payload, expires_ns)
+        self._last_ts_ns = ts_ns
+        self._dirty = True
+        if expires_ns:
+            self._expiries[seq] = expires_ns
+
+    def begin_atomic(self) -> None:
+        """See `Store.begin_atomic`: memory has no half states."""
+
+    def end_atomic(self) -> None:
+        """See `Store.end_atomic`."""
+
+    def skip_to(self, last_seq: int) -> None:
+        """See `Store.skip_to`."""
+        self._index.skip_to(last_seq)
+        self._dirty = True
+
+    def delete(self, seq: int) -> bool:
+        """See `Store.delete`."""
+        self._dirty = True
+        return seq > 0 and self._index.delete(seq)
+
+    def erase(self, seq: int) -> bool:
+        """See `Store.erase`: the bytes go when the slab is rewritten, and never to a disk."""
+        return self.delete(seq)
+
+    def trim_to(self, first_seq: int) -> int:
+        """See `Store.trim_to`."""
+        self._dirty = True
+        return self._index.trim_to(first_seq)
+
+    def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
+        """See `Store.purge`."""
+        self._dirty = True
+        index = self._index
+        before = index.messages
+        if not subject and not keep:
+            index.trim_to(up_to_seq or index.last_seq + 1)
+        else:
+            last = min(up_to_seq - 1 if up_to_seq else index.last_seq, index.last_seq)
+            index.delete_many(index.matching_seqs((subject,) if subject else (), last, keep))
+        return before - index.messages
+
+    # --- consumer state ---------------------------------------------------------------------------------------------
+
+    def journal_put(self, key: bytes, state: bytes) -> None:
+        """See `Store.journal_put`."""
+        self._entries[key] = [state]
+        self._dirty = True
+
+    def journal_add(self, key: bytes, delta: bytes) -> None:
+        """See `Store.journal_add`."""
+        self._entries[key].append(delta)
+        self._dirty = True
+
+    def journal_remove(self, key: bytes) -> None:
+        """See `Store.journal_remove`."""
+        self._entries.pop(key, None)
+        self._dirty = True
+
+    def journal_entries(self) -> dict[bytes, list[bytes]]:
+        """See `Store.journal_entries`."""
+        return {key: list(parts) for key, parts in self._entries.items()}
+
+    # --- commit and upkeep ------------------------------------------------------------------------------------------
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def begin_commit(self, *, sync: bool = True) -> Job | None:
+        """See `Store.begin_commit`."""
+        if self._job is not None or not self._dirty:
+            return None
+        self._dirty = False
+        self._job = _Done(self._index.last_seq)
+        return self._job
+
+    def finish_commit(self, job: Job) -> Committed:
+        """See `Store.finish_commit`."""
+        assert job is self._job and self._job is not None
+        self._committed_seq = self._job.last_seq
+        self._job = None
+        return Committed(self._committed_seq)
+
+    def begin_upkeep(self) -> Job | None:
+        """Give back slabs without messages and rewrite one that is mostly dead; done on the spot."""
+        for slab in [number for number in self._slabs if not self._index.segment_has_live(number)]:
+            del self._slabs[slab]
+            self._index.drop_segment(slab)
+        for slab, data in self._slabs.items():
+            _count, alive = self._index.segment_live(slab)
+            if alive * 100 < len(data) * STORE_COMPACT_LIVE_PERCENT:
+                self._rewrite(slab, data)
+                break
+        return None
+
+    def finish_upkeep(self, job: Job) -> None:
+        """Never called: `begin_upkeep` leaves nothing to finish."""
+        raise AssertionError("memory upkeep has no jobs")
+
+    def close(self) -> None:
+        """See `Store.close`."""
+
+    def destroy(self) -> None:
+        """See `Store.destroy`."""
+        self._index.clear(self._index.last_seq)
+        self._slabs.clear()
+
+    def _close_slab(self) -> None:
+        self._slabs[self._writer.segment] = self._writer.take()
+        self._slab_no += 1
+        self._writer.open_segment(self._slab_no, _SALT, 0, _UNBOUNDED, self._writer.frame_no)
+
+    def _rewrite(self, slab: int, data: bytes) -> None:
+        live = memoryview(self._index.live_seqs(slab)).cast("Q")
+        writer = LogWriter(None)
+        writer.open_segment(0, _SALT, 0, _UNBOUNDED, 0)
+        for seq in live:
+            place = self._index.locate(seq)
+            assert place is not None
+            writer.copy(data, place[1], _SALT)
+        fresh = writer.take()
+        scan = SegmentScan(fresh, 0, _SALT, live[0], 0)
+        while scan.step(STORE_SCAN_STEP_RECORDS):
+            pass
+        self._slab_no += 1
+        scan.replace_in(self._index, {slab}, self._slab_no)
+        del self._slabs[slab]
+        self._slabs[self._slab_no] = fresh

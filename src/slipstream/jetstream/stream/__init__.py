@@ -1,0 +1,1 @@
+"""One stream: what it accepts, keeps, removes and answers."""

@@ -1,0 +1,242 @@
+"""Group commit of one stream: what was decided leaves the server only when it is on disk.
+
+States::
+
+    idle ──wake──► scheduled ──end of turn──► in flight ──done──► idle, or in flight again if more arrived
+
+Everything that must not be seen before its commit (acks, refusals that depend on assigned sequences, API answers,
+republished messages) waits in `pending` in the order it was decided. A commit takes all of it; when it is done, it is
+let go in that order and consumers are told of the new messages. What arrives meanwhile is the next commit's batch.
+
+Invariant: an item leaves `pending` exactly once, and after a fault no item that depended on lost data says success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
+from slipstream.jetstream.stream.pubacks import PubAcks
+from slipstream.limits import SECOND_NS, STREAM_UPKEEP_INTERVAL_NS
+
+__all__ = ["AfterCommit", "CommitListener", "Committer", "store_error"]
+
+AfterCommit = Callable[[ApiError | None], None]
+"""Called with None when the commit succeeded, else with why not."""
+
+# (reply, sequence): an ack to be built. (reply, bytes): a finished answer. A callable: anything else.
+Pending = tuple[bytes, int] | tuple[bytes, bytes] | AfterCommit
+
+
+class CommitListener(Protocol):
+    """Who owns the store and has to know how commits end."""
+
+    def on_committed(self, first_seq: int, last_seq: int) -> None:
+        """New messages are safe; called after their acks were sent."""
+        ...
+
+    def on_settled(self) -> None:
+        """A commit of anything has succeeded; called last."""
+        ...
+
+    def on_fault(self, fault: StorageFault) -> None:
+        """Every sequence above the store's `last_seq` did not happen."""
+        ...
+
+
+class Committer:
+    """Drives a store's commits and holds back what depends on them."""
+
+    __slots__ = (
+        "_acks",
+        "_committed_seq",
+        "_in_flight",
+        "_in_flight_bytes",
+        "_listener",
+        "_ports",
+        "_stopped",
+        "_store",
+        "_sync_always",
+        "_sync_interval_ns",
+        "_sync_timer",
+        "_upkeep_timer",
+        "buffered_bytes",
+        "idle",
+        "pending",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        ports: Ports,
+        listener: CommitListener,
+        acks: PubAcks,
+        *,
+        sync_always: bool,
+        sync_interval_ns: int,
+    ) -> None:
+        """Commit `store` for `listener`; with `sync_always` an ack waits for the device, else for the write."""
+        self._store = store
+        self._ports = ports
+        self._listener = listener
+        self._acks = acks
+        self._sync_always = sync_always
+        self._sync_interval_ns = sync_interval_ns
+        self._sync_timer: Cancel | None = None
+        self._upkeep_timer: Cancel | None = None
+        self._committed_seq = store.last_seq
+        self._in_flight: list[Pending] | None = None
+        self._in_flight_bytes = 0
+        self._stopped = False
+        self.pending: list[Pending] = []  # decided since the last commit began
+        self.buffered_bytes = 0  # payload bytes behind `pending`, kept by the ingest
+        self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
+
+    @property
+    def waiting(self) -> int:
+        """Answers held back, and so publishes in the making."""
+        return len(self.pending) + (len(self._in_flight) if self._in_flight is not None else 0)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Payload bytes that are not committed yet."""
+        return self.buffered_bytes + self._in_flight_bytes
+
+    def wake(self) -> None:
+        """Something changed: commit at the end of this turn unless that is already going to happen."""
+        if self.idle and not self._stopped:
+            self.idle = False
+            self._ports.call_soon(self._begin)
+
+    def answer(self, reply: bytes, payload: bytes) -> None:
+        """Send `payload` to `reply` once everything decided before it is committed."""
+        self.pending.append((reply, payload))
+        self.wake()
+
+    def after(self, callback: AfterCommit) -> None:
+        """Call once everything decided before is committed, or cannot be."""
+        self.pending.append(callback)
+        self.wake()
+
+    def start_upkeep(self) -> None:
+        """Let the store do background work now and then."""
+        self._upkeep_timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self._begin_upkeep)
+
+    def stop(self) -> None:
+        """No more timers; what waits is not answered any more."""
+        self._stopped = True
+        for timer in (self._sync_timer, self._upkeep_timer):
+            if timer is not None:
+                timer()
+        self._sync_timer = self._upkeep_timer = None
+
+    def _begin(self, *, sync: bool = False) -> None:
+        if self._stopped:
+            return
+        job = self._store.begin_commit(sync=sync or self._sync_always)
+        batch, self.pending = self.pending, []
+        if job is None:
+            # Nothing changed since the last commit, so nothing waits for the disk.
+            self._release(batch, None)
+            self.idle = not self.pending
+            if self.pending:
+                self._ports.call_soon(self._begin)
+            return
+        self.idle = False
+        self._in_flight = batch
+        self._in_flight_bytes, self.buffered_bytes = self.buffered_bytes, 0
+        if job.inline:
+            job.run()
+            self._finish(job)
+        else:
+            self._ports.run_blocking(job.run, lambda: self._finish(job))
+
+    def _finish(self, job: Job) -> None:
+        done = self._store.finish_commit(job)
+        batch, self._in_flight = self._in_flight or [], None
+        self._in_flight_bytes = 0
+        if self._stopped:
+            return
+        if done.fault is not None:
+            # What joined during the failed commit has sequences that did not happen either.
+            batch += self.pending
+            self.pending, self.buffered_bytes = [], 0
+            self._committed_seq = min(self._committed_seq, done.last_seq)
+            self._listener.on_fault(done.fault)
+            self._release(batch, store_error(done.fault))
+            self._ports.call_soon(self._begin_upkeep)
+        else:
+            first, self._committed_seq = self._committed_seq + 1, done.last_seq
+            self._release(batch, None)
+            if done.last_seq >= first:
+                self._listener.on_committed(first, done.last_seq)
+            self._listener.on_settled()
+            if not self._sync_always and self._sync_timer is None:
+                self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
+        # What arrived meanwhile is the next batch: begin at once, without waiting for the end of the turn.
+        if not self._stopped:
+            self._begin()
+
+    def _release(self, batch: list[Pending], error: ApiError | None) -> None:
+        """Let go, in order; successes become refusals after an error."""
+        prefix = self._acks.prefix
+        out: list[tuple[bytes, bytes]] = []
+        for item in batch:
+            if type(item) is tuple:
+                reply, what = item
+                if type(what) is not int:
+                    out.append((reply, what))  # type: ignore[arg-type]  # bytes, mypy does not narrow type()
+                elif error is None:
+                    out.append((reply, prefix + b"%d}" % what))
+                else:
+                    out.append((reply, self._acks.refused(error)))
+                continue
+            if out:
+                self._ports.publish_many(out)
+                out = []
+            item(error)  # type: ignore[operator]  # not a tuple, so a callable
+        if out:
+            self._ports.publish_many(out)
+
+    def _sync_due(self) -> None:
+        self._sync_timer = None
+        if self.idle:
+            self._begin(sync=True)
+        else:
+            # A commit is in flight; the device sync rides on the next one.
+            self._sync_timer = self._ports.call_later(SECOND_NS, self._sync_due)
+
+    def _begin_upkeep(self) -> None:
+        if self._stopped:
+            return
+        job = self._store.begin_upkeep()
+        if job is None:
+            self._arm_upkeep()
+        elif job.inline:
+            job.run()
+            self._finish_upkeep(job)
+        else:
+            self._ports.run_blocking(job.run, lambda: self._finish_upkeep(job))
+
+    def _finish_upkeep(self, job: Job) -> None:
+        self._store.finish_upkeep(job)
+        self._arm_upkeep()
+
+    def _arm_upkeep(self) -> None:
+        if self._stopped:
+            return
+        if self._upkeep_timer is not None:
+            self._upkeep_timer()
+        self._upkeep_timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self._begin_upkeep)
+
+
+def store_error(fault: StorageFault) -> ApiError:
+    """How a store's trouble is told to a client: no space is 10047, anything else 10077 with its text."""
+    if isinstance(fault, StoreUnavailable) and fault.full:
+        return TableError(table.STORAGE_RESOURCES_EXCEEDED)
+    return TableError(table.STREAM_STORE_FAILED, err=fault.text)

@@ -1,0 +1,372 @@
+"""One publish: accept it, refuse it, or recognise it as a repetition.
+
+Input is what the router delivers; the outcome is an append to the store and an answer that leaves after the commit, or
+only an answer. A decision is made against what was *assigned* so far, so two publishes in one batch see each other.
+
+The order of checks is nats-server's: transform, sealed, conditions in headers (`conditions`), duplicate, last message
+id, roll-up, size, resources, interest, TTL, discard-new limits, append, discard-old limits, roll-up.
+
+Two paths. A message without headers into a stream without special settings takes `on_publish` alone; everything else
+goes through `_publish`, which is the specification of both.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Protocol
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson.scan import go_quote
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.stream.commit import Committer, store_error
+from slipstream.jetstream.stream.conditions import first_refusal, message_ttl
+from slipstream.jetstream.stream.dedup import MessageIds
+from slipstream.jetstream.stream.pubacks import PubAcks
+from slipstream.jetstream.stream.republish import Republisher
+from slipstream.jetstream.transform import SubjectTransform
+from slipstream.limits import (
+    SECOND_NS,
+    STREAM_HEADER_BYTES_MAX,
+    STREAM_MAX_BUFFERED_BYTES,
+    STREAM_MAX_BUFFERED_MSGS,
+)
+
+__all__ = ["Ingest", "IngestOwner", "Resources"]
+
+_OVERLOAD_STATUS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
+
+
+class Resources(Protocol):
+    """Room left to the account and the server for one kind of storage."""
+
+    server_exceeded: bool
+    """The server has used up what it may."""
+    limited: bool
+    """The account has a limit of its own, so `would_exceed` has to be asked."""
+
+    def would_exceed(self, extra_bytes: int) -> bool:
+        """Whether the account has no room for this much more."""
+        ...
+
+    def report(self, delta_bytes: int) -> None:
+        """A stream has grown or shrunk by this much."""
+        ...
+
+
+class IngestOwner(Protocol):
+    """The stream, as far as an ingest needs it."""
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether some consumer wants a message on this subject."""
+        ...
+
+    def appended(self, seq: int, subject: bytes, expires_ns: int) -> None:
+        """A message joined the store and limits or timers may be concerned."""
+        ...
+
+    def rolled_up(self, subject: bytes, keep: int) -> None:
+        """Remove all but the newest `keep` messages under `subject` (`b""`: of the stream)."""
+        ...
+
+    def remembered(self) -> None:
+        """A message id was added to the window."""
+        ...
+
+
+class Ingest:
+    """The way in to one stream."""
+
+    __slots__ = (
+        "_acks",
+        "_answers",
+        "_append",
+        "_committer",
+        "_config",
+        "_discards_new",
+        "_fast",
+        "_interest_only",
+        "_max_msg_size",
+        "_now",
+        "_owner",
+        "_ports",
+        "_resources",
+        "_transform",
+        "_watched",
+        "allows_ttl",
+        "ids",
+        "last_id",
+        "last_seq",
+        "last_ts_ns",
+        "name",
+        "republisher",
+        "store",
+    )
+
+    def __init__(
+        self, store: Store, ports: Ports, owner: IngestOwner, committer: Committer, acks: PubAcks, resources: Resources
+    ) -> None:
+        """Take publishes into `store`; `configure` must follow."""
+        self.store = store
+        self._ports = ports
+        self._owner = owner
+        self._committer = committer
+        self._acks = acks
+        self._resources = resources
+        self._append = store.append
+        self._now = ports.now_ns
+        self.last_seq = store.last_seq  # assigned, not necessarily committed
+        self.last_ts_ns = store.last_ts_ns
+        self.last_id = b""  # message id of the last message, b"" if it had none
+        self.ids = MessageIds(0)
+        self.name = ""
+
+    def configure(self, config: StreamConfig, republisher: Republisher | None) -> None:
+        """Take over a (new) configuration."""
+        self._config = config
+        self.name = config.name
+        self.republisher = republisher
+        self._answers = not config.no_ack
+        self._max_msg_size = config.max_msg_size if config.max_msg_size >= 0 else sys.maxsize
+        self._interest_only = config.retention is RetentionPolicy.INTEREST
+        self._discards_new = config.discard is DiscardPolicy.NEW and (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.max_msgs_per_subject > 0
+        )
+        transform = config.subject_transform
+        self._transform = (
+            SubjectTransform.create(transform.src, transform.dest, self._ports.random_below) if transform else None
+        )
+        self.allows_ttl = config.allow_msg_ttl
+        self.ids.window_ns = config.duplicate_window_ns
+        # Whether the owner has to look after an append: limits, age.
+        self._watched = (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.max_msgs_per_subject > 0 or config.max_age_ns > 0
+        )
+        self._fast = not (
+            config.sealed
+            or self._interest_only
+            or self._discards_new
+            or self._transform is not None
+            or republisher is not None
+        )
+
+    def on_publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        """A message arrived on one of the stream's subjects."""
+        committer = self._committer
+        resources = self._resources
+        if (
+            header
+            or not self._fast
+            or resources.limited
+            or resources.server_exceeded
+            or len(payload) > self._max_msg_size
+            or committer.buffered_bytes > STREAM_MAX_BUFFERED_BYTES
+            or len(committer.pending) > STREAM_MAX_BUFFERED_MSGS
+        ):
+            self._publish(subject, reply, header or b"", payload)
+            return
+        seq = self.last_seq + 1
+        ts_ns = self._now()
+        if ts_ns < self.last_ts_ns:
+            ts_ns = self.last_ts_ns
+        try:
+            self._append(seq, ts_ns, subject, b"", payload)
+        except StorageFault as fault:
+            self._refuse(reply, store_error(fault))
+            return
+        self.last_seq = seq
+        self.last_ts_ns = ts_ns
+        self.last_id = b""
+        committer.buffered_bytes += len(payload)
+        if reply and self._answers:
+            committer.pending.append((reply, seq))
+        if self._watched:
+            self._owner.appended(seq, subject, 0)
+        if committer.idle:
+            committer.wake()
+
+    def publish_internal(self, subject: bytes, header: bytes, payload: bytes) -> None:
+        """Store a message of the server's own (a delete marker): conditions do not apply, limits do."""
+        self._store(subject, None, header, payload, message_id=b"", rollup=b"sub")
+
+    def _publish(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
+        committer = self._committer
+        if committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES or committer.waiting > STREAM_MAX_BUFFERED_MSGS:
+            self._overloaded(reply)
+            return
+        if self._transform is not None:
+            subject = self._transform.apply(subject) or subject
+        message_id = rollup = b""
+        if header:
+            header = headers.without_status(header)
+        if self._config.sealed:
+            self._refuse(reply, TableError(table.STREAM_SEALED))
+            return
+        # Only headers of ours are looked at, and they all begin alike.
+        if header and b"Nats-" in header:
+            header = headers.remove(header, b"Nats-Request-Info")
+            refusal = first_refusal(self, subject, header)
+            if refusal is not None:
+                self._refuse(reply, refusal)
+                return
+            message_id = headers.find(header, b"Nats-Msg-Id") or b""
+            if message_id:
+                original = self.ids.find(message_id, self._now())
+                if original is not None:
+                    self._answer(reply, self._acks.duplicate(original))
+                    return
+            rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
+            refusal = self._wrong_last_id(header) or self._bad_rollup(rollup)
+            if refusal is not None:
+                self._refuse(reply, refusal)
+                return
+        self._store(subject, reply, header, payload, message_id=message_id, rollup=rollup)
+
+    def _store(
+        self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes, *, message_id: bytes, rollup: bytes
+    ) -> None:
+        """The conditions hold: look at sizes and room, append, and do what follows from it."""
+        size = self.store.message_bytes(len(subject), len(header), len(payload))
+        refusal = self._no_room(len(header), len(payload))
+        if refusal is None and self._interest_only and not self._owner.has_interest(subject):
+            self._skip(subject, reply, message_id, rollup)
+            return
+        if refusal is None and self._resources.limited and self._resources.would_exceed(size):
+            refusal = TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
+        ttl = message_ttl(header) if header else 0
+        if refusal is None and ttl is None:
+            refusal = TableError(table.MESSAGE_TTL_INVALID)
+        if refusal is None and self._discards_new:
+            refusal = self._discarded(subject, header, size)
+        if refusal is not None:
+            self._refuse(reply, refusal)
+            return
+        assert ttl is not None
+        header, ttl = self._at_least_marker_ttl(header, ttl)
+        seq = self.last_seq + 1
+        ts_ns = max(self._now(), self.last_ts_ns)
+        expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 else 0
+        previous = self.store.subject_state(subject).last_seq if self.republisher is not None else 0
+        try:
+            self._append(seq, ts_ns, subject, header, payload, expires_ns)
+        except StorageFault as fault:
+            self._refuse(reply, store_error(fault))
+            return
+        except ValueError as error:
+            self._refuse(reply, TableError(table.STREAM_STORE_FAILED, err=error))
+            return
+        self._assigned(seq, ts_ns, message_id)
+        committer = self._committer
+        committer.buffered_bytes += len(payload) + len(header)
+        if rollup:
+            self._owner.rolled_up(subject if rollup == b"sub" else b"", 1)
+        if self._watched or expires_ns:
+            self._owner.appended(seq, subject, expires_ns)
+        if self.republisher is not None:
+            effect = self.republisher.effect(seq, ts_ns, subject, header, payload, previous)
+            if effect is not None:
+                committer.pending.append(effect)
+        if reply and self._answers:
+            committer.pending.append((reply, seq))
+        committer.wake()
+
+    def _skip(self, subject: bytes, reply: bytes | None, message_id: bytes, rollup: bytes) -> None:
+        """Nobody wants it: the sequence moves on and the publisher is told so, but nothing is stored."""
+        seq = self.last_seq + 1
+        try:
+            self.store.skip_to(seq)
+        except StorageFault as fault:
+            self._refuse(reply, store_error(fault))
+            return
+        self._assigned(seq, max(self._now(), self.last_ts_ns), message_id)
+        if rollup:
+            self._owner.rolled_up(subject if rollup == b"sub" else b"", 0)
+        if reply and self._answers:
+            self._committer.pending.append((reply, seq))
+        self._committer.wake()
+
+    def _assigned(self, seq: int, ts_ns: int, message_id: bytes) -> None:
+        self.last_seq = seq
+        self.last_ts_ns = ts_ns
+        self.last_id = message_id
+        if message_id:
+            self.ids.add(message_id, seq, ts_ns)
+            self._owner.remembered()
+
+    def _wrong_last_id(self, header: bytes) -> ApiError | None:
+        expected = headers.find(header, b"Nats-Expected-Last-Msg-Id")
+        if not expected or expected == self.last_id:
+            return None
+        return TableError(table.STREAM_WRONG_LAST_MSG_ID, id=self.last_id.decode("utf-8", "replace"))
+
+    def _bad_rollup(self, rollup: bytes) -> ApiError | None:
+        if not rollup:
+            return None
+        if not self._config.allow_rollup_hdrs or self._config.deny_purge:
+            return TableError(table.STREAM_ROLLUP_FAILED, err="rollup not permitted")
+        if rollup not in (b"sub", b"all"):
+            shown = go_quote(rollup.decode("utf-8", "replace"))
+            return TableError(table.STREAM_ROLLUP_FAILED, err=f"rollup value invalid: {shown}")
+        return None
+
+    def _no_room(self, header_size: int, payload_size: int) -> ApiError | None:
+        if header_size + payload_size > self._max_msg_size:
+            return TableError(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if header_size > STREAM_HEADER_BYTES_MAX:
+            return TableError(table.STREAM_HEADER_EXCEEDS_MAXIMUM)
+        if self._resources.server_exceeded:
+            return TableError(table.INSUFFICIENT_RESOURCES)
+        return None
+
+    def _discarded(self, subject: bytes, header: bytes, size: int) -> ApiError | None:
+        """Discard-new: whether a limit leaves no place. A full subject replaces its oldest, so it may pass the rest."""
+        config, store = self._config, self.store
+        replaced = 0  # sequence of the message that would make place
+        if config.max_msgs_per_subject > 0:
+            state = store.subject_state(subject)
+            if state.count >= config.max_msgs_per_subject:
+                if config.discard_new_per_subject and not headers.find(header, b"Nats-Rollup"):
+                    return _full("maximum messages per subject exceeded")
+                replaced = state.first_seq
+        if 0 < config.max_msgs <= store.messages and not replaced:
+            return _full("maximum messages exceeded")
+        if 0 < config.max_bytes < store.size_bytes + size:
+            oldest = store.get(replaced) if replaced else None
+            freed = 0
+            if oldest is not None and not isinstance(oldest, Damaged):
+                freed = store.message_bytes(len(oldest.subject), len(oldest.headers), len(oldest.payload))
+            if freed < size:
+                return _full("maximum bytes exceeded")
+        return None
+
+    def _at_least_marker_ttl(self, header: bytes, ttl: int) -> tuple[bytes, int]:
+        """A message must outlive a marker on its subject, else the marker could be missed."""
+        least = self._config.subject_delete_marker_ttl_ns // SECOND_NS
+        if not 0 < ttl < least or self._config.max_msgs_per_subject == 1:
+            return header, ttl
+        header = headers.append(headers.remove(header, b"Nats-TTL"), b"Nats-TTL", b"%d" % least)
+        return header, least
+
+    def _refuse(self, reply: bytes | None, error: ApiError) -> None:
+        if reply and self._answers:
+            self._answer(reply, self._acks.refused(error))
+
+    def _answer(self, reply: bytes | None, payload: bytes) -> None:
+        """Held back like an ack: what is refused may depend on something that is not committed yet."""
+        if reply and self._answers:
+            self._committer.answer(reply, payload)
+
+    def _overloaded(self, reply: bytes | None) -> None:
+        """Too much waits for the disk. Answered at once, because the queue is what is full."""
+        if reply and self._answers:
+            body = self._acks.refused(TableError(table.STREAM_TOO_MANY_REQUESTS))
+            self._ports.publish(reply, None, _OVERLOAD_STATUS, body)
+
+
+def _full(text: str) -> ApiError:
+    return TableError(table.STREAM_STORE_FAILED, err=text)

@@ -1,0 +1,46 @@
+"""Reads that show only what is committed. A message that could still be lost is not there yet."""
+
+from __future__ import annotations
+
+from slipstream.jetstream.store.base import ALL, Damaged, Read, Store, StoredMessage
+
+__all__ = ["at", "count_from", "following", "last"]
+
+
+def at(store: Store, seq: int) -> StoredMessage | None:
+    """The message at a sequence."""
+    return _readable(store.get(seq)) if seq <= store.committed_seq else None
+
+
+def following(store: Store, subject: bytes, from_seq: int) -> StoredMessage | None:
+    """The first message at or above `from_seq` under a subject or wildcard (`b""`: any subject)."""
+    filters = [subject] if subject else ALL
+    seq = store.next_seq(filters, from_seq)
+    while seq and seq <= store.committed_seq:
+        message = _readable(store.get(seq))
+        if message is not None:
+            return message
+        seq = store.next_seq(filters, seq + 1)
+    return None
+
+
+def last(store: Store, subject: bytes) -> StoredMessage | None:
+    """The newest message under a subject or wildcard."""
+    found = store.load_last(subject)
+    if found is not None and found.seq > store.committed_seq:
+        seqs = store.last_per_subject([subject], store.committed_seq)
+        found = store.get(max(seqs)) if seqs and store.committed_seq else None
+    return _readable(found)
+
+
+def count_from(store: Store, subject: bytes, from_seq: int) -> int:
+    """Messages under a subject or wildcard (`b""`: any) at or above `from_seq`."""
+    filters = [subject] if subject else ALL
+    count = store.count_matching(filters, from_seq)
+    if store.committed_seq < store.last_seq:
+        count -= store.count_matching(filters, max(from_seq, store.committed_seq + 1))
+    return count
+
+
+def _readable(found: Read | None) -> StoredMessage | None:
+    return None if found is None or isinstance(found, Damaged) else found

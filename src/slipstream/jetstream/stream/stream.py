@@ -1,0 +1,359 @@
+"""A stream: the machine that owns one store and everything decided about it.
+
+States::
+
+    created ──start──► active ──update(sealed)──► sealed
+                          │                          │
+                          └────────stop/delete───────┴──► stopped
+
+Active streams listen on their subjects (`ingest`), keep their limits, expire messages (`expiry`) and answer after
+commits (`commit`). Nothing outside assigns a field of this class.
+
+Invariants: `ingest.last_seq == store.last_seq` between calls; no message is removed without its consumers being told;
+an answer that says "done" leaves only after the commit of what was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson.times import format_duration
+from slipstream.jetstream.ports import Cancel, Ports, ServerFacts, Subscription
+from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.stream.commit import AfterCommit, Committer
+from slipstream.jetstream.stream.expiry import Expiry
+from slipstream.jetstream.stream.ingest import Ingest, Resources
+from slipstream.jetstream.stream.interest import Interest, NoConsumers
+from slipstream.jetstream.stream.pubacks import PubAcks
+from slipstream.jetstream.stream.republish import Republisher
+from slipstream.limits import (
+    DEDUP_REBUILD_BATCH_BYTES,
+    DEDUP_REBUILD_BATCH_MSGS,
+    EXPIRE_INTERVAL_MIN_NS,
+    EXPIRE_SLICE_MSGS,
+    SECOND_NS,
+)
+
+__all__ = ["Stream"]
+
+
+class Stream:
+    """One stream of an account."""
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: Store,
+        created_ns: int,
+        ports: Ports,
+        facts: ServerFacts,
+        resources: Resources,
+    ) -> None:
+        """Take over a store, new or recovered. Nothing is listened to before `start`."""
+        self.config = config  # checked; replaced as a whole by `update`
+        self.created_ns = created_ns
+        self.store = store
+        self.interest: Interest = NoConsumers()  # the consumer layer puts itself here
+        self._ports = ports
+        self._subscriptions: dict[str, Subscription] = {}
+        self._expiry_timer: Cancel | None = None
+        self._ids_timer: Cancel | None = None
+        self._stopped = False
+        self._resources = resources
+        self._reported_bytes = 0  # size the account knows of
+        acks = PubAcks(config.name, facts.domain)
+        self.committer = Committer(
+            store,
+            ports,
+            self,
+            acks,
+            sync_always=facts.sync_always and config.persist_mode is not PersistMode.ASYNC,
+            sync_interval_ns=facts.sync_interval_ns,
+        )
+        self.ingest = Ingest(store, ports, self, self.committer, acks, resources)
+        self.expiry = Expiry(store)
+        self._configure(config)
+        self._rebuild_ids()
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self.config.name
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Listen on the subjects, enforce limits on what was recovered, and keep time."""
+        self.report_size()
+        self._subscribe(self.config.subjects)
+        self._enforce_all()
+        self.committer.start_upkeep()
+        self._expire()
+
+    def stop(self, *, deleted: bool) -> None:
+        """Listen and answer no more. The store stays as it is; its owner closes or destroys it."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._subscribe([])
+        self.interest.stop(deleted=deleted)
+        self.committer.stop()
+        for timer in (self._expiry_timer, self._ids_timer):
+            if timer is not None:
+                timer()
+        self._expiry_timer = self._ids_timer = None
+
+    def update(self, config: StreamConfig) -> None:
+        """Become `config`, which was checked against the present one. Durable with the next commit."""
+        old, self.config = self.config, config
+        self.store.set_config(config.to_json())
+        self._configure(config)
+        self._subscribe(config.subjects)
+        if old.duplicate_window_ns < config.duplicate_window_ns:
+            self._rebuild_ids()
+        self._enforce_all()
+        self.interest.on_config(old, config)
+        self._expire()
+        self.committer.wake()
+
+    def after_commit(self, callback: AfterCommit) -> None:
+        """Call back when everything decided so far is committed, or cannot be."""
+        self.committer.after(callback)
+
+    # --- removal on request ---
+
+    def purge(self, subject: bytes = b"", *, below_seq: int = 0, keep: int = 0) -> int:
+        """Remove messages; how many went. Without a subject, `below_seq` may lie beyond the end and moves it."""
+        if not subject and below_seq > self.store.last_seq + 1:
+            count = self.store.messages
+            self.store.trim_to(below_seq)
+            self.ingest.last_seq = self.store.last_seq
+        else:
+            count = self.store.purge(subject, up_to_seq=below_seq, keep=keep)
+        self.interest.on_purged(subject)
+        self.committer.wake()
+        return count
+
+    def delete_message(self, seq: int, *, erase: bool) -> bool:
+        """Remove one message, overwriting its bytes if `erase`. False: there is none."""
+        removed = self.store.erase(seq) if erase else self.store.delete(seq)
+        if removed:
+            self._removed(seq)
+        return removed
+
+    def remove_acked(self, seq: int) -> None:
+        """A message nobody needs any more (interest and work-queue retention). For the consumer layer."""
+        if self.store.delete(seq):
+            self._removed(seq)
+
+    # --- called by ingest ---
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether some consumer wants a message on this subject."""
+        return self.interest.has_interest(subject)
+
+    def appended(self, seq: int, subject: bytes, expires_ns: int) -> None:
+        """Keep the limits after a message joined."""
+        config = self.config
+        if config.max_msgs_per_subject > 0:
+            self._enforce_subject(subject, config.max_msgs_per_subject)
+        if config.discard is DiscardPolicy.OLD:
+            self._enforce_stream()
+        if expires_ns:
+            self.expiry.add(seq, expires_ns)
+            self._arm_expiry()
+        elif config.max_age_ns and self._expiry_timer is None:
+            self._arm_expiry()
+
+    def rolled_up(self, subject: bytes, keep: int) -> None:
+        """A roll-up replaces what came before it."""
+        stored = self.store.subject_state(subject).count if subject else self.store.messages
+        if stored > keep:
+            self.purge(subject, keep=keep)
+
+    def remembered(self) -> None:
+        """See to it that message ids leave the window even if nothing more arrives."""
+        if self._ids_timer is None:
+            self._arm_ids()
+
+    # --- called by the committer ---
+
+    def on_committed(self, first_seq: int, last_seq: int) -> None:
+        """New messages are safe."""
+        self.interest.on_committed(first_seq, last_seq)
+
+    def on_settled(self) -> None:
+        """Let the account know how much is stored."""
+        self.report_size()
+
+    def on_fault(self, fault: StorageFault) -> None:
+        """A commit failed: forget what did not happen."""
+        self._ports.log("ERR", f"Stream '{self.name}' could not store messages: {fault}")
+        self.ingest.last_seq = self.store.last_seq
+        self.ingest.last_ts_ns = self.store.last_ts_ns
+        self.expiry.rebuild(self.store.expiries())
+        self._rebuild_ids()
+        self.interest.on_purged(b"")
+
+    # --- inside ---
+
+    def report_size(self, size_bytes: int | None = None) -> None:
+        """Tell the account what this stream occupies: its size, or what is given (0 when it goes)."""
+        now_bytes = self.store.size_bytes if size_bytes is None else size_bytes
+        if now_bytes != self._reported_bytes:
+            self._resources.report(now_bytes - self._reported_bytes)
+            self._reported_bytes = now_bytes
+
+    def _configure(self, config: StreamConfig) -> None:
+        republisher = Republisher(config.name, config.republish, self._ports) if config.republish else None
+        self.ingest.configure(config, republisher)
+        self.expiry.configure(config)
+
+    def _subscribe(self, subjects: list[str]) -> None:
+        """Listen on exactly these."""
+        for subject in [present for present in self._subscriptions if present not in subjects]:
+            self._subscriptions.pop(subject).close()
+        for subject in subjects:
+            if subject not in self._subscriptions:
+                self._subscriptions[subject] = self._ports.subscribe(subject.encode(), self.ingest.on_publish)
+
+    def _removed(self, *seqs: int) -> None:
+        self.interest.on_removed(seqs)
+        self.committer.wake()
+
+    def _enforce_subject(self, subject: bytes, limit: int) -> None:
+        state = self.store.subject_state(subject)
+        if state.count <= limit:
+            return
+        if state.count == limit + 1:
+            self.store.delete(state.first_seq)
+            self._removed(state.first_seq)
+        else:
+            self.purge(subject, keep=limit)
+
+    def _enforce_stream(self) -> None:
+        """Drop the oldest until the stream's own limits hold."""
+        config, store = self.config, self.store
+        while (0 < config.max_msgs < store.messages) or (0 < config.max_bytes < store.size_bytes and store.messages):
+            oldest = store.first_seq
+            store.trim_to(oldest + 1)
+            self._removed(oldest)
+
+    def _enforce_all(self) -> None:
+        """Limits may have become tighter: by an update, or while the server was down."""
+        config, store = self.config, self.store
+        if config.max_msgs_per_subject > 0:
+            for subject, count in store.subjects_matching(b">"):
+                if count > config.max_msgs_per_subject:
+                    self.purge(subject, keep=config.max_msgs_per_subject)
+        if config.discard is DiscardPolicy.OLD:
+            if 0 < config.max_msgs < store.messages:
+                self.purge(keep=config.max_msgs)
+            self._enforce_stream()
+
+    def _expire(self) -> None:
+        """Remove what is due, a slice at a time."""
+        self._expiry_timer = None
+        if self._stopped or self.config.sealed:
+            return
+        now_ns = self._ports.now_ns()
+        cut = self.expiry.cut(now_ns)
+        if cut and self.store.trim_to(cut):
+            self.interest.on_purged(b"")
+            self.committer.wake()
+        for seq in self.expiry.due(now_ns, EXPIRE_SLICE_MSGS):
+            self._expire_one(seq)
+        self._arm_expiry()
+
+    def _expire_one(self, seq: int) -> None:
+        message = self.store.get(seq)
+        if message is None or isinstance(message, Damaged):
+            return
+        marker_ttl_ns = self.config.subject_delete_marker_ttl_ns
+        is_marker = bool(message.headers) and headers.find(message.headers, b"Nats-Marker-Reason") is not None
+        if marker_ttl_ns and not is_marker and self.store.subject_state(message.subject).count == 1:
+            ttl = format_duration(marker_ttl_ns // SECOND_NS * SECOND_NS).encode()
+            block = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl
+            # The marker is a roll-up: storing it removes the message it stands for.
+            self.ingest.publish_internal(message.subject, block, b"")
+        else:
+            self.delete_message(seq, erase=False)
+
+    def _arm_expiry(self) -> None:
+        due_ns = self.expiry.next_due_ns()
+        if self._expiry_timer is not None:
+            self._expiry_timer()
+            self._expiry_timer = None
+        if due_ns is not None and not self._stopped and not self.config.sealed:
+            delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
+            self._expiry_timer = self._ports.call_later(delay_ns, self._expire)
+
+    def _arm_ids(self) -> None:
+        due_ns = self.ingest.ids.next_expiry_ns()
+        if due_ns is not None and not self._stopped:
+            delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
+            self._ids_timer = self._ports.call_later(delay_ns, self._forget_ids)
+
+    def _forget_ids(self) -> None:
+        self._ids_timer = None
+        self.ingest.ids.expire(self._ports.now_ns())
+        self._arm_ids()
+
+    def _rebuild_ids(self) -> None:
+        """Read the window's message ids from the log, and the id of the last message."""
+        ingest = self.ingest
+        if self.config.mirror is None:
+            ingest.ids.rebuild(self._ids_in_window())
+        last = self.store.get(self.store.last_seq)
+        block = last.headers if last is not None and not isinstance(last, Damaged) else b""
+        ingest.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
+        self.remembered()
+
+    def _ids_in_window(self) -> Iterator[tuple[bytes, int, int]]:
+        window_ns = self.config.duplicate_window_ns
+        if window_ns <= 0 or not self.store.messages:
+            return
+        seq = self.store.seq_for_time(self._ports.now_ns() - window_ns + 1)
+        while seq <= self.store.last_seq:
+            batch = self.store.read_batch(
+                ALL,
+                seq,
+                max_msgs=DEDUP_REBUILD_BATCH_MSGS,
+                max_bytes=DEDUP_REBUILD_BATCH_BYTES,
+                up_to_seq=self.store.last_seq,
+            )
+            for message in batch:
+                if not isinstance(message, Damaged) and message.headers:
+                    message_id = headers.find(message.headers, b"Nats-Msg-Id")
+                    if message_id:
+                        yield message_id, message.seq, message.ts_ns
+            if not batch:
+                return
+            seq = batch[-1].seq + 1
+
+    def check_invariants(self) -> None:
+        """What must hold between calls."""
+        assert self.ingest.last_seq == self.store.last_seq
+        assert self.store.committed_seq <= self.store.last_seq
+        self.ingest.ids.check_invariants()
+        config = self.config
+        if config.discard is DiscardPolicy.OLD:
+            assert config.max_msgs <= 0 or self.store.messages <= config.max_msgs
+            assert config.max_bytes <= 0 or self.store.size_bytes <= config.max_bytes
+
+
+def refuse_if_closed(config: StreamConfig, *, purge: bool) -> ApiError | None:
+    """Why messages may not be removed from a stream with this configuration on request."""
+    if config.sealed:
+        return TableError(table.STREAM_SEALED)
+    if purge and config.deny_purge:
+        return TableError(table.STREAM_PURGE_FAILED, err="stream purge not permitted")
+    if not purge and config.deny_delete:
+        return TableError(table.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
+    return None

@@ -1,0 +1,193 @@
+"""What every endpoint and every event looks at: one server, read only.
+
+An endpoint is a function of `Facts` and its options; it keeps nothing between two calls. What the server has not got (a
+cluster, JetStream) is asked through the small protocols here and answered as "none" while nobody has plugged it in.
+
+Counters of connections live in the connections themselves; a total is the sum over the open ones plus what the hub kept
+of the closed ones, so that counting costs nothing while messages flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from slipstream.clock import rfc3339
+from slipstream.config.options import GLOBAL_ACCOUNT
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.clock import Clock
+    from slipstream.config.listener_options import TLSOptions
+    from slipstream.config.options import Options
+    from slipstream.monitoring.jetstream_facts import JetStreamFacts
+    from slipstream.monitoring.process import Usage
+    from slipstream.protocol.connection import ClientConnection
+    from slipstream.routing.hub import Hub, ServerIdentity
+
+__all__ = ["Cancellable", "Facts", "Monitored", "Traffic"]
+
+# Switches that nats-server knows, as set here by default; a configuration may name others.
+_FEATURE_FLAGS = {
+    "js_ack_fc_v2": False,
+    "js_api_reply_v2": False,
+    "js_raft_delete_range": False,
+    "js_snapshot_sources": False,
+}
+
+
+class Cancellable(Protocol):
+    """A timer that can be called off."""
+
+    def cancel(self) -> object: ...
+
+
+class Monitored(Protocol):
+    """The server, as far as monitoring is concerned."""
+
+    @property
+    def options(self) -> Options: ...
+    @property
+    def identity(self) -> ServerIdentity: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def hub(self) -> Hub: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def auth_timeout_ns(self) -> int: ...
+
+    def log(self, level: str, text: str, /) -> None: ...
+    def call_later(self, delay_ns: int, callback: Callable[[], object], /) -> Cancellable: ...
+
+
+class Traffic(NamedTuple):
+    """Messages and bytes, seen from the server."""
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+
+
+class Facts:
+    """One server for reading."""
+
+    def __init__(self, server: Monitored) -> None:
+        self.server = server
+        self.config_loaded_ns = server.identity.start_ns  # moves with every reload
+        self.http_requests: dict[str, int] = {}  # by path, for `http_req_stats`
+        self.jetstream: JetStreamFacts | None = None  # plugged in by whoever runs JetStream
+        self.ports: dict[str, int] = {}  # ports of listeners that picked one: `leafnodes`, `websocket`, `cluster`
+        self.queues: dict[str, Callable[[], int]] = {}  # lengths of the server's inner queues, for /ipqueuesz
+        self._usage: Usage | None = None
+        self._certificates: dict[str, str] = {}  # file to the end of its validity, as loaded
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
+        return self.server.hub.options
+
+    @property
+    def hub(self) -> Hub:
+        """Accounts and connections."""
+        return self.server.hub
+
+    @property
+    def server_id(self) -> str:
+        """The server's public key."""
+        return self.server.identity.id
+
+    @property
+    def server_name(self) -> str:
+        """The configured name, or the id."""
+        return self.server.identity.name
+
+    @property
+    def accounts(self) -> dict[str, Account]:
+        """All accounts by name."""
+        return self.server.hub.accounts
+
+    @property
+    def system_account(self) -> str:
+        """Name of the system account, empty if there is none."""
+        account = self.server.hub.system_account
+        return "" if account is None else account.name
+
+    @property
+    def feature_flags(self) -> dict[str, bool]:
+        """Switches by name, in the order of their names."""
+        return dict(sorted({**_FEATURE_FLAGS, **self.options.feature_flags}.items()))
+
+    @property
+    def usage(self) -> Usage:
+        """Memory and processor use of the process."""
+        if self._usage is None:
+            from slipstream.monitoring.process import Usage
+
+            up_ns = self.now_ns() - self.server.identity.start_ns
+            self._usage = Usage(self.server.clock.monotonic_ns() - up_ns)
+        return self._usage
+
+    def certificate_expiry(self, tls: TLSOptions | None) -> str:
+        """When the certificate of a listener ends, RFC 3339; empty without one."""
+        if tls is None:
+            return ""
+        file = tls.cert_file or (tls.certs[0].cert_file if tls.certs else "")
+        if file not in self._certificates:
+            from slipstream.monitoring.certificates import not_after
+
+            self._certificates[file] = not_after(file)
+        return self._certificates[file]
+
+    def reloaded(self) -> None:
+        """The options changed."""
+        self.config_loaded_ns = self.now_ns()
+        self._certificates.clear()
+
+    def now_ns(self) -> int:
+        """Wall clock."""
+        return self.server.clock.now_ns()
+
+    def now(self) -> str:
+        """Wall clock as text."""
+        return rfc3339(self.now_ns())
+
+    def subscription_count(self) -> int:
+        """Subscriptions of all accounts, the server's own included."""
+        return sum(account.interest.count for account in self.accounts.values())
+
+    def traffic(self) -> Traffic:
+        """Everything clients sent and got since the start."""
+        hub = self.hub
+        before = Traffic(hub.closed_in_msgs, hub.closed_in_bytes, hub.closed_out_msgs, hub.closed_out_bytes)
+        return _with_open(before, hub.connections.values())
+
+    def account_traffic(self, account: Account) -> Traffic:
+        """Everything the clients of one account sent and got."""
+        before = Traffic(
+            account.closed_in_msgs, account.closed_in_bytes, account.closed_out_msgs, account.closed_out_bytes
+        )
+        return _with_open(before, account.connections.values())
+
+    def account_name_of(self, connection: ClientConnection) -> str:
+        """The account a connection counts for; one that has not said who it is counts for the global one."""
+        return GLOBAL_ACCOUNT if connection.account is None else connection.account.name
+
+    def connections_of(self, account: str) -> list[ClientConnection]:
+        """The open connections that count for an account."""
+        return [
+            connection for connection in self.hub.connections.values() if self.account_name_of(connection) == account
+        ]
+
+
+def _with_open(before: Traffic, connections: Iterable[ClientConnection]) -> Traffic:
+    in_msgs, in_bytes, out_msgs, out_bytes = before
+    for connection in connections:
+        parser, outbox = connection.parser, connection.outbox
+        in_msgs += parser.msgs
+        in_bytes += parser.msg_bytes
+        out_msgs += outbox.msgs
+        out_bytes += outbox.msg_bytes
+    return Traffic(in_msgs, in_bytes, out_msgs, out_bytes)

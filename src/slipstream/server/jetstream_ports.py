@@ -1,0 +1,103 @@
+"""What JetStream asks of its surroundings, answered by the event loop and one account.
+
+Nothing is decided here: times, threads and routes are passed through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import string
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING
+
+from slipstream.jetstream.ports import Cancel, OnMessage
+from slipstream.limits import SECOND_NS
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.kernels.interest import Subscription
+    from slipstream.protocol.connection import ClientConnection
+    from slipstream.server.server import Server
+
+__all__ = ["AccountPorts"]
+
+_NUID_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_NUID_LENGTH = 22
+
+
+class _Listening:
+    """A subscription of the server itself, as JetStream holds it."""
+
+    __slots__ = ("_account", "_subscription")
+
+    def __init__(self, account: Account, subscription: Subscription) -> None:
+        self._account = account
+        self._subscription: Subscription | None = subscription
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._subscription is not None:
+            self._account.remove(self._subscription)
+            self._subscription = None
+
+
+class AccountPorts:
+    """The ports of one account."""
+
+    def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self._server = server
+        self._account = account
+        self._loop = loop
+        self._executor = executor
+        self._rng = server.hub.rng
+        self.now_ns = server.clock.now_ns
+        self.call_soon = loop.call_soon
+        self.has_interest = account.has_interest
+        self.log = server.log
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
+        """Call once after a while."""
+        return self._loop.call_later(delay_ns / SECOND_NS, callback).cancel
+
+    def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
+        """Run a job in a thread and report on the loop."""
+
+        def finished(_: Future[None]) -> None:
+            self._loop.call_soon_threadsafe(on_done)
+
+        self._executor.submit(job).add_done_callback(finished)
+
+    def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        """Publish into the account."""
+        if header:
+            self._account.publish(subject, reply, len(header), header + payload)
+        else:
+            self._account.publish(subject, reply, 0, payload)
+
+    def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+        """Publish plain messages in order."""
+        publish = self._account.publish
+        for subject, payload in messages:
+            publish(subject, None, 0, payload)
+
+    def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> _Listening:
+        """Receive what is published in the account."""
+
+        def take(
+            _publisher: ClientConnection | None, found: bytes, reply: bytes | None, header_size: int, body: bytes
+        ) -> None:
+            if header_size:
+                on_message(found, reply, body[:header_size], body[header_size:])
+            else:
+                on_message(found, reply, None, body)
+
+        return _Listening(self._account, self._account.subscribe(subject, take, queue))
+
+    def random_below(self, bound: int) -> int:
+        """A number below `bound`."""
+        return self._rng.randrange(bound)
+
+    def new_nuid(self) -> str:
+        """A fresh identifier."""
+        return "".join(self._rng.choices(_NUID_LETTERS, k=_NUID_LENGTH))
