@@ -195,11 +195,11 @@ cdef class Delivery:
         outbox.advance(p + 2 - start)
         outbox.msgs += 1
         outbox.msg_bytes += size
-        if outbox._used + outbox.in_flight > outbox.stall_at:
+        if outbox._waiting + outbox.in_flight > outbox.stall_at:
             self.stalled = True
-        if not outbox._dirty or outbox._used + outbox.in_flight > outbox.limit:
+        if not outbox._dirty or outbox._waiting + outbox.in_flight > outbox.limit:
             outbox._touch()
-        if outbox._used > outbox.early_at:
+        if outbox._waiting > outbox.early_at:
             outbox._flush_early()
         sub.delivered += 1
         if sub.watched or sub.max_msgs:

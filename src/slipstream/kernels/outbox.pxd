@@ -6,8 +6,10 @@ cdef class FlushQueue:
 
 
 cdef class Outbox:
+    cdef list _full
     cdef object _buffer
     cdef Py_ssize_t _used
+    cdef Py_ssize_t _waiting
     cdef Py_ssize_t _capacity
     cdef Py_ssize_t _next_capacity
     cdef bint _dirty
@@ -24,5 +26,6 @@ cdef class Outbox:
 
     cdef char* reserve(self, Py_ssize_t size) except NULL
     cdef inline void advance(self, Py_ssize_t size) noexcept
+    cdef int _seal(self) except -1
     cdef int _touch(self) except -1
     cdef int _flush_early(self) except -1

@@ -5,10 +5,11 @@ Everything written to a connection during one turn of the event loop lands in it
 asks for one flush at the end of the turn, so a thousand messages cost one write. When more than `early_at` bytes wait
 they are handed over at once: a turn may read megabytes, and what is sent while it is still in the cache costs half.
 
-    reserve(n) ──► caller fills n bytes ──► advance(n) ──► ... ──► take() ──► one bytes object, handed over uncopied
+    reserve(n) ──► caller fills n bytes ──► advance(n) ──► ... ──► take() ──► bytes objects, handed over uncopied
 
-The buffer *is* the bytes object that `take` returns: it is created larger than needed, filled while nobody else
-holds a reference, and shrunk when it is taken. After `take` the outbox starts a new one.
+A buffer *is* the bytes object that `take` returns: it is created larger than needed, filled while nobody else holds a
+reference, and shrunk when it is full or taken. An outbox that nobody empties grows by whole buffers; nothing is
+copied again, and buffers stay small enough to come from memory that was used before.
 
 Limits: `limit` bounds what waits here plus what the transport still holds (`in_flight`). Past it the outbox drops
 its content, takes nothing more, and is listed once in `FlushQueue.overflowed` for the owner to judge.
@@ -22,9 +23,31 @@ from libc.string cimport memcpy
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **bytes, Py_ssize_t newsize) except -1
 
+cdef extern from *:
+    """
+    #if defined(__GLIBC__)
+    #include <malloc.h>
+    static int keep_freed_memory(int bytes) {
+        return mallopt(M_TRIM_THRESHOLD, bytes) && mallopt(M_MMAP_THRESHOLD, bytes);
+    }
+    #else
+    static int keep_freed_memory(int bytes) { (void)bytes; return 0; }
+    #endif
+    """
+    int keep_freed_memory(int bytes)
+
 cdef enum:
     SMALLEST_BUFFER = 512
-    LARGEST_FIRST_BUFFER = 262144
+    # Above the size at which an outbox is flushed early, so that usually one buffer is enough.
+    LARGEST_BUFFER = 98304
+
+
+def reuse_freed_memory(int size):
+    """Ask the allocator to keep up to `size` freed bytes instead of returning them: fresh pages cost more than a copy.
+
+    For a process that is a server; a library has no business changing this. False where it cannot be changed.
+    """
+    return bool(keep_freed_memory(size))
 
 
 cdef class FlushQueue:
@@ -56,8 +79,10 @@ cdef class Outbox:
     """Pending output of one connection. `owner` is whatever the flusher needs to find the transport."""
 
     def __cinit__(self, FlushQueue queue, owner, Py_ssize_t limit):
+        self._full = None
         self._buffer = None
         self._used = 0
+        self._waiting = 0
         self._capacity = 0
         self._next_capacity = SMALLEST_BUFFER
         self._dirty = False
@@ -75,12 +100,12 @@ cdef class Outbox:
     @property
     def waiting(self):
         """Bytes here, not yet handed to the transport."""
-        return self._used
+        return self._waiting
 
     @property
     def pending(self):
         """Bytes here and in the transport: what a monitoring tool calls pending."""
-        return self._used + self.in_flight
+        return self._waiting + self.in_flight
 
     def write(self, bytes data):
         """Append protocol bytes that are not a message (INFO, PONG, +OK, -ERR)."""
@@ -92,48 +117,65 @@ cdef class Outbox:
         self._touch()
 
     def take(self):
-        """Hand over everything that waits, as one bytes object."""
+        """Hand over everything that waits, as a list of bytes objects."""
+        cdef list taken
+        cdef Py_ssize_t waiting = self._waiting
+        if waiting == 0:
+            return []
+        self._seal()
+        taken = self._full
+        self._full = None
+        self._waiting = 0
+        self._next_capacity = max(<Py_ssize_t>SMALLEST_BUFFER, min(waiting + (waiting >> 3), <Py_ssize_t>LARGEST_BUFFER))
+        return taken
+
+    cdef int _seal(self) except -1:
+        """The buffer under way is complete: cut it to size and put it with the others."""
         cdef PyObject *filled
-        cdef Py_ssize_t used = self._used
-        if used == 0:
-            return b""
-        self._next_capacity = max(<Py_ssize_t>SMALLEST_BUFFER, min(used + (used >> 3), <Py_ssize_t>LARGEST_FIRST_BUFFER))
-        filled = <PyObject *>self._buffer
-        if used != self._capacity:
+        if self._used == 0:
+            return 0
+        if self._full is None:
+            self._full = []
+        if self._used != self._capacity:
             # The resize needs the only reference, so ours moves into `filled`.
+            filled = <PyObject *>self._buffer
             Py_INCREF(self._buffer)
             self._buffer = None
-            _PyBytes_Resize(&filled, used)
-            data = <object>filled
+            _PyBytes_Resize(&filled, self._used)
+            self._full.append(<object>filled)
             Py_XDECREF(filled)
         else:
-            data = self._buffer
+            self._full.append(self._buffer)
             self._buffer = None
         self._used = 0
         self._capacity = 0
-        return data
+        return 0
 
     def requeue(self):
         """List this outbox for the next flush although nothing was written just now."""
-        if self._used:
+        if self._waiting:
             self._touch()
 
     def close(self):
         """Drop what waits and refuse all that comes."""
         self._closed = True
+        self._full = None
         self._buffer = None
         self._used = 0
+        self._waiting = 0
         self._capacity = 0
 
     cdef char* reserve(self, Py_ssize_t size) except NULL:
         """Room for `size` more bytes; the caller fills it and calls `advance`."""
-        cdef Py_ssize_t needed = self._used + size
         cdef Py_ssize_t capacity
         cdef object larger
-        if needed > self._capacity:
-            capacity = max(self._next_capacity, needed)
-            if self._capacity and capacity < self._capacity * 2:
-                capacity = self._capacity * 2
+        if self._used + size > self._capacity:
+            if self._used and self._used + size > LARGEST_BUFFER:
+                self._seal()
+                self._next_capacity = LARGEST_BUFFER
+            capacity = max(self._next_capacity, self._used + size)
+            if self._capacity:
+                capacity = max(capacity, min(self._capacity * 2, <Py_ssize_t>LARGEST_BUFFER))
             larger = PyBytes_FromStringAndSize(NULL, capacity)
             if self._used:
                 memcpy(PyBytes_AS_STRING(larger), PyBytes_AS_STRING(self._buffer), self._used)
@@ -143,6 +185,7 @@ cdef class Outbox:
 
     cdef inline void advance(self, Py_ssize_t size) noexcept:
         self._used += size
+        self._waiting += size
 
     cdef int _flush_early(self) except -1:
         if self._queue._flush_now is None:
@@ -153,7 +196,7 @@ cdef class Outbox:
 
     cdef int _touch(self) except -1:
         """Called after every write: ask for a flush once, notice an overflow once."""
-        if self._used + self.in_flight > self.limit:
+        if self._waiting + self.in_flight > self.limit:
             if not self.overflowed:
                 self.overflowed = True
                 self.close()

@@ -138,22 +138,25 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """Send what waits, unless the transport is still busy."""
         if self._blocked or self.transport is None:
             return
-        data = self.connection.outbox.take()
-        if data:
-            self.write(data)
+        chunks = self.connection.outbox.take()
+        if chunks:
+            self.write(chunks)
 
-    def write(self, data: bytes) -> None:
+    def write(self, chunks: list[bytes]) -> None:
         """Put bytes on the wire."""
-        self.transport.write(data)
+        if len(chunks) == 1:
+            self.transport.write(chunks[0])
+        else:
+            self.transport.writelines(chunks)
 
     def finish(self) -> None:
         """Send the last words and close."""
         self._cancel_timers()
         outbox = self.connection.outbox
-        data = outbox.take()
+        chunks = outbox.take()
         outbox.close()
-        if data and not self._blocked:
-            self.write(data)
+        if chunks and not self._blocked:
+            self.write(chunks)
         if self._blocked:
             # A peer that does not read would keep the socket for ever.
             self._deadline = self._server.call_later(SECOND_NS, self.transport.abort)
