@@ -25,32 +25,36 @@ class ServerBudget:
         self.max_bytes = max_bytes
         self.used_bytes = 0
         self.reserved_bytes = 0
+        self._members: list[AccountBudget] = []
 
-    @property
-    def exceeded(self) -> bool:
-        """Whether publishes have to be refused with 10023."""
-        return self.used_bytes > self.max_bytes
+    def join(self, member: AccountBudget) -> None:
+        """Tell `member` from now on when the budget is used up."""
+        self._members.append(member)
+
+    def report(self, delta_bytes: int) -> None:
+        """Usage has changed; tell the members if that made a difference."""
+        before = self.used_bytes > self.max_bytes
+        self.used_bytes += delta_bytes
+        after = self.used_bytes > self.max_bytes
+        if before != after:
+            for member in self._members:
+                member.server_exceeded = after
 
 
 class AccountBudget:
-    """One kind of storage of one account; what a stream's ingest asks."""
+    """One kind of storage of one account; what a stream's ingest asks, and so plain attributes."""
+
+    __slots__ = ("_exact_used", "_server", "limit_bytes", "limited", "server_exceeded", "used_bytes")
 
     def __init__(self, server: ServerBudget, limit_bytes: int, exact_used: Callable[[], int]) -> None:
         """Share in `server`; `limit_bytes` below zero means no limit of its own."""
         self._server = server
         self._exact_used = exact_used
         self.limit_bytes = limit_bytes
+        self.limited = limit_bytes >= 0  # the account has a limit of its own
+        self.server_exceeded = server.used_bytes > server.max_bytes  # the server as a whole is full
         self.used_bytes = 0
-
-    @property
-    def server_exceeded(self) -> bool:
-        """The server as a whole is full."""
-        return self._server.used_bytes > self._server.max_bytes
-
-    @property
-    def limited(self) -> bool:
-        """The account has a limit of its own."""
-        return self.limit_bytes >= 0
+        server.join(self)
 
     def would_exceed(self, extra_bytes: int) -> bool:
         """Whether the account's limit leaves no room for this much more, counting what is not committed yet."""
@@ -59,7 +63,7 @@ class AccountBudget:
     def report(self, delta_bytes: int) -> None:
         """A stream has grown or shrunk."""
         self.used_bytes += delta_bytes
-        self._server.used_bytes += delta_bytes
+        self._server.report(delta_bytes)
 
 
 def check_limits(

@@ -1,0 +1,291 @@
+"""JetStream of one account without a server: a fake clock, router, executor, and memory stores.
+
+Time moves only by `advance`; nothing happens between calls except what `settle` runs. Files are not touched: a "file"
+stream is a memory store too, which is what makes these tests fast and is why byte counts follow the memory formula.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS
+from slipstream.jetstream.api.register import register_all
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts
+from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
+from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.kernels.subject import matches
+
+START_NS = 1_763_173_337_000_000_000
+Message = tuple[bytes, bytes | None, bytes | None, bytes]
+
+
+class FakeSubscription:
+    """One subscription of the fake router."""
+
+    def __init__(self, ports: FakePorts, subject: bytes, on_message: OnMessage) -> None:
+        self.subject = subject
+        self.on_message = on_message
+        self._ports = ports
+
+    def close(self) -> None:
+        if self in self._ports.subscriptions:
+            self._ports.subscriptions.remove(self)
+
+
+class FakePorts:
+    """Implements `slipstream.jetstream.ports.Ports`."""
+
+    def __init__(self) -> None:
+        self.clock_ns = START_NS
+        self.sent: list[Message] = []  # everything published by JetStream, in order
+        self.logged: list[tuple[str, str]] = []
+        self.subscriptions: list[FakeSubscription] = []
+        self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self.jobs_held = False  # True: blocking jobs wait until `run_jobs`
+        self._soon: list[Callable[[], None]] = []
+        self._timers: list[tuple[int, int, list[Callable[[], None]]]] = []
+        self._ids = itertools.count()
+        self._random = random.Random(1)
+
+    def now_ns(self) -> int:
+        return self.clock_ns
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
+        slot = [callback]
+        heapq.heappush(self._timers, (self.clock_ns + delay_ns, next(self._ids), slot))
+        return slot.clear
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
+        self.jobs.append((job, on_done))
+
+    def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        self.sent.append((subject, reply, header, payload))
+        self.route(subject, reply, header, payload)
+
+    def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+        for subject, payload in messages:
+            self.publish(subject, None, None, payload)
+
+    def route(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> int:
+        targets = [sub for sub in self.subscriptions if matches(sub.subject, subject)]
+        for target in targets:
+            target.on_message(subject, reply, header, payload)
+        return len(targets)
+
+    def has_interest(self, subject: bytes) -> bool:
+        return any(matches(sub.subject, subject) for sub in self.subscriptions)
+
+    def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> FakeSubscription:
+        del queue
+        subscription = FakeSubscription(self, subject, on_message)
+        self.subscriptions.append(subscription)
+        return subscription
+
+    def log(self, level: str, text: str) -> None:
+        self.logged.append((level, text))
+
+    def random_below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+    def new_nuid(self) -> str:
+        return f"{next(self._ids):022d}"
+
+    def run_jobs(self) -> None:
+        """Do the blocking work that waits, one thread after the other."""
+        while self.jobs:
+            job, on_done = self.jobs.pop(0)
+            job()
+            on_done()
+
+    def settle(self) -> None:
+        """Run until nothing is left to do at this time."""
+        while self._soon or (self.jobs and not self.jobs_held):
+            soon, self._soon = self._soon, []
+            for callback in soon:
+                callback()
+            if not self.jobs_held:
+                self.run_jobs()
+
+    def advance(self, duration_ns: int) -> None:
+        """Let time pass, calling timers at their times."""
+        until_ns = self.clock_ns + duration_ns
+        self.settle()
+        while self._timers and self._timers[0][0] <= until_ns:
+            due_ns, _, slot = heapq.heappop(self._timers)
+            self.clock_ns = max(self.clock_ns, due_ns)
+            if slot:
+                slot.pop()()
+            self.settle()
+        self.clock_ns = until_ns
+
+
+class DiskLikeStore:
+    """A memory store whose commits need a thread and can fail: then everything since the last commit is gone."""
+
+    def __init__(self, config: bytes) -> None:
+        self._config = config
+        self._rng = random.Random(2)
+        self._store = self._fresh()
+        self.fail_next: StorageFault | None = None
+        self.refuse: StoreUnavailable | None = None
+        self._safe: list[tuple[int, int, bytes, bytes, bytes, int]] = []
+
+    def _fresh(self) -> MemoryStore:
+        return MemoryStore(self._config, random64=lambda: self._rng.getrandbits(64))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def append(
+        self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
+    ) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+        self._store.append(seq, ts_ns, subject, headers, payload, expires_ns)
+
+    def begin_commit(self, *, sync: bool = True) -> Job | None:
+        job = self._store.begin_commit(sync=sync)
+        if job is not None:
+            job = _ThreadJob(job)
+        return job
+
+    def finish_commit(self, job: Job) -> Committed:
+        assert isinstance(job, _ThreadJob)
+        fault, self.fail_next = self.fail_next, None
+        if fault is None:
+            done = self._store.finish_commit(job.inner)
+            self._safe = [
+                (m.seq, m.ts_ns, m.subject, m.headers, m.payload, m.expires_ns)
+                for m in self._store.read_batch((), 0, max_msgs=10**6, max_bytes=10**9, up_to_seq=done.last_seq)
+            ]
+            return done
+        self._store = self._fresh()
+        for message in self._safe:
+            self._store.append(*message)
+        inner = self._store.begin_commit()
+        if inner is not None:
+            self._store.finish_commit(inner)
+        return Committed(self._store.last_seq, fault)
+
+
+class _ThreadJob:
+    inline = False
+
+    def __init__(self, inner: Job) -> None:
+        self.inner = inner
+
+    def run(self) -> None:
+        self.inner.run()
+
+
+class FakeStores:
+    """Implements `slipstream.jetstream.ports.StreamStores`; `recover` gives back what is not destroyed."""
+
+    def __init__(self, *, disk_like: bool = False) -> None:
+        self.made: dict[str, Any] = {}
+        self.fail_create: StorageFault | None = None
+        self.recoverable: list[Recovered] = []
+        self.aside: list[str] = []
+        self._disk_like = disk_like
+
+    def create(self, config: StreamConfig, created_ns: int) -> Any:
+        del created_ns
+        if self.fail_create is not None:
+            raise self.fail_create
+        rng = random.Random(3)
+        store: Any = (
+            DiskLikeStore(config.to_json())
+            if self._disk_like
+            else MemoryStore(config.to_json(), random64=lambda: rng.getrandbits(64))
+        )
+        self.made[config.name] = store
+        return store
+
+    def recover(self) -> list[Recovered]:
+        return self.recoverable
+
+    def quarantined(self) -> list[str]:
+        return self.aside
+
+
+class World:
+    """An account with its API, and a client that talks to it."""
+
+    def __init__(
+        self,
+        *,
+        limits: AccountLimits | None = None,
+        disk_like: bool = False,
+        stores: FakeStores | None = None,
+        ports: FakePorts | None = None,
+        **facts: Any,
+    ) -> None:
+        self.ports = ports or FakePorts()
+        self.stores = stores or FakeStores(disk_like=disk_like)
+        self.facts = ServerFacts(name="SERVER", version="2.15.1", **facts)
+        self.account = JetStreamAccount(
+            "$G", self.ports, JetStreamServer(self.facts), self.stores, limits or AccountLimits()
+        )
+        register_all(self.account)
+        self.account.recover()
+        for subject in API_SUBSCRIPTIONS:
+            self.ports.subscribe(subject.encode(), self.account.api.handle)
+        self._replies = itertools.count(1)
+
+    def request_all(
+        self, subject: str, body: Any = b"", header: bytes | None = None
+    ) -> list[tuple[bytes | None, bytes]]:
+        """All answers to one request."""
+        reply = b"_INBOX.%d" % next(self._replies)
+        if not isinstance(body, bytes):
+            body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.ports.route(subject.encode(), reply, header, body)
+        self.ports.settle()
+        return [(sent[2], sent[3]) for sent in self.ports.sent if sent[0] == reply]
+
+    def request(self, subject: str, body: Any = b"", header: bytes | None = None) -> tuple[bytes | None, bytes] | None:
+        """The one answer to a request, or None."""
+        answers = self.request_all(subject, body, header)
+        assert len(answers) <= 1
+        return answers[0] if answers else None
+
+    def api(self, subject: str, body: Any = b"", header: bytes | None = None) -> Any:
+        """The JSON answer of a `$JS.API.` call."""
+        answer = self.request("$JS.API." + subject, body, header)
+        return None if answer is None else json.loads(answer[1])
+
+    def create(self, name: str = "S", **config: Any) -> Any:
+        """Make a stream and insist on success."""
+        answer = self.api(f"STREAM.CREATE.{name}", {"name": name, **config})
+        assert "error" not in answer, answer
+        return answer
+
+    def publish(self, subject: str, payload: bytes = b"x", **header: str) -> Any:
+        """Publish with headers given as `Nats_Msg_Id="a"`; the ack, or None."""
+        block = None
+        if header:
+            lines = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in header.items())
+            block = f"NATS/1.0\r\n{lines}\r\n".encode()
+        answer = self.request(subject, payload, block)
+        return None if answer is None else json.loads(answer[1])
+
+    def state(self, name: str = "S", **request: Any) -> dict[str, Any]:
+        """`state` of STREAM.INFO."""
+        state: dict[str, Any] = self.api(f"STREAM.INFO.{name}", {"deleted_details": True, **request})["state"]
+        return state
+
+    def seqs(self, name: str = "S") -> list[int]:
+        """Sequences now stored."""
+        store = self.account.streams[name].store
+        return [seq for seq in range(store.first_seq, store.last_seq + 1) if store.get(seq) is not None]
