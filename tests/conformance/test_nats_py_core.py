@@ -8,7 +8,7 @@ import nats.errors
 import pytest
 from nats.aio.msg import Msg
 
-from support.nats_py import Recorder, connected, run
+from support.nats_py import Recorder, connected, run, settle
 from support.servers import Launcher
 
 
@@ -29,10 +29,10 @@ def test_publisher_and_subscriber_on_two_connections(launcher: Launcher) -> None
         async with connected(server) as reader, connected(server) as writer:
             received = Recorder()
             await reader.subscribe("two.>", cb=received.add)
-            await reader.flush()
+            await settle(reader)
             for index in range(1000):
                 await writer.publish(f"two.{index}", str(index).encode())
-            await writer.flush()
+            await settle(writer)
             messages = await received.wait_for(1000)
             assert [message.data for message in messages] == [str(index).encode() for index in range(1000)]
 
@@ -47,7 +47,7 @@ def test_wildcards(launcher: Launcher) -> None:
                 await client.subscribe(pattern, cb=recorder.add)
             for subject in ("w.a.b", "w.x.b", "w.a.c", "w.a", "x.a.y"):
                 await client.publish(subject)
-            await client.flush()
+            await settle(client)
             await recorders["*.a.*"].wait_for(3)
             subjects = {pattern: [message.subject for message in found.items] for pattern, found in recorders.items()}
             assert subjects == {
@@ -77,11 +77,11 @@ def test_queue_group_shares_messages(launcher: Launcher) -> None:
 
             await one.subscribe("jobs", queue="workers", cb=first)
             await two.subscribe("jobs", queue="workers", cb=second)
-            await one.flush()
-            await two.flush()
+            await settle(one)
+            await settle(two)
             for _ in range(400):
                 await writer.publish("jobs", b"x")
-            await writer.flush()
+            await settle(writer)
             await total.wait_for(400)
             assert sum(counts) == 400
             assert min(counts) > 100
@@ -98,7 +98,7 @@ def test_request_and_reply(launcher: Launcher) -> None:
                 await message.respond(b"you said " + message.data)
 
             await service.subscribe("say", cb=answer)
-            await service.flush()
+            await settle(service)
             answers = await asyncio.gather(*[client.request("say", str(n).encode(), timeout=5) for n in range(50)])
             assert [reply.data for reply in answers] == [b"you said %d" % n for n in range(50)]
             old = await client.request("say", b"old", timeout=5, old_style=True)
@@ -153,10 +153,10 @@ def test_drain_of_a_subscription_and_a_connection(launcher: Launcher) -> None:
         async with connected(server) as reader, connected(server) as writer:
             received = Recorder()
             subscription = await reader.subscribe("drained", cb=received.add)
-            await reader.flush()
+            await settle(reader)
             for _ in range(200):
                 await writer.publish("drained", b"x")
-            await writer.flush()
+            await settle(writer)
             await subscription.drain()  # type: ignore[no-untyped-call]  # declared without types
             assert len(await received.wait_for(200)) == 200
             await reader.drain()
@@ -210,9 +210,9 @@ def test_no_echo(launcher: Launcher) -> None:
             own, others = Recorder(), Recorder()
             await quiet.subscribe("echo", cb=own.add)
             await other.subscribe("echo", cb=others.add)
-            await other.flush()
+            await settle(other)
             await quiet.publish("echo", b"mine")
-            await quiet.flush()
+            await settle(quiet)
             await others.wait_for(1)
             await other.publish("echo", b"theirs")
             await own.wait_for(1)

@@ -8,7 +8,7 @@ import nats.errors
 import pytest
 
 from support.keys import BCRYPT_OF_OPEN_SESAME, OTHER_SEED, USER_KEY, USER_SEED
-from support.nats_py import Recorder, connected, run
+from support.nats_py import Recorder, connected, run, settle
 from support.server_process import ServerProcess
 from support.servers import Launcher
 
@@ -99,7 +99,7 @@ def test_permission_errors_reach_the_callback(launcher: Launcher) -> None:
         async with connected(launcher(USERS), user="tight", password="p", error_cb=errors.add) as client:
             await client.publish("secret", b"x")
             await client.subscribe("secret.sub")
-            await client.flush()
+            await settle(client)
             texts = [str(error).lower() for error in await errors.wait_for(2)]
             assert 'permissions violation for publish to "secret"' in texts[0]
             assert 'permissions violation for subscription to "secret.sub"' in texts[1]
@@ -116,7 +116,7 @@ def test_reconnect_to_a_server_killed_and_started_again(launcher: Launcher) -> N
         callbacks = {"disconnected_cb": gone.add, "reconnected_cb": back.add, "error_cb": Recorder().add}
         async with connected(server, **options, **callbacks) as client:
             await client.subscribe("after", cb=received.add)
-            await client.flush()
+            await settle(client)
             server.kill()
             await gone.wait_for(1)
             server.restart()
@@ -135,7 +135,7 @@ def test_messages_published_while_away_arrive(launcher: Launcher) -> None:
         callbacks = {"disconnected_cb": gone.add, "reconnected_cb": back.add, "error_cb": Recorder().add}
         async with connected(server, **options, **callbacks) as client:
             await client.subscribe("kept", cb=received.add)
-            await client.flush()
+            await settle(client)
             server.kill()
             await gone.wait_for(1)
             await client.publish("kept", b"while away")
@@ -151,7 +151,7 @@ def test_stopped_server_disconnects_its_clients(launcher: Launcher) -> None:
         server = launcher.fresh()
         closed = Recorder()
         async with connected(server, closed_cb=closed.add, error_cb=Recorder().add) as client:
-            await client.flush()
+            await settle(client)
             assert server.stop() in (0, 1)
             await closed.wait_for(1)
 
@@ -163,7 +163,7 @@ def test_lame_duck_reaches_the_client(launcher: Launcher) -> None:
         server = launcher.fresh('lame_duck_duration: "30s"\nlame_duck_grace_period: "5s"\n')
         told = Recorder()
         async with connected(server, lame_duck_mode_cb=told.add) as client:
-            await client.flush()
+            await settle(client)
             server.lame_duck()
             await told.wait_for(1)
 
@@ -176,7 +176,7 @@ def test_client_answers_frequent_pings(launcher: Launcher) -> None:
         async with connected(server, ping_interval=60) as client:
             subscription = await client.subscribe("alive")
             for _ in range(3):
-                await client.flush()
+                await settle(client)
             await client.publish("alive", b"x")
             assert (await subscription.next_msg(timeout=5)).data == b"x"
 

@@ -47,6 +47,15 @@ async def connected(server: ServerProcess, **options: Any) -> AsyncIterator[Clie
         await client.close()
 
 
+async def settle(client: Client) -> None:
+    """Waits until the server has processed what the client sent before.
+
+    The client writes the PING of a flush ahead of operations it still buffers, so only a second one is a barrier.
+    """
+    await client.flush()
+    await client.flush()
+
+
 class Recorder:
     """Collects what callbacks are given and lets a test wait for it."""
 
