@@ -45,12 +45,11 @@ _TYPE_NAMES = {
     "2.5.4.11": "OU",
     "2.5.4.17": "POSTALCODE",
 }
-# The order in which Go rebuilds a name from the attributes it knows. It keeps one value of the last two only.
-_TYPE_ORDER = ("2.5.4.6", "2.5.4.10", "2.5.4.11", "2.5.4.7", "2.5.4.8", "2.5.4.9", "2.5.4.17", "2.5.4.3", "2.5.4.5")
+# The order in which Go 1.27 rebuilds a name from the attributes it knows. It keeps one value of the last two only.
+_TYPE_ORDER = ("2.5.4.6", "2.5.4.8", "2.5.4.7", "2.5.4.9", "2.5.4.17", "2.5.4.10", "2.5.4.11", "2.5.4.3", "2.5.4.5")
 _SINGLE_VALUED = ("2.5.4.3", "2.5.4.5")
 _STRING_ENCODINGS = {0x0C: "utf-8", 0x12: "ascii", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
 _ESCAPED = frozenset(',+"\\<>;')
-_PRINTABLE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 '()+,-./:=?")
 
 Attribute = tuple[str, str]  # object identifier, value
 
@@ -237,9 +236,6 @@ def _go_name(attributes: list[Attribute]) -> str:
 
 
 def _go_attribute(kind: str, value: str) -> str:
-    name = _TYPE_NAMES.get(kind)
-    if name is None:
-        return f"{kind}=#{_as_der(value).hex()}"
     escaped = [
         f"\\{character}"
         if character in _ESCAPED
@@ -248,15 +244,4 @@ def _go_attribute(kind: str, value: str) -> str:
         else character
         for index, character in enumerate(value)
     ]
-    return f"{name}={''.join(escaped)}"
-
-
-def _as_der(value: str) -> bytes:
-    """A text as Go would encode it again: printable if it can be, else UTF-8."""
-    content = value.encode("utf-8", "replace")
-    tag = 0x13 if set(value) <= _PRINTABLE else 0x0C
-    length = len(content)
-    if length < 0x80:
-        return bytes([tag, length]) + content
-    size = (length.bit_length() + 7) // 8
-    return bytes([tag, 0x80 | size]) + length.to_bytes(size, "big") + content
+    return f"{_TYPE_NAMES.get(kind, kind)}={''.join(escaped)}"

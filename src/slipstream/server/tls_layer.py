@@ -66,7 +66,6 @@ class TlsLayer:
         self._begun = False  # a first byte was seen
         self._want_read = ssl.SSLWantReadError
         self._error = ssl.SSLError
-        self._zero_return = ssl.SSLZeroReturnError
 
     def receive(self, data: bytes | memoryview) -> None:
         """Take bytes from the wire. Afterwards shake hands, or read."""
@@ -103,13 +102,14 @@ class TlsLayer:
         if not self._incoming.pending and not self._tls.pending():
             return 0
         try:
-            return self._tls.read(len(buffer), buffer)  # type: ignore[return-value]  # with a buffer it returns a count
+            count: int = self._tls.read(len(buffer), buffer)  # type: ignore[assignment]  # with a buffer it counts
         except self._want_read:
             return 0
-        except self._zero_return as error:
-            raise EOFError from error
         except self._error as error:
             raise TlsFailed(_words(error)) from error
+        if not count:
+            raise EOFError
+        return count
 
     def encrypt(self, data: bytes) -> bytes:
         """Plain bytes as they go over the wire."""
