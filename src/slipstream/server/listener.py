@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slipstream.auth.tls_map import PeerCertificate
     from slipstream.server.server import Server
 
-__all__ = ["ClientProtocol", "SocketPeer", "bind"]
+__all__ = ["ClientProtocol", "SocketPeer", "address_of", "bind"]
 
 _RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
 
@@ -62,19 +62,26 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there: greet it."""
         self.transport = cast(asyncio.Transport, transport)
+        if self.open(SocketPeer(*address_of(self.transport))):
+            self.connection.greet()
+            self.start_timers()
+
+    def open(self, peer: SocketPeer) -> bool:
+        """Make the connection of a peer; False when the server wants none of it."""
         self.transport.set_write_buffer_limits(high=0)
-        ip, port = _address(self.transport)
-        server = self._server
-        self.connection = connection = server.hub.open_connection(SocketPeer(ip, port))
+        self.connection = connection = self._server.hub.open_connection(peer)
         connection.edge = self
         connection.outbox.early_at = EARLY_FLUSH_BYTES
         if connection.state is State.CLOSED:
             # The hub closed it before it had an edge.
             self.finish()
-            return
-        connection.greet()
-        if server.hub.authenticator.auth_required:
-            self._timer = server.call_later(server.auth_timeout_ns, self._on_auth_timeout)
+            return False
+        return True
+
+    def start_timers(self) -> None:
+        """From here on a client that has to say who it is must not wait too long."""
+        if self._server.hub.authenticator.auth_required:
+            self._timer = self._server.call_later(self._server.auth_timeout_ns, self._on_auth_timeout)
         else:
             self.start_pings()
 
@@ -246,7 +253,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._deadline = None
 
 
-def _address(transport: asyncio.Transport) -> tuple[str, int]:
+def address_of(transport: asyncio.Transport) -> tuple[str, int]:
+    """Where the other end of a socket is."""
     name = transport.get_extra_info("peername")
     if not name:
         return "", 0
