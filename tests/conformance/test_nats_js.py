@@ -1,0 +1,117 @@
+"""The official JavaScript client against either server, in one Node process a server kind.
+
+Its packages are pinned in tests/js/package-lock.json and installed once into pytest's cache directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.keys import USER_KEY, USER_SEED
+from support.servers import Launcher
+
+SOURCES = Path(__file__).resolve().parent.parent / "js"
+INSTALL_TIMEOUT_S = 120
+NODE_TIMEOUT_S = 50
+
+OPEN = "websocket { host: 127.0.0.1, port: -1, no_tls: true }"
+GUARDED = f"""
+authorization {{
+  users: [
+    {{ user: ann, password: "open" }}
+    {{ nkey: {USER_KEY} }}
+    {{ user: tight, password: p, permissions: {{ publish: "ok.>", subscribe: ["ok.>", "_INBOX.>"] }} }}
+  ]
+}}
+"""
+EXPECTED = {
+    "publish_and_subscribe": ["js.one", "hello", "js.reply", True],
+    "thousand_messages_in_order": True,
+    "wildcards": {
+        "js.w.a.b": ["js.w.a.b"],
+        "js.w.*.b": ["js.w.a.b", "js.w.x.b"],
+        "js.w.>": ["js.w.a.b", "js.w.x.b", "js.w.a"],
+        "js.*.a.*": ["js.w.a.b", "js.z.a.q"],
+    },
+    "queue": [300, True],
+    "request": ["got a", "got b", ["got c"]],
+    "no_responders": ["RequestError", "RequestError", "TimeoutError"],
+    "headers": ["body", ["one", "two"], "blue: green"],
+    "unsubscribe_after_max": [3, True],
+    "drain_subscription": 100,
+    "drain_connection": [100, True],
+    "no_echo": 0,
+    "binary_and_large_payloads": [True, 0],
+    "verbose_and_pedantic": "x",
+    "server_facts": [1, True, 1048576, True, True, True],
+    "websocket": ["small", True, "RequestError"],
+    "websocket_and_socket_meet": ["hello", "b"],
+    "logins": ["in", "in", "AuthorizationError", "AuthorizationError", "AuthorizationError"],
+    "permission_errors": [
+        'PermissionViolationError: Permissions Violation for Publish to "js.secret"',
+        'PermissionViolationError: Permissions Violation for Subscription to "js.secret"',
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def js(pytestconfig: pytest.Config) -> Path:
+    """A directory with the scripts and the client's packages."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.fail(f"{program} is not installed; these tests need Node.js 20 or newer")
+    assert pytestconfig.cache is not None
+    digest = hashlib.sha256((SOURCES / "package-lock.json").read_bytes()).hexdigest()[:16]
+    directory = Path(pytestconfig.cache.mkdir(f"js-{digest}"))
+    # Workers share the directory: one installs, the others wait for it.
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for source in SOURCES.glob("*.*"):
+            shutil.copy(source, directory)
+        if not (directory / "installed").exists():
+            command = ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"]
+            subprocess.run(command, cwd=directory, check=True, timeout=INSTALL_TIMEOUT_S, stdout=subprocess.DEVNULL)
+            (directory / "installed").touch()
+    return directory
+
+
+def test_scenarios(js: Path, launcher: Launcher) -> None:
+    server, guarded = launcher(OPEN), launcher(GUARDED)
+    targets = {
+        "open": f"127.0.0.1:{server.port}",
+        "guarded": f"127.0.0.1:{guarded.port}",
+        "websocket": f"ws://127.0.0.1:{server.websocket_port}",
+        "seed": USER_SEED.decode(),
+    }
+    done = subprocess.run(
+        ["node", "scenarios.mjs", json.dumps(targets)],
+        cwd=js,
+        capture_output=True,
+        text=True,
+        timeout=NODE_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == EXPECTED
+
+
+def test_reconnect(js: Path, launcher: Launcher) -> None:
+    server = launcher.fresh()
+    command = ["node", "reconnect.mjs", f"127.0.0.1:{server.port}"]
+    with subprocess.Popen(command, cwd=js, stdout=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stdout is not None
+            assert node.stdout.readline() == "connected\n"
+            server.kill()
+            assert node.stdout.readline() == "disconnect\n"
+            server.restart()
+            assert node.stdout.readline() == "received again\n"
+            assert node.wait(NODE_TIMEOUT_S) == 0
+        finally:
+            node.kill()
