@@ -46,6 +46,10 @@ class Cancellable(Protocol):
 class Edge(Protocol):
     """What the hub asks of the side that has sockets and threads."""
 
+    def connected(self, connection: ClientConnection) -> None:
+        """The client was let in: its authentication timer is over, and reading may go on."""
+        ...
+
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Send what waits, then close the socket."""
         ...
@@ -153,6 +157,7 @@ class Hub:
 
     def connected(self, connection: ClientConnection) -> None:
         """A client was let in."""
+        self._edge.connected(connection)
         for listener in self.on_connected:
             listener(connection)
 

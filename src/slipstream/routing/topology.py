@@ -78,10 +78,10 @@ class Topology:
         for name, resolved in graph.accounts.items():
             account = self.accounts.get(name)
             if account is None:
-                account = Account(name, self._delivery, is_system=name == options.system_account_name)
+                account = Account(name, self._delivery, is_system=resolved.is_system)
                 self.accounts[name] = account
                 self._responses[name] = ResponseTable(account, self._clock.monotonic_ns, self._new_token)
-            account.limits = resolved.limits
+            account.limits = resolved.options.limits
         self._wire(graph)
 
     def roll(self, account: Account, subject: bytes) -> bytes | None:

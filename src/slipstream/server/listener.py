@@ -85,6 +85,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         else:
             self.start_pings()
 
+    def on_connected(self) -> None:
+        """The client was let in, perhaps after a while in which nothing was read."""
+        self.start_pings()
+        if self._reading_paused:
+            # The parser still counts as paused here; it goes on with what it kept before anything new is read.
+            self._server.call_soon(self.resume_reading)
+
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # type: ignore[override]  # typeshed wants Buffer
         """Where to read to."""
         return self.connection.parser.lend(self._shared)

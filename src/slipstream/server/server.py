@@ -76,6 +76,9 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._others: list[Closable] = []
         self._ports_file: PortsFile | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        # Reads the configuration file again; set by whoever knows the file. Raises ConfigError.
+        self.on_reload_request: Callable[[], None] | None = None
         self._executor: ThreadPoolExecutor | None = None
         self._password_checks = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,7 +128,7 @@ class Server:
     async def _open_listeners(self) -> None:
         options = self.options
         assert self._loop is not None
-        if options.http_port or options.https_port or options.system_account_name:
+        if options.http_port or options.https_port:
             from slipstream.monitoring.monitoring import Monitoring
 
             self.monitoring = Monitoring(self)
@@ -216,6 +219,25 @@ class Server:
         if self.options.pidfile:
             remove_file(self.options.pidfile)
 
+    def enter_lame_duck_mode(self) -> None:
+        """Leave slowly; see `lame_duck`."""
+        if self.running and self._leaving is None:
+            from slipstream.server.lame_duck import leave
+
+            assert self._loop is not None
+            self._leaving = self._loop.create_task(leave(self))
+
+    def reload(self, options: Options) -> None:
+        """Use other options as far as that is possible while running; the caller has checked that it is.
+
+        Raises:
+            ConfigError: accounts do not fit together; nothing has changed then.
+        """
+        self.hub.reload(options)
+        self.options = options
+        for connection in self.hub.connections.values():
+            connection.send_info()
+
     async def wait_stopped(self) -> None:
         """Wait until somebody stops the server."""
         assert self._stopped is not None
@@ -231,6 +253,12 @@ class Server:
             self.log("INF", f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
 
     # --- what the hub asks (Edge) -----------------------------------------------------------------------------------
+
+    def connected(self, connection: ClientConnection) -> None:
+        """A client was let in."""
+        edge = connection.edge
+        if isinstance(edge, ClientProtocol):
+            edge.on_connected()
 
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Close the socket of a connection that ended."""
@@ -274,6 +302,11 @@ class Server:
         """Run something after a while."""
         assert self._loop is not None
         return self._loop.call_later(delay_ns / SECOND_NS, callback)
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Run something at the end of this turn."""
+        assert self._loop is not None
+        self._loop.call_soon(callback)
 
     def _schedule_flush(self) -> None:
         assert self._loop is not None

@@ -1,0 +1,33 @@
+"""The program `slipstream-server`: nats-server's command line around a `Server`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["main"]
+
+# Freed memory the process keeps for the next burst instead of returning it page by page.
+_REUSED_MEMORY_BYTES = 64 * 1024 * 1024
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run until a signal; returns the exit code."""
+    from slipstream.server.configure import Exit, configure
+
+    outcome = configure(sys.argv[1:] if arguments is None else arguments, os.environ)
+    if isinstance(outcome, Exit):
+        sys.stdout.write(outcome.stdout)
+        sys.stderr.write(outcome.stderr)
+        return outcome.code
+    sys.stderr.write(outcome.warning_text())
+
+    import asyncio
+
+    from slipstream.kernels.outbox import reuse_freed_memory
+    from slipstream.server.process import Process
+    from slipstream.server.runner import new_event_loop
+
+    reuse_freed_memory(_REUSED_MEMORY_BYTES)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(Process(outcome).run())

@@ -1,0 +1,119 @@
+"""A server that is a whole process: log, signals, reload, exit code.
+
+    INT, TERM  stop          HUP   read the configuration again
+    USR1       reopen log    USR2  lame duck mode
+
+What this is not: the server itself, which knows nothing of signals and files it was configured from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from slipstream.config.reload import diff
+from slipstream.errors import ConfigError, SlipstreamError
+from slipstream.server.configure import Configured, reconfigure
+from slipstream.server.logs import Log, open_log
+from slipstream.server.server import Server
+
+if TYPE_CHECKING:
+    from slipstream.config.options import Options
+
+__all__ = ["Process"]
+
+
+class Process:
+    """Runs one server from a command line."""
+
+    def __init__(self, configured: Configured) -> None:
+        self._flags = configured.flags
+        self._options = configured.options
+        self._server: Server | None = None
+        self._leaving: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        """Serve until stopped; returns the exit code."""
+        try:
+            log = _log(self._options)
+        except OSError as error:
+            os.write(2, f"nats-server: error opening log file: {error}\n".encode())
+            return 1
+        try:
+            self._server = server = Server(self._options, log=log)
+            await server.start()
+        except SlipstreamError as error:
+            log("FTL", str(error))
+            return 1
+        server.on_reload_request = self._reload
+        self._listen_for_signals()
+        await server.wait_stopped()
+        log.close()
+        return 0
+
+    def _listen_for_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
+        loop.add_signal_handler(signal.SIGUSR1, self._reopen_log)
+        loop.add_signal_handler(signal.SIGUSR2, self._leave)
+
+    def _stop(self) -> None:
+        assert self._server is not None
+        self._leaving = asyncio.ensure_future(self._server.stop())
+
+    def _leave(self) -> None:
+        assert self._server is not None
+        if self._leaving is None:
+            self._server.enter_lame_duck_mode()
+
+    def _reopen_log(self) -> None:
+        assert self._server is not None
+        self._server.log.reopen()
+        self._server.log("INF", "File log re-opened")
+
+    def _on_hangup(self) -> None:
+        assert self._server is not None
+        try:
+            self._reload()
+        except ConfigError as error:
+            self._server.log("ERR", f"Failed to reload server configuration: {error}")
+
+    def _reload(self) -> None:
+        """Read the file again and use what may change while the server runs.
+
+        Raises:
+            ConfigError: the file is wrong, or asks for something that needs a restart; nothing has changed then.
+        """
+        assert self._server is not None
+        server = self._server
+        server.log("DBG", "Trapped reload request")
+        loaded = reconfigure(self._flags, os.environ)
+        plan = diff(self._options, loaded.options)
+        if plan.refusals:
+            raise plan.refusals[0]
+        server.reload(loaded.options)
+        self._options = loaded.options
+        if any(action.kind in ("logging", "trace") for action in plan.actions):
+            old, server.log = server.log, _log(loaded.options)
+            old.close()
+        for field in sorted(plan.changed):
+            server.log("INF", f"Reloaded: {field}")
+        server.log("INF", "Reloaded server configuration")
+
+
+def _log(options: Options) -> Log:
+    return open_log(
+        path=options.logfile,
+        debug=options.debug,
+        trace=options.trace,
+        timestamps=options.logtime,
+        utc=options.logtime_utc,
+        size_limit=options.logfile_size_limit,
+        max_files=options.logfile_max_num,
+        syslog=options.syslog,
+        remote_syslog=options.remote_syslog,
+    )
