@@ -1,0 +1,213 @@
+"""The accounts of a configuration and what they share, resolved into plain data for the router.
+
+Built at start and at each reload; nothing in it changes afterwards and nothing is computed per message. What does not
+fit together is found now and refused with nats-server's text: an unknown account, something that is not exported or
+not to this account, names that cannot be carried over, duplicates, cycles.
+
+Cycles. An import lets subjects travel from one account to another. A ring of imports, where what leaves one enters
+the next, would send a request round and round, so every ring is refused. nats-server's search compares the names
+differently, lets some rings with renamed subjects pass and stops them while the request runs; here following imports
+always ends because there is no ring. One thing is not a ring: an account that imports its own subjects under the same
+names, as is done there to measure latency. Its subscribers get everything without that, so it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from slipstream.accounts.exports import Export, Exports, ShareKind
+from slipstream.accounts.imports import ServiceImport, StreamImport, resolve_service, resolve_stream
+from slipstream.config.account_options import AccountOptions, ImportOptions
+from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from slipstream.config.record import Record, replace
+from slipstream.errors import ConfigError
+from slipstream.kernels.subject import is_valid_subscription, overlaps
+from slipstream.subjects.mapping import AccountMappings
+
+if TYPE_CHECKING:
+    from slipstream.config.account_options import AccountLimitsOptions
+    from slipstream.config.options import Options
+
+__all__ = ["AccountGraph", "ResolvedAccount", "build_accounts"]
+
+
+class ResolvedAccount(Record):
+    """One account, with what the configuration says about its subjects."""
+
+    name: str
+    options: AccountOptions
+    exports: Exports
+    is_system: bool = False
+    mappings: AccountMappings | None = None  # None: subjects stay as they are
+    stream_imports: tuple[StreamImport, ...] = ()
+    service_imports: tuple[ServiceImport, ...] = ()
+    dependents: tuple[str, ...] = ()  # other accounts that import streams from this one
+
+    @property
+    def limits(self) -> AccountLimitsOptions:
+        """How much the account may use."""
+        return self.options.limits
+
+
+class AccountGraph(Record):
+    """All accounts by name: the configured ones, the global one, and the system account unless that is off."""
+
+    accounts: Mapping[str, ResolvedAccount]
+
+
+def build_accounts(options: Options) -> AccountGraph:
+    """Resolve the accounts of a configuration.
+
+    Raises:
+        ConfigError: what the accounts say about each other does not fit together.
+    """
+    named = {account.name: account for account in options.accounts}
+    exports = {name: _exports(account, named.keys()) for name, account in named.items()}
+    streams = {name: _streams(account, exports) for name, account in named.items()}
+    services = {name: _services(account, exports) for name, account in named.items()}
+    _refuse_rings("stream", _stream_paths(streams))
+    _refuse_rings("service", _service_paths(services))
+
+    dependents: dict[str, list[str]] = {}
+    for importer, taken in streams.items():
+        for exporter in dict.fromkeys(i.exporter for i in taken if i.exporter != importer):
+            dependents.setdefault(exporter, []).append(importer)
+
+    accounts = {}
+    for account in _with_default_accounts(options, named):
+        name = account.name
+        accounts[name] = ResolvedAccount(
+            name=name,
+            options=account,
+            exports=exports.get(name) or Exports(),
+            is_system=name == options.system_account_name,
+            mappings=AccountMappings(account.mappings, options.cluster.name) if account.mappings else None,
+            stream_imports=streams.get(name, ()),
+            service_imports=services.get(name, ()),
+            dependents=tuple(dependents.get(name, ())),
+        )
+    return AccountGraph(accounts)
+
+
+def _with_default_accounts(options: Options, named: Mapping[str, AccountOptions]) -> Iterable[AccountOptions]:
+    yield replace(named.get(GLOBAL_ACCOUNT) or AccountOptions(GLOBAL_ACCOUNT), mappings=options.mappings)
+    system = options.system_account_name
+    if system and system not in named and system != GLOBAL_ACCOUNT:
+        if system != SYSTEM_ACCOUNT:
+            raise ConfigError("error resolving system account: account missing")
+        yield AccountOptions(SYSTEM_ACCOUNT)
+    yield from (account for name, account in named.items() if name != GLOBAL_ACCOUNT)
+
+
+def _exports(account: AccountOptions, names: Collection[str]) -> Exports:
+    for entry in account.exports:
+        for name in entry.accounts:
+            if name not in names:
+                raise ConfigError(f'"{name}" account not defined for {entry.kind} export')
+        tokens, position = entry.subject.split("."), entry.account_token_position
+        if not is_valid_subscription(entry.subject.encode()) or (
+            position and (position > len(tokens) or tokens[position - 1] != "*")
+        ):
+            raise ConfigError(f'Error adding {entry.kind} export "{entry.subject}": invalid subject')
+    return Exports(account.exports)
+
+
+def _streams(account: AccountOptions, exports: Mapping[str, Exports]) -> tuple[StreamImport, ...]:
+    taken: dict[tuple[str, bytes], StreamImport] = {}
+    for entry in account.imports:
+        if entry.kind != "stream":
+            continue
+        _authorised_export(account.name, entry, exports)
+        try:
+            stream = resolve_stream(entry)
+        except ConfigError as problem:
+            raise _refusal(entry, problem.message) from problem
+        if (stream.exporter, stream.remote) in taken:
+            raise _refusal(entry, "stream import already exists")
+        taken[stream.exporter, stream.remote] = stream
+    return tuple(i for i in taken.values() if (i.exporter, i.remote) != (account.name, i.subject))
+
+
+def _services(account: AccountOptions, exports: Mapping[str, Exports]) -> tuple[ServiceImport, ...]:
+    taken: dict[tuple[str, bytes], ServiceImport] = {}
+    for entry in account.imports:
+        if entry.kind != "service":
+            continue
+        export = _authorised_export(account.name, entry, exports)
+        try:
+            service = resolve_service(entry, export)
+        except ConfigError as problem:
+            raise _refusal(entry, problem.message) from problem
+        earlier = taken.get((service.exporter, service.subject))
+        if earlier is not None:
+            raise ConfigError(
+                f'Duplicate service import subject "{service.subject.decode()}", previously used in import '
+                f'for account "{earlier.exporter}", subject "{earlier.remote.decode()}"'
+            )
+        taken[service.exporter, service.subject] = service
+    return tuple(i for i in taken.values() if (i.exporter, i.remote) != (account.name, i.subject))
+
+
+def _authorised_export(importer: str, entry: ImportOptions, exports: Mapping[str, Exports]) -> Export:
+    """The export behind an import, provided it is meant for this account."""
+    offered = exports.get(entry.account)
+    if offered is None:
+        raise ConfigError(f'"{entry.account}" account not defined for {entry.kind} import')
+    subject = entry.subject.encode()
+    export = offered.find(entry.kind, subject)
+    if export is None or not export.admits(importer, subject):
+        raise _refusal(entry, f"{entry.kind} import not authorized")
+    return export
+
+
+def _refusal(entry: ImportOptions, problem: str) -> ConfigError:
+    return ConfigError(f'Error adding {entry.kind} import "{entry.subject}": {problem}')
+
+
+class _Path(NamedTuple):
+    """An import as a way for subjects: in at one account, out at another."""
+
+    entry_account: str
+    entry: bytes
+    exit_account: str
+    exit: bytes
+    remote: bytes  # names the import in an error
+
+
+def _stream_paths(imports: Mapping[str, tuple[StreamImport, ...]]) -> list[_Path]:
+    return [
+        _Path(i.exporter, i.remote, importer, i.subject, i.remote) for importer, taken in imports.items() for i in taken
+    ]
+
+
+def _service_paths(imports: Mapping[str, tuple[ServiceImport, ...]]) -> list[_Path]:
+    return [
+        _Path(importer, i.subject, i.exporter, i.remote, i.remote) for importer, taken in imports.items() for i in taken
+    ]
+
+
+def _refuse_rings(kind: ShareKind, paths: list[_Path]) -> None:
+    """Depth first over the imports, without recursion: a way back to one that is still being followed is a ring."""
+    leaving_from: dict[str, list[_Path]] = {}
+    for path in paths:
+        leaving_from.setdefault(path.entry_account, []).append(path)
+
+    def next_of(path: _Path) -> Iterator[_Path]:
+        return (n for n in leaving_from.get(path.exit_account, ()) if overlaps(path.exit, n.entry))
+
+    finished: set[_Path] = set()
+    for start in paths:
+        if start in finished:
+            continue
+        followed = {start: next_of(start)}  # in the order of the way from `start`
+        while followed:
+            path = next(reversed(followed))
+            onward = next((n for n in followed[path] if n not in finished), None)
+            if onward is None:
+                finished.add(path)
+                del followed[path]
+            elif onward in followed:
+                raise ConfigError(f'Error adding {kind} import "{path.remote.decode()}": import forms a cycle')
+            else:
+                followed[onward] = next_of(onward)
