@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from slipstream.config.parser import Value
 from slipstream.errors import ConfigError
 from slipstream.limits import CONFIG_ERRORS_MAX
 
 if TYPE_CHECKING:
     from slipstream.config.listener_options import TLSOptions
+    from slipstream.config.parser import Value
 
 __all__ = [
     "Checker",

@@ -141,7 +141,7 @@ TPM: Final = Table(
 )
 
 JETSTREAM: Final = Table(
-    Key("enabled enable", BOOLEAN, "Turn JetStream on or off, keeping the other settings.", reloadable=True),
+    Key("enabled enable", BOOLEAN, "Turn JetStream on or off, keeping the other settings."),
     Key("store_dir storedir store", STRING, "Directory of the streams."),
     Key(
         "max_memory_store max_mem_store max_mem",

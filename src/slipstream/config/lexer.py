@@ -52,12 +52,12 @@ _BLOCK: Final = 1
 _MAP: Final = 2
 _ARRAY: Final = 3
 
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_spaces = re.compile(f"[{_SPACE}]*+").match
+# Python counts \x1c to \x1f as space, Go does not.
+_spaces = re.compile(r"[^\S\x1c-\x1f]*+").match
 _blanks = re.compile(r"[ \t]*+").match
-_gap = re.compile(rf"(?:[{_SPACE}]++|(?:\#|//)[^\r\n]*+)*+").match  # spaces and comments
+_gap = re.compile(r"(?:[^\S\x1c-\x1f]++|(?:#|//)[^\r\n]*+)*+").match  # spaces and comments
 _comment = re.compile(r"(?:#|//)[^\r\n]*+").match
-_bare_key = re.compile(rf".[^{_SPACE}=:]*+", re.DOTALL).match
+_bare_key = re.compile(r".(?:[^\s=:]|[\x1c-\x1f])*+", re.DOTALL).match
 _bare_text = re.compile(r"[^\\\n\r;,\]}\t ']*+").match
 _quoted_text = re.compile(r'[^"\\]*+').match
 _bare_path = re.compile(r"[^\n\r;} \t']*+").match
@@ -68,8 +68,7 @@ _block_end = re.compile(r"\n\)(?=\n|\Z)").search
 
 _BOOLS = frozenset({"true", "false", "yes", "no", "on", "off"})
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
-_UNIT_ENDS = frozenset({"", "\n", "\r", "}", ";", ",", " ", "\t"})
-_NUMBER_ENDS = _UNIT_ENDS | {"]"}  # nats-server reads "[1]" as an unfinished text; that is not worth keeping
+_NUMBER_ENDS = frozenset({"", "\n", "\r", "}", ";", ",", " ", "\t"})
 _ENTRY_ENDS = {_TOP: "\n\r;,}", _BLOCK: "\n\r;,", _MAP: "\n\r;,/", _ARRAY: "\n\r,/"}
 _CLOSERS = {_TOP: "", _BLOCK: "}", _MAP: "}", _ARRAY: "]"}
 _END_EXPECTED = {
@@ -121,7 +120,7 @@ def scan(source: Source) -> Iterator[Item]:
                     scanner.pos += 1
                     scanner.fail("Unexpected array value terminator ','.")
             if needs_value:
-                item = scanner.value()
+                item = scanner.value(container)
                 yield item
                 if item[0] == MAP_START or item[0] == ARRAY_START:
                     _push(containers, _MAP if item[0] == MAP_START else _ARRAY, scanner)
@@ -248,7 +247,7 @@ class _Scanner:
             return True
         return self.pos < len(text)
 
-    def value(self) -> Item:
+    def value(self, container: int) -> Item:
         """Read a scalar, or the bracket that opens a map or an array."""
         text, start = self.text, self.pos
         char = text[start : start + 1]
@@ -270,9 +269,9 @@ class _Scanner:
             self.pos = start + 1
             if not text[self.pos : self.pos + 1].isdecimal():
                 self.fail_at_next("Expected a digit but got '{}'.")
-            return self.number(start, start + 1)
+            return self.number(start, start + 1, container)
         if char.isdecimal():
-            return self.number(start, start)
+            return self.number(start, start, container)
         if char == ".":
             self.pos = start + 1
             self.fail("Floats must start with a digit")
@@ -354,7 +353,7 @@ class _Scanner:
             self.fail(f"Expected two hexadecimal digits after '\\x', but got '{pair}'")
         return byte.decode("utf-8", "surrogateescape")
 
-    def number(self, start: int, first_digit: int) -> Item:
+    def number(self, start: int, first_digit: int, container: int) -> Item:
         """Read an integer with or without unit, a float, a date, an IP address, or text that starts with a digit."""
         text = self.text
         self.pos = end = _end(_digits, text, first_digit)
@@ -366,11 +365,12 @@ class _Scanner:
             return self.fraction(start, end)
         unit = _unit(text, end)
         if unit is not None:
-            if text[unit.end() : unit.end() + 1] in _UNIT_ENDS:
+            if text[unit.end() : unit.end() + 1] in _NUMBER_ENDS:
                 self.pos = unit.end()
                 return INTEGER, text[start : self.pos], start, self.pos
             return self.bare(start, unit.end())
-        if char in _NUMBER_ENDS or not positive:
+        # nats-server reads the bracket of "[1]" as part of a text; that is not worth keeping.
+        if char in _NUMBER_ENDS or not positive or (char == "]" and container == _ARRAY):
             return INTEGER, text[start:end], start, end
         # The character that made it a text belongs to it, whatever it is.
         return self.bare(start, end + 1)

@@ -8,20 +8,20 @@ Precedence: flags, then the file, then the defaults. What is valid but not possi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slipstream.config.account_options import AccountOptions, AuthorizationOptions
 from slipstream.config.checker import Checker, quote, read_map, refusal
-from slipstream.config.digest import config_digest
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import TLSOptions
-from slipstream.config.options import Options, Position
-from slipstream.config.parser import Value
+from slipstream.config.options import Options
 from slipstream.config.record import EMPTY, Record, replace
-from slipstream.config.server_keys import SERVER
 from slipstream.config.validate import unsupported
 from slipstream.errors import ConfigError
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, DEFAULT_HOST
+
+if TYPE_CHECKING:
+    from slipstream.config.parser import Value
 
 __all__ = ["ConfigErrors", "Loaded", "Probes", "load", "unsupported"]
 
@@ -72,6 +72,10 @@ def load(parsed: Value | None, *, overrides: Overrides = EMPTY, probes: Probes =
     checker = Checker(probes.check_tls, probes.check_mapping)
     fields: dict[str, Any] = {}
     if parsed is not None:
+        # A start without a file does not pay for the tables.
+        from slipstream.config.digest import config_digest
+        from slipstream.config.server_keys import SERVER
+
         fields = read_map(checker, parsed, SERVER)
         _check_between_blocks(checker, parsed, fields, overrides)
         if checker.errors:
@@ -82,19 +86,12 @@ def load(parsed: Value | None, *, overrides: Overrides = EMPTY, probes: Probes =
             checker.warnings.append(ConfigError(f"{name}: config has no values or is empty", file=name))
         fields["config_file"] = parsed.source.name
         fields["config_digest"] = config_digest(parsed)
-        fields["positions"] = dict(_positions(parsed.data))
+        fields["positions"] = {name: value.position for name, value in _entries_by_key(parsed).items()}
     if "store_dir" in fields:
         jetstream = fields.get("jetstream", JetStreamOptions())
         fields["jetstream"] = replace(jetstream, store_dir=fields.pop("store_dir"))
     options = _with_overrides(Options(**_defaulted(fields)), overrides)
     return Loaded(_with_timeouts(options), tuple(checker.warnings))
-
-
-def _positions(entries: dict[str, Value]) -> Iterator[tuple[str, Position]]:
-    for name, value in entries.items():
-        key = SERVER.find(name)
-        if key is not None:
-            yield key.names[0], value.position
 
 
 # A zero in the file means "the default" for these, as it does in nats-server.
@@ -196,6 +193,9 @@ def _check_between_blocks(checker: Checker, parsed: Value, fields: Mapping[str, 
 
 
 def _entries_by_key(parsed: Value) -> dict[str, Value]:
+    """The top-level entries by canonical key."""
+    from slipstream.config.server_keys import SERVER
+
     assert isinstance(parsed.data, dict)
     found = {}
     for name, value in parsed.data.items():

@@ -2,7 +2,7 @@
 
 `problems` are contradictions nats-server refuses at start, in its words. `unsupported` lists what nats-server would do
 and this server cannot do yet: never ignored in silence, always a start-up error with the place in the file. A feature
-that gets implemented loses its row in `_UNSUPPORTED`.
+that gets implemented loses its row in `UNSUPPORTED`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slipstream.config.durations import format_duration
 from slipstream.config.options import Options, Position
 from slipstream.errors import ConfigError
 
-__all__ = ["problems", "unsupported"]
+__all__ = ["UNSUPPORTED", "problems", "unsupported"]
 
 
 def problems(options: Options) -> list[ConfigError]:
@@ -25,7 +25,7 @@ def problems(options: Options) -> list[ConfigError]:
 def unsupported(options: Options) -> list[ConfigError]:
     """What the configuration asks for and this server cannot do; empty if there is nothing."""
     found = []
-    for key, is_asked_for, what in _UNSUPPORTED:
+    for key, is_asked_for, what in UNSUPPORTED:
         if is_asked_for(options):
             at = options.positions.get(key, Position())
             found.append(ConfigError(what, file=at.file, line=at.line, column=at.column))
@@ -33,7 +33,7 @@ def unsupported(options: Options) -> list[ConfigError]:
 
 
 # key whose place is reported, whether it is asked for, what to say
-_UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
+UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("jetstream", lambda o: o.jetstream.enabled, "JetStream is not supported yet"),
     ("cluster", lambda o: o.cluster.port or o.cluster.routes, "clustering is not supported yet"),
     ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),

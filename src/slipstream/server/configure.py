@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from slipstream.config.load import ConfigErrors, Loaded, Probes, load, unsupported
-from slipstream.config.parser import parse_file
 from slipstream.config.record import EMPTY, Record
 from slipstream.config.validate import problems
 from slipstream.errors import ConfigError
@@ -23,6 +22,7 @@ from slipstream.version import SERVER_VERSION
 if TYPE_CHECKING:
     from slipstream.config.listener_options import TLSOptions
     from slipstream.config.options import Options
+    from slipstream.config.parser import Value
 
 __all__ = ["Configured", "Exit", "configure", "reconfigure"]
 
@@ -137,7 +137,7 @@ def _checked(flags: Flags, environment: Mapping[str, str]) -> Exit:
     path = flags.text("c")
     if not path:
         raise ConfigError("must specify [-c, --config] option to check configuration file syntax")
-    loaded = load(parse_file(path, read=_read_file, environment=environment), probes=_PROBES)
+    loaded = load(_parsed(path, environment), probes=_PROBES)
     found = (*loaded.warnings, *unsupported(loaded.options))
     if found:
         raise ConfigErrors(found)
@@ -148,8 +148,7 @@ def _checked(flags: Flags, environment: Mapping[str, str]) -> Exit:
 def _loaded(flags: Flags, environment: Mapping[str, str]) -> Loaded:
     fields = overrides(flags)
     path = flags.text("c")
-    parsed = parse_file(path, read=_read_file, environment=environment) if path else None
-    loaded = load(parsed, overrides=fields, probes=_PROBES)
+    loaded = load(_parsed(path, environment) if path else None, overrides=fields, probes=_PROBES)
     options = loaded.options
     if isinstance(fields.get("tls"), Record) and options.tls is not None:
         problem = _tls_problem(options.tls)
@@ -167,6 +166,12 @@ def _require_startable(options: Options) -> None:
 
 
 # --- the outside -----------------------------------------------------------------------------------------------------
+
+
+def _parsed(path: str, environment: Mapping[str, str]) -> Value:
+    from slipstream.config.parser import parse_file  # a start without a file does not need it
+
+    return parse_file(path, read=_read_file, environment=environment)
 
 
 def _read_file(path: str) -> bytes:

@@ -1,0 +1,176 @@
+"""What a reload may change: two configurations to a plan.
+
+`diff` compares the options a server runs with and those of its file read again. What can change while clients are
+connected becomes an action, grouped by the part of the server that has to act; anything else is a refusal, and then
+nothing at all is changed. Refusals are worded like nats-server's, with its names of the options.
+
+Some options can be reloaded here that nats-server refuses to: `max_pending`, `max_subscriptions`, rotation of the log
+file, and the lame duck times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from slipstream.config.durations import format_duration
+from slipstream.config.options import SYSTEM_ACCOUNT, Options
+from slipstream.config.record import Record, replace
+from slipstream.errors import ConfigError
+from slipstream.limits import RANDOM_PORT
+
+__all__ = ["ReloadAction", "ReloadKind", "ReloadPlan", "diff"]
+
+ReloadKind = Literal["logging", "trace", "auth", "tls", "limits", "timers", "files", "identity", "lame_duck"]
+
+
+class ReloadAction(Record):
+    """One part of the server has to take over new options."""
+
+    kind: ReloadKind
+    fields: tuple[str, ...]  # what changed, `block.field` inside a block
+
+
+class ReloadPlan(Record):
+    """What a reload does. With refusals there are no actions."""
+
+    actions: tuple[ReloadAction, ...] = ()
+    refusals: tuple[ConfigError, ...] = ()
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """Names of all fields that change."""
+        return frozenset(field for action in self.actions for field in action.fields)
+
+
+_HOT: Final[dict[str, ReloadKind]] = {
+    **dict.fromkeys(("debug", "trace", "trace_verbose", "trace_headers", "max_traced_msg_len"), "trace"),
+    **dict.fromkeys(("logtime", "logtime_utc", "logfile", "logfile_size_limit", "logfile_max_num"), "logging"),
+    **dict.fromkeys(("syslog", "remote_syslog"), "logging"),
+    **dict.fromkeys(("pidfile", "ports_file_dir"), "files"),
+    **dict.fromkeys(("server_tags", "server_metadata", "client_advertise"), "identity"),
+    **dict.fromkeys(
+        ("max_connections", "max_subscriptions", "max_control_line", "max_payload", "max_pending"), "limits"
+    ),
+    **dict.fromkeys(("no_fast_producer_stall", "connect_error_reports", "reconnect_error_reports"), "limits"),
+    **dict.fromkeys(("ping_interval_ns", "ping_max", "write_deadline_ns", "prof_block_rate"), "timers"),
+    **dict.fromkeys(("lame_duck_duration_ns", "lame_duck_grace_period_ns"), "lame_duck"),
+    **dict.fromkeys(("authorization", "accounts", "mappings", "default_sentinel", "trusted_proxies"), "auth"),
+    **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls"), "tls"),
+}
+
+# Names of refused options in nats-server's messages; any other is named as in the file.
+_GO_NAMES: Final = {
+    "host": "Host",
+    "port": "Port",
+    "server_name": "ServerName",
+    "allow_non_tls": "AllowNonTLS",
+    "proxy_protocol": "ProxyProtocol",
+    "no_header_support": "NoHeaderSupport",
+    "feature_flags": "FeatureFlags",
+    "http_host": "HTTPHost",
+    "http_port": "HTTPPort",
+    "https_port": "HTTPSPort",
+    "http_base_path": "HTTPBasePath",
+    "prof_port": "ProfPort",
+    "max_sub_tokens": "MaxSubTokens",
+    "max_closed_clients": "MaxClosedClients",
+    "disable_sublist_cache": "NoSublistCache",
+    "write_timeout": "WriteTimeout",
+    "no_auth_user": "NoAuthUser",
+    "system_account": "SystemAccount",
+    "no_system_account": "NoSystemAccount",
+    "operator": "TrustedOperators",
+    "trusted_keys": "TrustedKeys",
+    "default_js_domain": "JsAccDefaultDomain",
+    "websocket": "Websocket",
+    "leafnodes": "LeafNode",
+    "jetstream": "JetStream",
+    "gateway": "Gateway",
+    "mqtt": "MQTT",
+}
+_BLOCKS: Final = ("websocket", "leafnodes", "jetstream", "cluster", "gateway", "mqtt")
+
+
+def diff(old: Options, new: Options) -> ReloadPlan:
+    """Compare the running options with those of the file.
+
+    Args:
+        old: what the server was started or last reloaded with.
+        new: what the file and the flags say now; already valid by itself.
+    """
+    new = _keeping_random_ports(old, new)
+    fields: dict[ReloadKind, list[str]] = {}
+    refusals: list[ConfigError] = []
+    for name, before, after in _changes(old, new):
+        kind = _HOT.get(name)
+        if kind is not None:
+            fields.setdefault(kind, []).append(name)
+            continue
+        reason = _refusal(name, before, after, new)
+        if reason is not None:
+            refusals.append(ConfigError(reason))
+    if refusals:
+        return ReloadPlan(refusals=tuple(refusals))
+    return ReloadPlan(tuple(ReloadAction(kind, tuple(names)) for kind, names in fields.items()))
+
+
+def _keeping_random_ports(old: Options, new: Options) -> Options:
+    """A port of -1 in the file is satisfied by whatever port the server has."""
+    changes: dict[str, object] = {}
+    if new.port == RANDOM_PORT:
+        changes["port"] = old.port
+    for name in ("websocket", "leafnodes", "cluster", "gateway", "mqtt"):
+        block, running = getattr(new, name), getattr(old, name)
+        if block.port == RANDOM_PORT and running.port != 0:
+            changes[name] = replace(block, port=running.port)
+    return replace(new, **changes)
+
+
+def _changes(old: Options, new: Options) -> Iterator[tuple[str, object, object]]:
+    """Name, old and new value of every field that differs; blocks field by field."""
+    for name in old.__match_args__:
+        if name in old._uncompared:
+            continue
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if name not in _BLOCKS:
+            yield name, before, after
+            continue
+        for field in before.__match_args__:
+            inner_before, inner_after = getattr(before, field), getattr(after, field)
+            if inner_before != inner_after:
+                secret = field in before._secret
+                hidden = "[REDACTED]" if secret else None
+                yield f"{name}.{field}", hidden or inner_before, hidden or inner_after
+
+
+def _refusal(name: str, before: object, after: object, new: Options) -> str | None:
+    """Why a change cannot be made while the server runs; None if it needs nothing to be done."""
+    if name == "no_auth_user" and before and not after and all(user.name != before for _, user in new.users()):
+        return None
+    if name == "system_account" and before == SYSTEM_ACCOUNT and not after:
+        return None
+    if name.startswith("resolver"):
+        return "config reload does not support moving to or from an account resolver"
+    if name == "jetstream.store_dir":
+        return "config reload not supported for jetstream storage directory"
+    if name in ("jetstream.max_memory_store", "jetstream.max_file_store"):
+        return "config reload not supported for jetstream max memory and max store"
+    block, _, field = name.partition(".")
+    if block == "cluster" and field:
+        shown = f"cluster {field}"
+    else:
+        shown = _GO_NAMES.get(block, block) + (f".{field}" if field else "")
+    return f"config reload not supported for {shown}: old={_shown(name, before)}, new={_shown(name, after)}"
+
+
+def _shown(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and name.endswith("_ns"):
+        return format_duration(value)
+    if isinstance(value, tuple):
+        return "[" + " ".join(_shown(name, entry) for entry in value) + "]"
+    return str(value)
