@@ -141,19 +141,8 @@ def _row(key: Key, block: _Block) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-# Keys that are refused whatever their value; the other unsupported ones are so with some values only.
-_REFUSED = {
-    "jetstream",
-    "cluster",
-    "gateway",
-    "mqtt",
-    "operator",
-    "trusted_keys",
-    "resolver",
-    "ocsp",
-    "syslog",
-    "prof_port",
-}
+# Keys of UNSUPPORTED that are refused with some values only, so the whole key is not marked.
+_PARTLY = {"leafnodes", "authorization", "tls"}
 
 
 def _default(key: Key, block: _Block) -> str:
