@@ -147,9 +147,7 @@ class DiskLikeStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def append(
-        self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
-    ) -> None:
+    def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0) -> None:
         if self.refuse is not None:
             raise self.refuse
         self._store.append(seq, ts_ns, subject, headers, payload, expires_ns)
@@ -233,6 +231,7 @@ class World:
     ) -> None:
         self.ports = ports or FakePorts()
         self.stores = stores or FakeStores(disk_like=disk_like)
+        facts = {"max_memory": 1 << 40, "max_storage": 1 << 40, **facts}
         self.facts = ServerFacts(name="SERVER", version="2.15.1", **facts)
         self.account = JetStreamAccount(
             "$G", self.ports, JetStreamServer(self.facts), self.stores, limits or AccountLimits()

@@ -214,8 +214,7 @@ class JetStreamAccount:
         stream.update(config)
         for hook in self.on_updated:
             hook(stream)
-        self.advisories.stream_action(config.name, "modify")
-        stream.after_commit(lambda error: done(error or stream))
+        stream.after_commit(lambda error: self._announce(stream, "modify", error, done))
 
     def delete_stream(self, name: str, done: Callable[[ApiError | None], None]) -> None:
         """Remove a stream and all it stored; `done` is called when nothing of it is left.
@@ -239,9 +238,9 @@ class JetStreamAccount:
                 outcome.append(TableError(table.STREAM_DELETE, err=fault.text))
 
         def removed() -> None:
-            self.advisories.stream_action(name, "delete")
             self._release(name)
             done(outcome[0] if outcome else None)
+            self.advisories.stream_action(name, "delete")
 
         self.ports.run_blocking(remove, removed)
 
@@ -341,11 +340,16 @@ class JetStreamAccount:
                 made_or_fault.skip_to(config.first_seq - 1)
             stream = self._make(config, made_or_fault, created_ns)
             self._start(stream, reserve=False)
-            self.advisories.stream_action(name, "create")
             self._release(name)
-            stream.after_commit(lambda error: done(error or stream))
+            stream.after_commit(lambda error: self._announce(stream, "create", error, done))
 
         self.ports.run_blocking(make, made)
+
+    def _announce(self, stream: Stream, action: str, error: ApiError | None, done: Done) -> None:
+        """Answer first: a stream that captures advisories must not show its own in the answer."""
+        done(error or stream)
+        if error is None:
+            self.advisories.stream_action(stream.name, action)
 
     def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
         return Stream(config, store, created_ns, self.ports, self.facts, self.budgets[config.storage])

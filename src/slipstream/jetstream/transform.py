@@ -118,9 +118,7 @@ def validate_mapping(source: str, destination: str) -> None:
         if not token or ended:
             raise TransformError(_INVALID, token)
         if _is_function(token):
-            name = _FUNCTION.fullmatch(token)
-            # left() and right() can be used everywhere but in stream configurations, where this list decides.
-            if name is None or name.group(1).lower() in ("left", "right"):
+            if _FUNCTION.fullmatch(token) is None:
                 raise TransformError(_UNKNOWN, token)
         elif token == ">":
             ended = True

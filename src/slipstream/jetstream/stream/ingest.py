@@ -3,8 +3,8 @@
 Input is what the router delivers; the outcome is an append to the store and an answer that leaves after the commit, or
 only an answer. A decision is made against what was *assigned* so far, so two publishes in one batch see each other.
 
-The order of checks is nats-server's: transform, sealed, conditions in headers (`conditions`), duplicate, last message
-id, roll-up, size, resources, interest, TTL, discard-new limits, append, discard-old limits, roll-up.
+The order of checks is nats-server's: transform, sealed, size, conditions in headers (`conditions`), duplicate, last
+message id, roll-up, resources, interest, TTL, discard-new limits, append, discard-old limits, roll-up.
 
 Two paths. A message without headers into a stream without special settings takes `on_publish` alone; everything else
 goes through `_publish`, which is the specification of both.
@@ -204,8 +204,9 @@ class Ingest:
         message_id = rollup = b""
         if header:
             header = headers.without_status(header)
-        if self._config.sealed:
-            self._refuse(reply, TableError(table.STREAM_SEALED))
+        refusal = self._closed_or_too_large(len(header), len(payload))
+        if refusal is not None:
+            self._refuse(reply, refusal)
             return
         # Only headers of ours are looked at, and they all begin alike.
         if header and b"Nats-" in header:
@@ -232,7 +233,9 @@ class Ingest:
     ) -> None:
         """The conditions hold: look at sizes and room, append, and do what follows from it."""
         size = self.store.message_bytes(len(subject), len(header), len(payload))
-        refusal = self._no_room(len(header), len(payload))
+        refusal: ApiError | None = None
+        if self._resources.server_exceeded:
+            refusal = TableError(table.INSUFFICIENT_RESOURCES)
         if refusal is None and self._interest_only and not self._owner.has_interest(subject):
             self._skip(subject, reply, message_id, rollup)
             return
@@ -314,13 +317,13 @@ class Ingest:
             return TableError(table.STREAM_ROLLUP_FAILED, err=f"rollup value invalid: {shown}")
         return None
 
-    def _no_room(self, header_size: int, payload_size: int) -> ApiError | None:
+    def _closed_or_too_large(self, header_size: int, payload_size: int) -> ApiError | None:
+        if self._config.sealed:
+            return TableError(table.STREAM_SEALED)
         if header_size + payload_size > self._max_msg_size:
             return TableError(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if header_size > STREAM_HEADER_BYTES_MAX:
             return TableError(table.STREAM_HEADER_EXCEEDS_MAXIMUM)
-        if self._resources.server_exceeded:
-            return TableError(table.INSUFFICIENT_RESOURCES)
         return None
 
     def _discarded(self, subject: bytes, header: bytes, size: int) -> ApiError | None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
-from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode
+from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import format_duration
@@ -118,6 +118,8 @@ class Stream:
         if old.duplicate_window_ns < config.duplicate_window_ns:
             self._rebuild_ids()
         self._enforce_all()
+        if config.retention is RetentionPolicy.INTEREST is not old.retention and not self.interest.consumer_count:
+            self.purge()  # nobody wants what is there
         self.interest.on_config(old, config)
         self._expire()
         self.committer.wake()

@@ -1,0 +1,121 @@
+"""Ask the real nats-server and JetStream without a server the same questions, and compare the answers.
+
+A question is a message with a reply subject. What must differ (times, server names) is replaced before comparing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import socket
+from typing import Any
+
+from support.jetstream_world import World
+
+TIMEOUT_S = 5.0
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+Answer = tuple[bytes | None, bytes]
+
+
+class Oracle:
+    """A connection to a running nats-server with JetStream."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self._file = self._socket.makefile("rb")
+        self._file.readline()
+        self._socket.sendall(
+            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\nSUB _INBOX.* 1\r\n'
+        )
+        self._numbers = itertools.count(1)
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def request(self, subject: str, body: bytes, header: bytes | None, count: int) -> list[Answer]:
+        """The first `count` answers."""
+        reply = b"_INBOX.%d" % next(self._numbers)
+        target = subject.encode()
+        if header is None:
+            self._socket.sendall(b"PUB %b %b %d\r\n%b\r\n" % (target, reply, len(body), body))
+        else:
+            total = len(header) + len(body)
+            self._socket.sendall(b"HPUB %b %b %d %d\r\n%b%b\r\n" % (target, reply, len(header), total, header, body))
+        answers: list[Answer] = []
+        while len(answers) < count:
+            arrived, answer = self._next_message()
+            if arrived == reply:
+                answers.append(answer)
+        return answers
+
+    def _next_message(self) -> tuple[bytes, Answer]:
+        while True:
+            line = self._file.readline()
+            words = line.split()
+            if words[0] == b"MSG":
+                return words[1], (None, self._body(int(words[-1])))
+            if words[0] == b"HMSG":
+                size, total = int(words[-2]), int(words[-1])
+                data = self._body(total)
+                return words[1], (data[:size], data[size:])
+            if words[0] == b"PING":
+                self._socket.sendall(b"PONG\r\n")
+
+    def _body(self, size: int) -> bytes:
+        return self._file.read(size + 2)[:-2]
+
+
+def normalised(answer: Answer) -> tuple[str, Any]:
+    """An answer with what must differ replaced."""
+    header, body = answer
+    text = "" if header is None else _TIME.sub("TIME", header.decode("utf-8", "replace"))
+    try:
+        return text, _scrubbed(json.loads(body))
+    except ValueError:
+        return text, body
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "LEADER" if key == "leader" else _scrubbed(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_scrubbed(member) for member in value]
+    if isinstance(value, str) and value != _ZERO_TIME:
+        return _TIME.sub("TIME", value)
+    return value
+
+
+class Both:
+    """Asks both and insists that they agree, to the order of JSON members."""
+
+    def __init__(self, oracle: Oracle, world: World) -> None:
+        self._oracle = oracle
+        self._world = world
+
+    def ask(self, subject: str, body: Any = b"", header: bytes | None = None) -> Any:
+        """The common answer (the first one, as JSON if it is)."""
+        if not isinstance(body, bytes):
+            body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        ours = self._world.request_all(subject, body, header)
+        assert ours, f"no answer to {subject} {body[:200]!r}"
+        theirs = self._oracle.request(subject, body, header, len(ours))
+        for our_answer, their_answer in zip(ours, theirs, strict=True):
+            mine, real = normalised(our_answer), normalised(their_answer)
+            assert mine == real, f"{subject} {body[:300]!r} {header!r}\n ours   {mine}\n theirs {real}"
+            assert json.dumps(mine[1], default=str) == json.dumps(real[1], default=str), "members in another order"
+        return normalised(ours[0])[1]
+
+    def api(self, subject: str, body: Any = b"", header: bytes | None = None) -> Any:
+        """A `$JS.API.` call."""
+        return self.ask("$JS.API." + subject, body, header)
+
+    def clear(self) -> None:
+        """Delete all streams of both, whatever they are."""
+        for name in list(self._world.account.streams):
+            self._world.api(f"STREAM.DELETE.{name}")
+        ((_, names),) = self._oracle.request("$JS.API.STREAM.NAMES", b"", None, 1)
+        for name in json.loads(names)["streams"] or []:
+            self._oracle.request(f"$JS.API.STREAM.DELETE.{name}", b"", None, 1)
