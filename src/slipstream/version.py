@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PRODUCT_VERSION", "SERVER_VERSION"]
+__all__ = ["API_LEVEL", "PRODUCT_VERSION", "SERVER_VERSION"]
 
 SERVER_VERSION: Final = "2.14.5"
+API_LEVEL: Final = 4  # of JetStream, belongs to the version
 PRODUCT_VERSION: Final = "0.1.0"

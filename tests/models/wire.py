@@ -9,6 +9,8 @@ import re
 
 BLANKS = re.compile(rb"[ \t]+")
 VERBS = (b"pub", b"hpub", b"sub", b"unsub", b"connect", b"info", b"-err")
+LOOSE = (b"connect", b"info")  # no blank needed behind these
+BLANK = (b" ", b"\t")
 WORDS = (b"ping", b"pong", b"+ok")
 
 
@@ -32,7 +34,7 @@ def parse(data: bytes, *, max_line: int, max_payload: int, headers: bool = True)
             return events
         line = line.removesuffix(b"\r")
         lower = line.lower()
-        verb = next((v for v in VERBS if lower.startswith((v + b" ", v + b"\t"))), None)
+        verb = next((v for v in VERBS if lower.startswith(v) and (v in LOOSE or lower[len(v) : len(v) + 1] in BLANK)), None)
         if verb is None:
             word = next((w for w in WORDS if lower.startswith(w)), None)
             if word is None:
@@ -41,7 +43,7 @@ def parse(data: bytes, *, max_line: int, max_payload: int, headers: bool = True)
                 events.append((word.decode(),))
             data = rest
             continue
-        text = line[len(verb) + 1 :]
+        text = line[len(verb) :].lstrip(b" \t") if verb in LOOSE else line[len(verb) + 1 :]
         if verb in (b"info", b"-err"):
             events.append((verb.decode(),))
             data = rest
@@ -91,7 +93,7 @@ def partial_violation(lower: bytes, max_line: int) -> str | None:
     for verb in VERBS:
         if not verb.startswith(lower[: len(verb)]):
             continue
-        if len(lower) > len(verb) and lower[len(verb) : len(verb) + 1] not in (b" ", b"\t"):
+        if len(lower) > len(verb) and verb not in LOOSE and lower[len(verb) : len(verb) + 1] not in BLANK:
             return "unknown"
         return "line" if len(lower) - len(verb) - 1 > max_line + 1 else None
     return "unknown"

@@ -449,6 +449,7 @@ cdef class Parser:
         cdef int count
         cdef char verb = p[0] | 0x20
         cdef Py_ssize_t size = end - p
+        cdef const char *text
         if verb == b"p" and size >= 4 and starts(p, end, b"ping", 4):
             self._sink.on_ping()
             return 0
@@ -479,18 +480,22 @@ cdef class Parser:
             else:
                 self._violate(BAD_ARGUMENTS, p, end)
             return 0
-        if verb == b"c" and size >= 8 and starts(p, end, b"connect", 7) and (p[7] == b" " or p[7] == b"\t"):
-            if size - 8 > self.max_control_line:
+        if verb == b"c" and size >= 7 and starts(p, end, b"connect", 7):
+            # The blank before the JSON may be missing; blanks are not part of it.
+            text = p + 7
+            while text < end and (text[0] == b" " or text[0] == b"\t"):
+                text += 1
+            if end - text > self.max_control_line:
                 self._violate(CONTROL_LINE_TOO_LONG, p, end)
                 return 0
-            self._sink.on_connect(PyBytes_FromStringAndSize(p + 8, size - 8))
+            self._sink.on_connect(PyBytes_FromStringAndSize(text, end - text))
             return 0
         if p[0] == b"+" and size >= 3 and starts(p + 1, end, b"ok", 2):
             return 0
         if p[0] == b"-" and size >= 5 and starts(p + 1, end, b"err", 3) and (p[4] == b" " or p[4] == b"\t"):
             self._sink.on_peer_error(PyBytes_FromStringAndSize(p + 5, size - 5))
             return 0
-        if verb == b"i" and size >= 5 and starts(p, end, b"info", 4) and (p[4] == b" " or p[4] == b"\t"):
+        if verb == b"i" and size >= 4 and starts(p, end, b"info", 4):
             self._sink.on_peer_info()
             return 0
         self._violate(UNKNOWN_OPERATION, p, end)
@@ -521,7 +526,9 @@ cdef class Parser:
             return 0
         elif p[0] == b"-" and starts(p + 1, end, b"err", 3):
             verb_size = 4
-        if verb_size == 0 or (size > verb_size and not (p[verb_size] == b" " or p[verb_size] == b"\t")):
+        if verb_size == 0 or (
+            size > verb_size and first != b"c" and first != b"i" and not (p[verb_size] == b" " or p[verb_size] == b"\t")
+        ):
             self._violate(UNKNOWN_OPERATION, p, end)
         elif size - verb_size - 1 > self.max_control_line + 1:
             # One more than the limit may be the carriage return of a line that fits.

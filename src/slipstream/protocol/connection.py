@@ -463,8 +463,7 @@ class ClientConnection:
         self.close(CloseReason.PARSE_ERROR)
 
     def on_peer_info(self) -> None:
-        """Clients do not send INFO."""
-        self.close(CloseReason.PROTOCOL_VIOLATION)
+        """Clients have no INFO to give; nats-server reads it and does nothing."""
 
     def on_violation(self, kind: int, line: bytes) -> None:
         """The bytes make no sense or break a limit; the parser takes no more."""

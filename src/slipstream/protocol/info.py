@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 __all__ = ["ConnectOptions", "ServerInfo", "decode_connect", "encode_info"]
@@ -65,15 +67,27 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
 
 
 _connect_decoder = msgspec.json.Decoder(ConnectOptions)
+_odd_key = re.compile(rb'"[^"]*[A-Z][^"]*"\s*:').search
 _info_encoder = msgspec.json.Encoder()
 
 
 def decode_connect(text: bytes) -> ConnectOptions | None:
-    """The options of a CONNECT line, or None when it is not the JSON it should be."""
+    """The options of a CONNECT line, or None when it is not the JSON it should be.
+
+    As lenient as nats-server: `null` says nothing, keys may be written in any case, bytes that are not UTF-8 are
+    replaced.
+    """
     try:
-        return _connect_decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        if _odd_key(text) is None:
+            return _connect_decoder.decode(text)
+        fields = msgspec.json.decode(text)
+        if isinstance(fields, dict):
+            fields = {key.lower(): value for key, value in fields.items()}
+        return msgspec.convert(fields, ConnectOptions)
+    except UnicodeDecodeError:
+        return decode_connect(text.decode("utf-8", "replace").encode())
+    except (msgspec.DecodeError, RecursionError):
+        return ConnectOptions() if text.strip() == b"null" else None
 
 
 def encode_info(info: ServerInfo) -> bytes:

@@ -18,7 +18,11 @@ from enum import Enum
 
 from slipstream.kernels import wsframes
 from slipstream.kernels.wsframes import FrameReader
-from slipstream.limits import WEBSOCKET_BROWSER_FRAME_BYTES, WEBSOCKET_COMPRESS_MIN_BYTES
+from slipstream.limits import (
+    WEBSOCKET_BROWSER_FRAME_BYTES,
+    WEBSOCKET_COMPRESS_MIN_BYTES,
+    WEBSOCKET_CONTROL_BYTES_MAX,
+)
 from slipstream.protocol import ws_frames
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_frames import InflateFailed, Inflater, close_frame, control_frame, deflated, frame_head
@@ -78,7 +82,9 @@ class WebSocketConnection:
             elif kind in (wsframes.COMPRESSED, wsframes.COMPRESSED_END):
                 yield from self._inflate(payload, last=kind == wsframes.COMPRESSED_END)
             elif kind == wsframes.PING:
-                self._output += control_frame(wsframes.PONG, payload)
+                # A peer that pings and does not read gets no more answers than this.
+                if len(self._output) < WEBSOCKET_CONTROL_BYTES_MAX:
+                    self._output += control_frame(wsframes.PONG, payload)
             elif kind == wsframes.CLOSE:
                 self._peer_closes(payload)
             elif kind >= wsframes.FAULT:
@@ -165,18 +171,19 @@ class WebSocketConnection:
         self._output.clear()
         return data
 
-    def wrap(self, data: bytes) -> list[bytes]:
+    def wrap(self, chunks: list[bytes]) -> list[bytes]:
         """Bytes of the NATS stream as frames, in pieces to be written one after another."""
         assert self.upgrade is not None
-        if not data:
+        size = sum(map(len, chunks))
+        if not size:
             return []
-        if self.upgrade.compressed and len(data) > WEBSOCKET_COMPRESS_MIN_BYTES:
+        if self.upgrade.compressed and size > WEBSOCKET_COMPRESS_MIN_BYTES:
             limit = 0 if self.upgrade.is_safari else self._frame_bytes_max
-            return _fragments(deflated(data), limit)
-        if self._frame_bytes_max and len(data) > self._frame_bytes_max:
-            pieces = _cut(data, self._frame_bytes_max)
+            return _fragments(deflated(chunks), limit)
+        if self._frame_bytes_max and size > self._frame_bytes_max:
+            pieces = _cut(b"".join(chunks), self._frame_bytes_max)
             return [part for piece in pieces for part in (frame_head(ws_frames.OPCODE_BINARY, len(piece)), piece)]
-        return [frame_head(ws_frames.OPCODE_BINARY, len(data)), data]
+        return [frame_head(ws_frames.OPCODE_BINARY, size), *chunks]
 
     def close(self, reason: CloseReason) -> None:
         """End it from this side: adds the close frame, unless one was sent."""

@@ -128,10 +128,12 @@ def close_frame(code: int, text: str) -> bytes:
     return control_frame(wsframes.CLOSE, code.to_bytes(2, "big") + body)
 
 
-def deflated(data: bytes) -> bytes:
+def deflated(chunks: list[bytes]) -> bytes:
     """The payload of one compressed message. Nothing is remembered from one to the next, as negotiated."""
     stream = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return (stream.compress(data) + stream.flush(zlib.Z_SYNC_FLUSH))[: -len(_DEFLATE_TAIL)]
+    parts = [stream.compress(chunk) for chunk in chunks]
+    parts.append(stream.flush(zlib.Z_SYNC_FLUSH))
+    return b"".join(parts)[: -len(_DEFLATE_TAIL)]
 
 
 class InflateFailed(SlipstreamError):

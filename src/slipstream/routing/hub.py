@@ -25,7 +25,7 @@ from slipstream.protocol.connection import ClientConnection, Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.topology import Topology
-from slipstream.version import SERVER_VERSION
+from slipstream.version import API_LEVEL, SERVER_VERSION
 
 if TYPE_CHECKING:
     import random
@@ -115,6 +115,7 @@ class Hub:
         self.lame_duck = False
         # What the listeners found out; part of INFO.
         self.host, self.port = options.host, options.port
+        self.websocket_host, self.websocket_port = options.websocket.host, options.websocket.port
         self.connect_urls: list[str] = []
         self.jetstream = False
         # Whoever wants to know: the system account's events.
@@ -198,7 +199,7 @@ class Hub:
     def info_line(self, connection: ClientConnection, *, after_connect: bool = False) -> bytes:
         """INFO as this connection should see it."""
         options = self.options
-        tls = options.tls if connection.peer.kind == "nats" else options.websocket.tls
+        tls = options.tls
         account = connection.account
         info = ServerInfo(
             server_id=self.identity.id,
@@ -220,10 +221,13 @@ class Hub:
             nonce=connection.nonce,
             connect_urls=self.connect_urls,
             ldm=self.lame_duck,
+            api_lvl=API_LEVEL,
             xkey=self.identity.xkey,
         )
-        if self.jetstream:
-            info.api_lvl = 4
+        if connection.peer.kind == "websocket":
+            info.host, info.port = self.websocket_host, self.websocket_port
+            info.auth_required = self.authenticator.is_auth_announced("WEBSOCKET")
+            info.tls_required = info.tls_available = options.websocket.tls is not None
         if after_connect and account is not None:
             info.connect_info = True
             info.remote_account = account.name
@@ -232,6 +236,13 @@ class Hub:
 
     def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
+        cookies = getattr(connection.peer, "cookies", None)
+        if cookies is not None:
+            # What CONNECT does not say, the cookies of the WebSocket may.
+            connect.jwt = connect.jwt or cookies.jwt
+            connect.user = connect.user or cookies.user
+            connect.password = connect.password or cookies.password
+            connect.auth_token = connect.auth_token or cookies.token
         facts = PeerFacts(
             kind="STANDARD" if connection.peer.kind == "nats" else "WEBSOCKET",
             ip=connection.peer.ip,
