@@ -218,6 +218,8 @@ WEBSOCKET_INFLATE_STEP_BYTES: Final = 64 * KIB
 WEBSOCKET_EARLY_BYTES_MAX: Final = 32 * KIB
 WEBSOCKET_EARLY_RATIO_MAX: Final = 100
 WEBSOCKET_EARLY_RATIO_FROM_BYTES: Final = 4 * KIB
+# Control frames that wait to be sent: pongs are dropped past this, as RFC 6455 allows.
+WEBSOCKET_CONTROL_BYTES_MAX: Final = 64 * KIB
 # PROXY protocol: the longest v1 line its specification allows, with CRLF; and the time for the whole header.
 PROXY_LINE_BYTES_MAX: Final = 107
 PROXY_HEADER_TIMEOUT_NS: Final = 5 * SECOND_NS

@@ -59,7 +59,7 @@ cdef class LogWriter:
     cdef bint unit
     cdef readonly uint32_t segment
     cdef readonly Py_ssize_t base
-    cdef readonly Py_ssize_t limit
+    cdef public Py_ssize_t limit
     cdef readonly uint64_t frame_no
     cdef public uint64_t synced_upto
     cdef public uint64_t epoch

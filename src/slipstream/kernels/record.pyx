@@ -182,11 +182,12 @@ def read_message(bytes data, Py_ssize_t pos, uint64_t salt, uint64_t seq):
     return decode(p)
 
 
-def read_time(bytes data, Py_ssize_t pos):
-    """Time in the head of a record, not verified: a hint for searching."""
-    if pos < 0 or PyBytes_GET_SIZE(data) - pos < HEAD:
-        raise ValueError("no record head here")
-    return <int64_t>get64(<const unsigned char *>PyBytes_AS_STRING(data) + pos + 16)
+def record_kind(bytes data, Py_ssize_t pos, uint64_t salt):
+    """Kind of the valid record at `pos`, 0 when there is none."""
+    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data) + pos
+    if pos < 0 or record_size(p, PyBytes_GET_SIZE(data) - pos, <uint32_t>salt) == 0:
+        return 0
+    return get16(p + 26) & KIND_MASK
 
 
 def read_selection(Selection chosen, Py_ssize_t start, bytes data, Py_ssize_t base, uint64_t salt, list out):

@@ -246,9 +246,10 @@ cdef class SegmentScan:
             else:
                 sid = NO_SUBJECT
             self.push(seq, <uint32_t>self.at, length, sid)
-            if self.n == 1:
-                self.first_ts = ts
-            self.last_ts = ts
+            if kind == KIND_MSG:
+                self.last_ts = ts
+                if self.first_ts == 0:
+                    self.first_ts = ts
         else:
             if kind == KIND_SKIP and plen == 8:
                 to = get64(body + slen + hlen)

@@ -660,6 +660,10 @@ cdef class MessageIndex:
                     used += ((r.len[pos] & LENGTH_MASK) + 7 + (8 if r.len[pos] & LENGTH_EXPIRES else 0)) & ~<uint64_t>7
         return count, used
 
+    def segment_counts(self):
+        """`(segment, entries, live ones)` of every run: the cheap first look for segments worth rewriting."""
+        return [(self.runs[i].seg, self.runs[i].n, self.runs[i].live) for i in range(self.n_runs)]
+
     def segment_has_live(self, uint32_t seg):
         """Whether any message lives in the segment."""
         cdef Py_ssize_t i

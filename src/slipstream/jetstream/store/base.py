@@ -195,7 +195,7 @@ class Store(Protocol):
         ...
 
     def expiries(self) -> Iterable[tuple[int, int]]:
-        """`(seq, expires_ns)` of every stored message with its own expiry, ascending: to rebuild timers at start."""
+        """`(seq, expires_ns)` of what was stored with its own expiry when the store was opened: to rebuild timers."""
         ...
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -354,7 +354,8 @@ class Store(Protocol):
     def begin_upkeep(self) -> Job | None:
         """The next piece of background work, if any: repair after a fault, index files, compaction, scrubbing.
 
-        Call it about once a second and after a fault. At most one is in flight, beside a commit.
+        Call it about once a second and after a fault, until it gives None; then `begin_commit`, for upkeep may leave
+        something to log. At most one is in flight, beside a commit.
         """
         ...
 

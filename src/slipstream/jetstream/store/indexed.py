@@ -23,6 +23,7 @@ class IndexedReads:
         self._index = index
         self._chosen = Selection()
         self._damaged: dict[int, int] = {}  # sequence -> stated bytes of records found unreadable while running
+        self._lost_ranges: list[tuple[int, int]] = []  # sequences whose records recovery could not find
         self._first_time = (0, 0)  # (sequence, time) of the first message when it was last asked for
 
     # --- for the subclass -------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ class IndexedReads:
         """See `Store.get`."""
         place = self._index.locate(seq) if seq > 0 else None
         if place is None:
-            return None
+            return self._lost_at(seq)
         segment, offset, length = place
         data, base, salt = self._slice(segment, offset, length + _EXPIRY_BYTES, length + _EXPIRY_BYTES)
         message = read_message(data, offset - base, salt, seq)
@@ -132,6 +133,8 @@ class IndexedReads:
             else:
                 _seq, segment, offset, length = chosen.place(k)
                 out.append(self._read_again(item, segment, offset, length))
+        if self._lost_ranges:
+            self._insert_lost(out, max(from_seq, self._index.first_seq), up_to_seq, max_msgs)
         return out
 
     def load_last(self, subject: bytes) -> Read | None:
@@ -190,6 +193,22 @@ class IndexedReads:
             seq += 1
 
     # --- damage -----------------------------------------------------------------------------------------------------
+
+    def _lost_at(self, seq: int) -> Damaged | None:
+        if any(lo <= seq <= hi for lo, hi in self._lost_ranges) and seq >= self._index.first_seq:
+            return Damaged(seq, "record was not found")
+        return None
+
+    def _insert_lost(self, out: list[Read], from_seq: int, up_to_seq: int, max_msgs: int) -> None:
+        """Mark lost sequences among the messages of a batch: a reader must not pass them without knowing."""
+        if len(out) >= max_msgs:
+            up_to_seq = out[-1].seq
+        for lo, hi in self._lost_ranges:
+            start = max(lo, from_seq)
+            stop = min(hi, up_to_seq, start + max_msgs) + 1
+            out.extend(Damaged(seq, "record was not found") for seq in range(start, stop))
+        out.sort(key=lambda read: read.seq)
+        del out[max_msgs:]
 
     def _read_again(self, seq: int, segment: int, offset: int, length: int) -> Read:
         """Look at the record once more, past all caches; it is damaged only if that fails too."""

@@ -54,7 +54,6 @@ class MemoryStore(IndexedReads):
         self._slab_no = 1  # highest number given to a slab
         self._writer.open_segment(self._slab_no, _SALT, 0, _UNBOUNDED, 0)
         self._entries: dict[bytes, list[bytes]] = {}
-        self._expiries: dict[int, int] = {}
         self._last_ts_ns = 0
         self._committed_seq = first_seq - 1
         self._dirty = False
@@ -105,9 +104,8 @@ class MemoryStore(IndexedReads):
         return Lost([], 0)
 
     def expiries(self) -> Iterable[tuple[int, int]]:
-        """See `Store.expiries`."""
-        self._expiries = {seq: at for seq, at in self._expiries.items() if self._index.locate(seq) is not None}
-        return sorted(self._expiries.items())
+        """See `Store.expiries`: nothing is there when a memory store begins."""
+        return ()
 
     # --- changing ---------------------------------------------------------------------------------------------------
 
@@ -119,8 +117,6 @@ class MemoryStore(IndexedReads):
         writer.append(seq, ts_ns, subject, headers, payload, expires_ns)
         self._last_ts_ns = ts_ns
         self._dirty = True
-        if expires_ns:
-            self._expiries[seq] = expires_ns
 
     def begin_atomic(self) -> None:
         """See `Store.begin_atomic`: memory has no half states."""

@@ -168,5 +168,5 @@ def write_whole_file(disk: Disk, path: str, data: bytes) -> None:
 
 
 def _contains(sorted_seqs: memoryview, seq: int) -> bool:
-    at = bisect_left(sorted_seqs, seq)  # type: ignore[type-var]  # a memoryview of integers is a sorted sequence
+    at = bisect_left(sorted_seqs, seq)
     return at < len(sorted_seqs) and sorted_seqs[at] == seq

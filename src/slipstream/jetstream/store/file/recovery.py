@@ -31,12 +31,21 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
-from slipstream.kernels.record import CONFIG, ERASE, STATE, TOMBS, TRIM, LogWriter
+from slipstream.kernels.record import CONFIG, ERASE, ERASED, STATE, TOMBS, TRIM, LogWriter, record_kind
 from slipstream.kernels.segscan import Region, SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.limits import STORE_SCAN_STEP_RECORDS
 
-__all__ = ["Recovered", "RecoveryReport", "Segment", "encode_controls", "index_path", "recover_log", "scan_segment"]
+__all__ = [
+    "Recovered",
+    "RecoveryReport",
+    "Segment",
+    "encode_controls",
+    "index_path",
+    "manifest_entry",
+    "recover_log",
+    "scan_segment",
+]
 
 
 class Segment:
@@ -210,6 +219,9 @@ class _Recovery:
             parsed = parse_name(name)
             if parsed is None:
                 continue
+            if self.log_end is not None and parsed[0] > self.log_end[0]:
+                self.superseded.append(path)  # made by the write that failed
+                continue
             header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or self._header_from(manifest, parsed)
             if header is None or (manifest is not None and header.uid != manifest.uid):
                 self._unusable(path, parsed, manifest)
@@ -301,7 +313,11 @@ class _Recovery:
 
     def _from_scan(self, segment: Segment, end: int | None, *, is_last: bool) -> SegmentScan:
         size = self.disk.size(segment.path)
-        data = self.disk.read(segment.path, 0, size if end is None else min(end, size))
+        data = self.disk.read(segment.path, 0, size if end is None or is_last else min(end, size))
+        segment.allocated = len(data)
+        untouched = end is None or not data[end:].strip(b"\0")
+        if end is not None:
+            data = data[:end]
         scan = scan_segment(data, segment.header)
         if not is_last:
             self.report.rebuilt_indexes += 1
@@ -313,7 +329,7 @@ class _Recovery:
         for region in scan.regions:
             self.report.damaged_regions.append((segment.path, region.start, region.end))
             segment.damaged = True
-        if is_last and (segment.damaged or end is not None):
+        if is_last and (segment.damaged or not untouched):
             self.appendable = False
         return scan
 
@@ -387,9 +403,21 @@ class _Recovery:
         return subtract(lost, cover(removed))
 
     def _unfinished_erasures(self) -> list[tuple[int, EraseIntent]]:
-        """Intents whose record is still where it was; the store overwrites each again, which is harmless."""
-        present = {(s.header.no, s.header.generation) for s in self.segments}
-        return [(seq, intent) for seq, intent in self.erasures.items() if (intent.no, intent.generation) in present]
+        """Logged intents whose record is still readable, or half overwritten: with the place where it lies now."""
+        unfinished = []
+        by_id = {segment.id: segment for segment in self.segments}
+        for seq, logged in self.erasures.items():
+            intent = logged
+            place = self.index.record_place(seq)
+            if place is not None:
+                header = by_id[place[0]].header
+                intent = EraseIntent(header.no, header.generation, place[1], place[2])
+            for segment in self.segments:
+                if (segment.header.no, segment.header.generation) == (intent.no, intent.generation):
+                    record = self.disk.read(segment.path, intent.offset, (intent.length & 0x3FFFFFFF) + 8)
+                    if record_kind(record, 0, segment.header.salt) != ERASED:
+                        unfinished.append((seq, intent))
+        return unfinished
 
 
 def _supersedes(newer: SegmentHeader, older: SegmentHeader) -> bool:

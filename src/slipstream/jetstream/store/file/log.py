@@ -1,0 +1,234 @@
+"""The frame log of one stream: segments in order, the writer at the end, bytes on their way to disk.
+
+    append -> writer's open frame -> (roll) -> queued writes -> a commit takes them -> finished
+                    `---------------- readable from memory all the way ----------------'
+
+What this is not: durable by itself. It says what has to be written; `jobs.CommitJob` writes, `store.FileStore` decides
+when. It does not interpret control records either.
+
+Invariant: every offset in the index is below `writer.position` of its segment, and its bytes are in the writer, in
+`_tail`, or in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.jobs import SegmentWrite
+from slipstream.jetstream.store.file.recovery import Recovered, Segment
+from slipstream.jetstream.store.file.segment import (
+    HEADER_BYTES,
+    SegmentHeader,
+    encode_header,
+    pack_state,
+    segment_name,
+)
+from slipstream.kernels.record import CONFIG, STATE, LogWriter
+from slipstream.kernels.subjectindex import MessageIndex
+from slipstream.limits import STORE_READ_BYTES_MIN, STORE_TAIL_CACHE_BYTES
+
+__all__ = ["SegmentedLog"]
+
+_Buffer = tuple[int, int, bytes]  # segment, offset of the first byte, bytes
+
+
+class SegmentedLog:
+    """Segments, writer and the bytes not yet (or only just) on disk."""
+
+    def __init__(
+        self, disk: Disk, directory: str, uid: bytes, *, segment_bytes: int, random64: Callable[[], int]
+    ) -> None:
+        """An empty log without a segment; `adopt` or `start_segment` gives it one."""
+        self.disk = disk
+        self.directory = directory
+        self.uid = uid
+        self.segment_bytes = segment_bytes
+        self.random64 = random64
+        self.index = MessageIndex(random64())
+        self.writer = LogWriter(self.index)
+        self.segments: list[Segment] = []
+        self.next_id = 1
+        self._by_id: dict[int, Segment] = {}
+        self._uncreated: set[int] = set()  # segments whose file does not exist yet
+        self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
+        self._in_flight: set[int] = set()  # segments a commit is writing
+        self._tail: list[_Buffer] = []  # bytes queued, being written, or written last
+        self._window: _Buffer = (0, 0, b"")  # the last stretch read from a file
+
+    @property
+    def active(self) -> Segment:
+        """The segment being written."""
+        return self.segments[-1]
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes no commit has taken yet."""
+        return self.writer.pending_bytes + sum(len(write.data) for write in self._queue)
+
+    def segment(self, id_: int) -> Segment:
+        """The segment with this number in the index."""
+        return self._by_id[id_]
+
+    def find(self, no: int, generation: int) -> Segment | None:
+        """The segment with this place and generation."""
+        for segment in self.segments:
+            if segment.header.no == no and segment.header.generation == generation:
+                return segment
+        return None
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def make_room(self, length: int, config: bytes, last_ts_ns: int, created_ns: int) -> None:
+        """Go on in a new segment, large enough for a message of this length."""
+        self.roll(config, last_ts_ns, created_ns)
+        self.writer.limit = max(self.writer.limit, self.writer.position + length + 1024)
+
+    def roll(self, config: bytes, last_ts_ns: int, created_ns: int) -> None:
+        """Close the segment and start the next."""
+        self._queue_writer(closes=True)
+        self.start_segment(config, last_ts_ns, created_ns)
+
+    def start_segment(self, config: bytes, last_ts_ns: int, created_ns: int) -> None:
+        """Begin a segment behind the last one; its file is made by the commit that takes its first bytes."""
+        writer, index = self.writer, self.index
+        before = self.segments[-1] if self.segments else None
+        no = before.header.last_no + 1 if before is not None else 1
+        header = SegmentHeader(
+            uid=self.uid,
+            no=no,
+            last_no=no,
+            generation=0,
+            first_seq=index.last_seq + 1,
+            created_ns=created_ns,
+            prev_no=before.header.last_no if before is not None else 0,
+            prev_generation=before.header.generation if before is not None else 0,
+            prev_end=before.end if before is not None else 0,
+            frame_no=writer.frame_no,
+            salt=self.random64(),
+        )
+        segment = Segment(self.next_id, f"{self.directory}/{segment_name(no, 0)}", header)
+        self.next_id += 1
+        self.segments.append(segment)
+        self._by_id[segment.id] = segment
+        self._uncreated.add(segment.id)
+        writer.open_segment(segment.id, header.salt, HEADER_BYTES, self.segment_bytes, writer.frame_no)
+        state = pack_state(index.first_seq, index.last_seq, last_ts_ns)
+        writer.control(STATE, index.last_seq, last_ts_ns, b"", state)
+        writer.control(CONFIG, index.last_seq, last_ts_ns, b"", config)
+
+    def take_writes(self) -> list[SegmentWrite]:
+        """Everything since the last take, in the order it must reach the disk."""
+        if self.writer.pending_bytes:
+            self._queue_writer(closes=False)
+        taken, self._queue = self._queue, []
+        self._in_flight = {write.segment.id for write in taken}
+        return taken
+
+    def finish_writes(self) -> None:
+        """What was taken last is in the files: keep the newest bytes for readers that follow the log, forget the rest."""
+        self._in_flight = set()
+        unwritten = {id(write.data) for write in self._queue}
+        room = STORE_TAIL_CACHE_BYTES
+        kept: list[_Buffer] = []
+        for buffer in reversed(self._tail):
+            room -= len(buffer[2])
+            if room >= 0 or id(buffer[2]) in unwritten:
+                kept.append(buffer)
+        self._tail = kept[::-1]
+
+    def _queue_writer(self, *, closes: bool) -> None:
+        segment, writer = self.active, self.writer
+        offset = writer.base
+        data = writer.take()
+        segment.end = writer.position
+        segment.last_seq = self.index.last_seq
+        creates = segment.id in self._uncreated
+        if creates:
+            self._uncreated.discard(segment.id)
+            data = encode_header(segment.header) + data
+            offset = 0
+        self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
+        self._tail.append((segment.id, offset, data))
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def slice(self, segment_id: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
+        """Bytes from `offset` on, from wherever they are; `least` of them unless the log ends before."""
+        writer = self.writer
+        segment = self._by_id[segment_id]
+        salt = segment.header.salt
+        if segment_id == writer.segment and offset >= writer.base:
+            return writer.peek(offset, min(most, writer.position - offset)) or b"", offset, salt
+        for where, base, data in self._tail:
+            if where == segment_id and base <= offset < base + len(data):
+                return data, base, salt
+        where, base, data = self._window
+        if where == segment_id and base <= offset and offset + least <= base + len(data):
+            return data, base, salt
+        length = min(max(most, STORE_READ_BYTES_MIN), self._written_end(segment) - offset)
+        data = self.disk.read(segment.path, offset, length)
+        self._window = (segment_id, offset, data)
+        return data, offset, salt
+
+    def slice_afresh(self, segment_id: int, offset: int, least: int) -> tuple[bytes, int, int]:
+        """The same, past the window: what the file says now."""
+        self._window = (0, 0, b"")
+        return self.slice(segment_id, offset, least, least)
+
+    def _written_end(self, segment: Segment) -> int:
+        """Where the bytes of a segment end that a file read may return: what is queued is not there yet."""
+        ends = [base for where, base, _data in self._tail if where == segment.id]
+        if segment.id == self.writer.segment:
+            ends.append(self.writer.base)
+        return min(ends, default=segment.end)
+
+    def drop_caches(self) -> None:
+        """Forget copies of bytes that were overwritten on disk; what is not written yet stays."""
+        unwritten = {id(write.data) for write in self._queue}
+        self._tail = [buffer for buffer in self._tail if id(buffer[2]) in unwritten]
+        self._window = (0, 0, b"")
+
+    # --- segments ---------------------------------------------------------------------------------------------------
+
+    def adopt(self, recovered: Recovered) -> None:
+        """Take over what recovery read."""
+        self.index = recovered.index
+        self.writer = LogWriter(self.index)
+        self.writer.epoch = recovered.epoch
+        self.writer.synced_upto = recovered.synced_upto
+        self.segments = recovered.segments
+        self._by_id = {segment.id: segment for segment in self.segments}
+        self.next_id = max([self.next_id, *(segment.id + 1 for segment in self.segments)])
+        self._uncreated = set()
+        self._queue = []
+        self._in_flight = set()
+        self._tail = []
+        self._window = (0, 0, b"")
+        last = self.segments[-1] if self.segments else None
+        salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)
+        self.writer.open_segment(last.id if last is not None else 0, salt, end, self.segment_bytes, recovered.frame_no)
+
+    def closed_segments(self) -> list[Segment]:
+        """Segments that get no more bytes and are wholly on disk."""
+        waiting = {write.segment.id for write in self._queue} | self._in_flight
+        return [segment for segment in self.segments[:-1] if segment.id not in waiting]
+
+    def drop(self, segments: tuple[Segment, ...]) -> None:
+        """Forget segments that hold no message and whose files are gone."""
+        gone = {segment.id for segment in segments}
+        for id_ in gone:
+            self.index.drop_segment(id_)
+            del self._by_id[id_]
+        self.segments = [segment for segment in self.segments if segment.id not in gone]
+        if self._window[0] in gone:
+            self._window = (0, 0, b"")
+
+    def replace(self, old: list[Segment], new: Segment) -> None:
+        """Put a rewritten segment in the place of the ones it was made from; the index points to it already."""
+        at = self.segments.index(old[0])
+        self.segments[at : at + len(old)] = [new]
+        for segment in old:
+            del self._by_id[segment.id]
+        self._by_id[new.id] = new
+        self._window = (0, 0, b"")

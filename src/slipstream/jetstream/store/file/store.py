@@ -1,0 +1,364 @@
+"""`FileStore`: a stream's messages, consumer states and configuration in one directory.
+
+It puts together the log (`log.py`), the journal (`journal.py`), commits (`writes.py`, `jobs.py`), upkeep (`upkeep.py`,
+`compaction.py`) and recovery, and decides what happens when. Nothing in here calls the operating system.
+
+States::
+
+    ready --commit fails--> faulted --upkeep: repair--> ready (behind the last commit, in a fresh segment if needed)
+      |  ^
+      |  '--upkeep: space again-- full: takes deletes, purges and consumer states, refuses messages
+      '------space nearly gone--------^
+"""
+
+from __future__ import annotations
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import Job, StoreUnavailable
+from slipstream.jetstream.store.file.compaction import CompactionJob
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
+from slipstream.jetstream.store.file.ranges import cover
+from slipstream.jetstream.store.file.recovery import Recovered, Segment, index_path, manifest_entry, recover_log
+from slipstream.jetstream.store.file.upkeep import (
+    IndexFileJob,
+    ManifestJob,
+    RemoveJob,
+    RepairJob,
+    SpaceProbeJob,
+    UpkeepJob,
+)
+from slipstream.jetstream.store.file.writes import FileStoreOptions, FileStoreWrites
+from slipstream.kernels.record import MARK
+from slipstream.limits import (
+    STORE_COMPACT_LIVE_PERCENT,
+    STORE_COMPACT_MERGE_MAX,
+    STORE_SEGMENT_BYTES,
+    STORE_SEGMENT_BYTES_MIN,
+    STORE_SEGMENTS_PER_STREAM_MIN,
+)
+
+__all__ = ["FileStore", "FileStoreOptions", "segment_bytes_for"]
+
+
+def segment_bytes_for(max_bytes: int) -> int:
+    """Segment size of a stream: smaller ones for a small `max_bytes`, so that space comes back in small pieces."""
+    if max_bytes <= 0:
+        return STORE_SEGMENT_BYTES
+    return min(max(max_bytes // STORE_SEGMENTS_PER_STREAM_MIN, STORE_SEGMENT_BYTES_MIN), STORE_SEGMENT_BYTES)
+
+
+class FileStore(FileStoreWrites):
+    """A `Store` in files. Use `create` or `open`."""
+
+    # --- making -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, *, uid: bytes, config: bytes, options: FileStoreOptions, first_seq: int = 1
+    ) -> FileStore:
+        """Make a new stream's directory, durably. Blocks.
+
+        Raises:
+            StorageFault: the directory is not empty, or the disk failed.
+        """
+        if len(uid) != 16:
+            raise ValueError("uid must be 16 bytes")
+        store = cls(disk, directory, uid, config, options)
+        try:
+            disk.make_dir(directory)
+            if disk.list_dir(directory):
+                raise StorageFault("directory is not empty", path=directory)
+            store._log.index.skip_to(first_seq - 1)
+            store._committed_seq = first_seq - 1
+            write_manifest(disk, directory, store._manifest())
+            disk.sync_dir(directory.rsplit("/", 1)[0])
+            store._log.start_segment(config, 0, options.now_ns())
+            store._commit_now()
+        except OSError as error:
+            raise StoreUnavailable(str(error), path=directory) from error
+        return store
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str, options: FileStoreOptions) -> FileStore:
+        """Open an existing directory. Reads only, except to finish interrupted erasures at the first commit. Blocks.
+
+        Raises:
+            StorageFault: nothing usable is in the directory; it should be quarantined, never deleted.
+        """
+        try:
+            recovered = recover_log(disk, directory, seed=options.random64(), first_id=1)
+            store = cls(disk, directory, recovered.uid, recovered.config, options)
+            store._adopt(recovered)
+            store._journal.recover(disk)
+        except OSError as error:
+            raise StorageFault(str(error), path=directory) from error
+        return store
+
+    def _adopt(self, recovered: Recovered) -> None:
+        log = self._log
+        log.adopt(recovered)
+        self._index = log.index
+        self._writer = log.writer
+        self._config = recovered.config
+        self._last_ts_ns = recovered.last_ts_ns
+        self._committed_seq = log.index.last_seq
+        self._durable_first = 0
+        self._lost_ranges = recovered.lost
+        self._expiries = recovered.expiries
+        self._leftovers += recovered.superseded
+        self._manifest_version = max(self._manifest_version, recovered.manifest_version)
+        self._manifest_due = True
+        self._tombs.clear()
+        self._trim = 0
+        self._erasures = []
+        self._first_time = (0, 0)
+        self._marked = recovered.synced_upto + 1 >= recovered.frame_no
+        self.report = recovered.report
+        if log.segments:
+            self._committed_end = (log.active.header.no, log.active.end)
+        # Everything read back counts as synced from here on: it is what the next start would read as well.
+        self._writer.synced_upto = recovered.frame_no
+        self._unsynced = {log.active.path} if log.segments else set()
+        if not recovered.appendable:
+            log.start_segment(self._config, self._last_ts_ns, self._options.now_ns())
+        self._overwrites = [(seq, 0, intent) for seq, intent in recovered.unfinished_erasures]
+
+    # --- upkeep -----------------------------------------------------------------------------------------------------
+
+    def begin_upkeep(self) -> Job | None:
+        """See `Store.begin_upkeep`. The most urgent piece comes first."""
+        if self._upkeep is not None or self._closed:
+            return None
+        self._upkeep = self._next_piece()
+        return self._upkeep
+
+    def _next_piece(self) -> UpkeepJob | CompactionJob | None:
+        if self._fault is not None:
+            return None if self._job is not None else self._repair()
+        if self._refusal is not None and self._job is None:
+            return SpaceProbeJob(self._disk, self._directory, segment=self._log.active, reserve=self._options.reserve)
+        self._mark()
+        return self._removal() or self._index_file() or self._manifest_write() or self._compaction()
+
+    def finish_upkeep(self, job: Job) -> None:
+        """See `Store.finish_upkeep`."""
+        assert job is self._upkeep and self._upkeep is not None
+        done, self._upkeep = self._upkeep, None
+        if isinstance(done, RepairJob):
+            self._finish_repair(done)
+            return
+        if isinstance(done, SpaceProbeJob):
+            if done.fault is None and self._fault is None:
+                self._refusal = None
+            return
+        if done.fault is not None:
+            # Derived files and removals are tried again at the next turn; nothing depends on them.
+            return
+        if isinstance(done, RemoveJob):
+            self._log.drop(done.segments)
+            self._leftovers = [path for path in self._leftovers if path not in done.paths]
+            self._manifest_due = self._manifest_due or bool(done.segments)
+        elif isinstance(done, IndexFileJob):
+            self._finish_index_file(done)
+        elif isinstance(done, ManifestJob):
+            self._manifest_version += 1
+        elif isinstance(done, CompactionJob):
+            self._finish_compaction(done)
+
+    def scrub(self) -> None:
+        """Ask upkeep to read and check every closed segment once more."""
+        for segment in self._log.closed_segments():
+            segment.indexed = False
+
+    def _repair(self) -> RepairJob:
+        return RepairJob(
+            self._disk,
+            self._directory,
+            seed=self._options.random64(),
+            first_id=self._log.next_id,
+            log_end=self._committed_end,
+            reserve=self._options.reserve,
+        )
+
+    def _finish_repair(self, done: RepairJob) -> None:
+        if done.recovered is None:
+            return
+        full = isinstance(self._fault, StoreUnavailable) and self._fault.full
+        committed = self._committed_seq
+        refusal = self._fault
+        lost = self._lost_ranges
+        self._adopt(done.recovered)
+        self._fault = None
+        self._refusal = refusal if full else None
+        if self._committed_seq < committed:
+            # Acknowledged without sync and gone with the failed one: said, not hidden.
+            self._lost_ranges = cover([*self._lost_ranges, *lost, (self._committed_seq + 1, committed)])
+            self._index.skip_to(committed)
+            self._committed_seq = committed
+
+    def _mark(self) -> None:
+        """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
+        if self._marked or self._job is not None or self._unsynced or self._log.pending_bytes:
+            return
+        self._writer.control(MARK, self._index.last_seq, self._last_ts_ns, b"", b"")
+        self._journal.mark()
+        job = self.begin_commit(sync=False)
+        assert job is not None
+        job.run()
+        self.finish_commit(job)
+        self._marked = True
+
+    def _removal(self) -> RemoveJob | None:
+        """Segments at the front that hold nothing, and files left over by compactions."""
+        first_seq = self._index.first_seq
+        dead: list[Segment] = []
+        for segment in self._log.closed_segments():
+            if segment.last_seq >= first_seq or self._index.segment_has_live(segment.id):
+                break
+            dead.append(segment)
+        if dead and self._durable_first <= dead[-1].last_seq:
+            # A later start must know that these sequences are gone before their records are.
+            self._trim = max(self._trim, dead[-1].last_seq + 1)
+            dead = []
+        paths = [name for segment in dead for name in (segment.path, index_path(segment.path))]
+        if not paths and not self._leftovers:
+            return None
+        return RemoveJob(self._disk, self._directory, paths=(*paths, *self._leftovers), segments=tuple(dead))
+
+    def _index_file(self) -> IndexFileJob | None:
+        for segment in self._log.closed_segments():
+            if not segment.indexed and not segment.damaged:
+                return IndexFileJob(self._disk, self._directory, segment=segment)
+        return None
+
+    def _finish_index_file(self, done: IndexFileJob) -> None:
+        segment = done.segment
+        assert segment is not None
+        segment.indexed = not segment.damaged
+        for lo, hi in done.holes or ():
+            for seq in range(lo, hi + 1):
+                if self._index.locate(seq) is not None:
+                    self._damaged.setdefault(seq, 0)
+
+    def _manifest_write(self) -> ManifestJob | None:
+        if not self._manifest_due or self._job is not None:
+            return None
+        self._manifest_due = False
+        return ManifestJob(self._disk, self._directory, manifest=self._manifest())
+
+    def _manifest(self) -> Manifest:
+        return Manifest(
+            version=self._manifest_version + 1,
+            uid=self._log.uid,
+            config=self._config,
+            first_seq=min(self._index.first_seq, self._committed_seq + 1),
+            last_seq=self._committed_seq,
+            last_ts_ns=self._last_ts_ns,
+            segments=[manifest_entry(segment) for segment in self._log.closed_segments()],
+            lost=list(self._lost_ranges),
+        )
+
+    # --- compaction -------------------------------------------------------------------------------------------------
+
+    def _compaction(self) -> CompactionJob | None:
+        inputs = self._worth_compacting()
+        if not inputs:
+            return None
+        self._erased_meanwhile = []
+        return CompactionJob(
+            self._disk,
+            self._directory,
+            inputs=inputs,
+            live=[self._index.live_seqs(segment.id) for segment in inputs],
+            elsewhere=self._index.removed_seqs({segment.id for segment in inputs}),
+            salt=self._options.random64(),
+        )
+
+    def _worth_compacting(self) -> list[Segment]:
+        """The first stretch of neighbouring segments that are mostly dead, or small enough to be merged."""
+        suspects = {seg for seg, n, live in self._index.segment_counts() if live * 100 < n * STORE_COMPACT_LIVE_PERCENT}
+        small = self._options.segment_bytes // 8
+        found: list[Segment] = []
+        alive = 0
+        for segment in self._log.closed_segments():
+            used = 0
+            fits = not segment.damaged and (segment.id in suspects or segment.end < small)
+            if fits:
+                used = self._index.segment_live(segment.id)[1]
+                fits = segment.end < small or used * 100 < segment.end * STORE_COMPACT_LIVE_PERCENT
+            if fits and alive + used <= self._options.segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX:
+                found.append(segment)
+                alive += used
+            elif self._saves_enough(found, alive):
+                break
+            else:
+                found, alive = ([segment], used) if fits else ([], 0)
+        return found if self._saves_enough(found, alive) else []
+
+    def _saves_enough(self, inputs: list[Segment], alive: int) -> bool:
+        """One mostly dead segment of some size, or several small ones, but never the same small one again and again."""
+        size = sum(segment.end for segment in inputs)
+        if len(inputs) >= STORE_SEGMENTS_PER_STREAM_MIN:
+            return True
+        return size - alive > STORE_SEGMENT_BYTES_MIN // 2 and alive * 100 < size * STORE_COMPACT_LIVE_PERCENT
+
+    def _finish_compaction(self, done: CompactionJob) -> None:
+        for segment in done.damaged or ():
+            segment.damaged = True
+        if done.result is None:
+            for segment in done.inputs:  # do not try the same again at every turn
+                segment.damaged = segment.damaged or done.damaged is None
+            return
+        header, path, length, scan = done.result
+        fresh = Segment(self._log.next_id, path, header)
+        self._log.next_id += 1
+        fresh.end = fresh.allocated = length
+        fresh.last_seq = done.inputs[-1].last_seq
+        fresh.indexed = True
+        scan.replace_in(self._index, {segment.id for segment in done.inputs}, fresh.id)
+        self._log.replace(done.inputs, fresh)
+        self._leftovers += [name for segment in done.inputs for name in (segment.path, index_path(segment.path))]
+        self._manifest_due = True
+        for seq, ts in self._erased_meanwhile:
+            intent = self._intent(seq)
+            if intent is not None:
+                self._overwrites.append((seq, ts, intent))
+        self._erased_meanwhile = []
+
+    # --- closing ----------------------------------------------------------------------------------------------------
+
+    def _commit_now(self) -> None:
+        """Commit on the spot; for creation and closing."""
+        job = self.begin_commit()
+        if job is not None:
+            job.run()
+            done = self.finish_commit(job)
+            if done.fault is not None:
+                raise done.fault
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        if self._closed:
+            return
+        if self._fault is None and self._job is None:
+            try:
+                self._commit_now()
+                self._mark()
+                self._commit_now()
+                write_manifest(self._disk, self._directory, self._manifest())
+            except (OSError, StorageFault):
+                # What was acknowledged is on disk; the rest was never promised.
+                pass
+        self._closed = True
+
+    def destroy(self) -> None:
+        """See `Store.destroy`."""
+        self._closed = True
+        try:
+            for name in self._disk.list_dir(self._directory):
+                self._disk.remove(f"{self._directory}/{name}")
+            self._disk.remove_dir(self._directory)
+            self._disk.sync_dir(self._directory.rsplit("/", 1)[0])
+        except OSError as error:
+            raise StorageFault(str(error), path=self._directory) from error

@@ -1,0 +1,376 @@
+"""The writing half of a file store: its state, changes to it, and commits.
+
+`store.FileStore` adds making, upkeep and closing.
+
+Invariants: `committed_seq` moves only in `finish_commit` and only forward; after a fault nothing above it is readable
+by a caller that respects it, and nothing above it comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import Committed, Job, Lost, Read, StoreUnavailable
+from slipstream.jetstream.store.file.compaction import CompactionJob
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite
+from slipstream.jetstream.store.file.journal import Journal
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.ranges import cover, each
+from slipstream.jetstream.store.file.recovery import RecoveryReport, index_path
+from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase, pack_seq
+from slipstream.jetstream.store.file.upkeep import UpkeepJob
+from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.kernels.record import (
+    CONFIG,
+    ERASE,
+    RECORD_HEAD,
+    SKIP,
+    TOMBS,
+    TRIM,
+    StoredMessage,
+    erased_record,
+)
+from slipstream.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES, STORE_SEGMENT_BYTES_MIN
+
+__all__ = ["FileStoreOptions", "FileStoreWrites"]
+
+_TOMBS_PER_RECORD = 8192
+_LENGTH_MASK = 0x3FFFFFFF
+_LENGTH_EXPIRES = 0x40000000
+
+
+@dataclass(frozen=True, slots=True)
+class FileStoreOptions:
+    """What a store needs from outside."""
+
+    random64: Callable[[], int]
+    """Random 64-bit numbers: salts and hash keys."""
+    noise: Callable[[int], bytes]
+    """That many random bytes, to overwrite erased messages."""
+    now_ns: Callable[[], int]
+    """Wall clock, only noted in segment headers."""
+    segment_bytes: int = STORE_SEGMENT_BYTES
+    reserve: Reserve | None = None
+
+
+class FileStoreWrites(IndexedReads):
+    """State, changes and commits."""
+
+    def __init__(self, disk: Disk, directory: str, uid: bytes, config: bytes, options: FileStoreOptions) -> None:
+        """Fields without a log in them; `FileStore` fills it."""
+        self._disk = disk
+        self._directory = directory
+        self._options = options
+        self._config = config
+        self._log = SegmentedLog(disk, directory, uid, segment_bytes=options.segment_bytes, random64=options.random64)
+        super().__init__(self._log.index)
+        self._writer = self._log.writer
+        self._journal = Journal(directory, uid, options.random64)
+        self._last_ts_ns = 0
+        self._committed_seq = 0
+        self._committed_end = (0, 0)  # segment number and offset behind the last commit
+        self._durable_first = 0  # every sequence below is known to be gone even if its segment is removed
+        self._fault: StorageFault | None = None
+        self._refusal: StorageFault | None = None  # why messages are refused: a fault, or a full disk
+        self._closed = False
+        self._expiries: list[tuple[int, int]] = []
+        # What joins the next commit beside the frames in the writer:
+        self._tombs = bytearray()
+        self._trim = 0
+        self._erasures: list[tuple[int, int]] = []  # sequence, time
+        self._overwrites: list[tuple[int, int, EraseIntent]] = []  # erasures logged before and not yet carried out
+        # Work in flight and left over:
+        self._job: CommitJob | None = None
+        self._upkeep: UpkeepJob | CompactionJob | None = None
+        self._unsynced: set[str] = set()
+        self._in_flight_first = 0
+        self._marked = True  # a frame on disk vouches for the last commit
+        self._manifest_version = 0
+        self._manifest_due = False
+        self._leftovers: list[str] = []
+        self._erased_meanwhile: list[tuple[int, int]] = []  # erasures since a compaction began
+        self.report = RecoveryReport()
+        """What the last opening or repair found."""
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    @property
+    def last_seq(self) -> int:
+        """See `Store.last_seq`; while faulted, what was assigned above the last commit did not happen."""
+        return self._index.last_seq if self._fault is None else self._committed_seq
+
+    @property
+    def committed_seq(self) -> int:
+        """See `Store.committed_seq`."""
+        return self._committed_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """See `Store.last_ts_ns`."""
+        return self._last_ts_ns
+
+    @property
+    def fault(self) -> StorageFault | None:
+        """See `Store.fault`; a full disk counts, though removals are still taken then."""
+        return self._refusal
+
+    @property
+    def config(self) -> bytes:
+        """See `Store.config`."""
+        return self._config
+
+    def message_bytes(self, subject: int, headers: int, payload: int) -> int:
+        """See `Store.message_bytes`."""
+        return 30 + subject + payload + (4 + headers if headers else 0)
+
+    def lost(self) -> Lost:
+        """See `Store.lost`."""
+        found = {seq: size for seq, size in self._damaged.items() if self._index.locate(seq) is not None}
+        ranges = cover(self._lost_ranges + [(seq, seq) for seq in found])
+        return Lost(list(each(ranges, STORE_LOST_LISTED_MAX)), sum(found.values()))
+
+    def expiries(self) -> Iterable[tuple[int, int]]:
+        """See `Store.expiries`."""
+        return self._expiries
+
+    def get(self, seq: int) -> Read | None:
+        """See `Store.get`."""
+        if self._fault is not None and seq > self._committed_seq:
+            return None
+        return super().get(seq)
+
+    def _slice(self, segment: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
+        try:
+            return self._log.slice(segment, offset, least, most)
+        except OSError:
+            return b"", offset, 0  # unreadable now: the caller looks again, then calls the message damaged
+
+    def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
+        try:
+            return self._log.slice_afresh(segment, offset, least)
+        except OSError:
+            return b"", offset, 0
+
+    # --- changing ---------------------------------------------------------------------------------------------------
+
+    def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0) -> None:
+        """See `Store.append`."""
+        if self._refusal is not None:
+            raise self._refusal
+        if seq > self._index.last_seq + 1:
+            self._log_gap(seq - 1)
+        if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
+            length = RECORD_HEAD + len(subject) + len(headers) + len(payload)
+            self._log.make_room(length, self._config, self._last_ts_ns, self._options.now_ns())
+            self._manifest_due = True
+            if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
+                raise AssertionError("a fresh segment has room")
+        self._last_ts_ns = ts_ns
+
+    def begin_atomic(self) -> None:
+        """See `Store.begin_atomic`."""
+        self._writable()
+        self._writer.begin_unit()
+        # A unit does not cross segments: this one takes all of it, however long.
+        self._limit_before_unit = self._writer.limit
+        self._writer.limit = 1 << 31
+
+    def end_atomic(self) -> None:
+        """See `Store.end_atomic`."""
+        self._writer.end_unit()
+        self._writer.limit = self._limit_before_unit
+
+    def skip_to(self, last_seq: int) -> None:
+        """See `Store.skip_to`."""
+        self._writable()
+        if last_seq > self._index.last_seq:
+            self._log_gap(last_seq)
+
+    def delete(self, seq: int) -> bool:
+        """See `Store.delete`."""
+        self._writable()
+        if seq <= 0 or not self._index.delete(seq):
+            return False
+        self._tombs += pack_seq(seq)
+        return True
+
+    def erase(self, seq: int) -> bool:
+        """See `Store.erase`."""
+        self._writable()
+        if seq <= 0 or self._index.locate(seq) is None:
+            return False
+        message = self.get(seq)
+        self._index.delete(seq)
+        self._erasures.append((seq, message.ts_ns if isinstance(message, StoredMessage) else 0))
+        return True
+
+    def trim_to(self, first_seq: int) -> int:
+        """See `Store.trim_to`."""
+        self._writable()
+        removed = self._index.trim_to(first_seq)
+        self._trim = max(self._trim, first_seq)
+        self._lost_ranges = [(max(lo, first_seq), hi) for lo, hi in self._lost_ranges if hi >= first_seq]
+        return removed
+
+    def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
+        """See `Store.purge`."""
+        self._writable()
+        index = self._index
+        if not subject and not keep:
+            removed = self.trim_to(up_to_seq or index.last_seq + 1)
+            if not index.messages and self._writer.position > STORE_SEGMENT_BYTES_MIN:
+                # Nothing alive: go on in a fresh segment, so that all the old ones can be removed.
+                self._log.roll(self._config, self._last_ts_ns, self._options.now_ns())
+                self._manifest_due = True
+            return removed
+        last = min(up_to_seq - 1 if up_to_seq else index.last_seq, index.last_seq)
+        gone = index.matching_seqs((subject,) if subject else (), last, keep)
+        index.delete_many(gone)
+        self._tombs += gone
+        return len(gone) // 8
+
+    def set_config(self, config: bytes) -> None:
+        """See `Store.set_config`."""
+        self._writable()
+        self._config = config
+        self._writer.control(CONFIG, self._index.last_seq, self._last_ts_ns, b"", config)
+        self._manifest_due = True
+
+    def journal_put(self, key: bytes, state: bytes) -> None:
+        """See `Store.journal_put`."""
+        self._journal.put(key, state)
+
+    def journal_add(self, key: bytes, delta: bytes) -> None:
+        """See `Store.journal_add`."""
+        self._journal.add(key, delta)
+
+    def journal_remove(self, key: bytes) -> None:
+        """See `Store.journal_remove`."""
+        self._journal.remove(key)
+
+    def journal_entries(self) -> dict[bytes, list[bytes]]:
+        """See `Store.journal_entries`."""
+        return self._journal.entries()
+
+    def _writable(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+
+    def _log_gap(self, last_seq: int) -> None:
+        self._writer.control(SKIP, self._index.last_seq + 1, self._last_ts_ns, b"", pack_seq(last_seq))
+        self._index.skip_to(last_seq)
+
+    # --- commit -----------------------------------------------------------------------------------------------------
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """See `Store.uncommitted_bytes`."""
+        in_flight = sum(len(write.data) for write in self._job.writes) if self._job is not None else 0
+        return self._log.pending_bytes + self._journal.pending_bytes + in_flight
+
+    def begin_commit(self, *, sync: bool = True) -> Job | None:
+        """See `Store.begin_commit`."""
+        if self._job is not None or self._fault is not None or self._closed:
+            return None
+        first_seq = self._trim
+        overwrites = self._log_removals()
+        writes = self._log.take_writes()
+        journal = self._journal.take()
+        if not writes and journal is None and not overwrites and not (sync and self._unsynced):
+            return None
+        self._job = CommitJob(
+            disk=self._disk,
+            directory=self._directory,
+            writes=writes,
+            journal=journal,
+            overwrites=overwrites,
+            sync=sync,
+            also_sync=set(self._unsynced),
+            last_seq=self._index.last_seq,
+            frame_no=self._writer.frame_no,
+        )
+        self._in_flight_first = first_seq
+        return self._job
+
+    def finish_commit(self, job: Job) -> Committed:
+        """See `Store.finish_commit`."""
+        assert job is self._job and self._job is not None
+        done, self._job = self._job, None
+        if done.fault is not None:
+            self._fail(done.fault)
+            return Committed(self._committed_seq, done.fault)
+        self._committed_seq = done.last_seq
+        if done.writes:
+            last = done.writes[-1]
+            self._committed_end = (last.segment.header.no, last.offset + len(last.data))
+            self._marked = False
+        if done.sync:
+            self._unsynced = set()
+            self._writer.synced_upto = done.frame_no
+            if done.journal is not None:
+                self._journal.synced(done.journal)
+        else:
+            self._unsynced |= done.unsynced
+        self._durable_first = max(self._durable_first, self._in_flight_first)
+        if done.nearly_full and self._refusal is None:
+            self._refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
+        self._log.finish_writes()
+        if done.overwrites:
+            self._log.drop_caches()
+        return Committed(self._committed_seq)
+
+    def _log_removals(self) -> list[Overwrite]:
+        """Put tombs, trims and intents to erase into the open frame; what is to be overwritten after it is synced."""
+        writer, last_seq, ts = self._writer, self._index.last_seq, self._last_ts_ns
+        if self._trim:
+            writer.control(TRIM, self._trim, ts, b"", b"")
+            self._trim = 0
+        if self._tombs:
+            gone = bytes(self._tombs)
+            self._tombs.clear()
+            for at in range(0, len(gone), _TOMBS_PER_RECORD * 8):
+                writer.control(TOMBS, last_seq, ts, b"", gone[at : at + _TOMBS_PER_RECORD * 8])
+        overwrites: list[Overwrite] = []
+        for seq, message_ts in self._erasures:
+            intent = self._intent(seq)
+            if intent is not None:
+                writer.control(ERASE, seq, ts, b"", pack_erase(intent))
+                overwrites += self._overwrite(seq, message_ts, intent)
+        for seq, message_ts, where in self._overwrites:
+            overwrites += self._overwrite(seq, message_ts, where)
+        if isinstance(self._upkeep, CompactionJob):
+            self._erased_meanwhile += self._erasures
+        self._erasures = []
+        self._overwrites = []
+        return overwrites
+
+    def _intent(self, seq: int) -> EraseIntent | None:
+        """Where the record of a removed message lies."""
+        place = self._index.record_place(seq)
+        if place is None:
+            return None
+        header = self._log.segment(place[0]).header
+        return EraseIntent(header.no, header.generation, place[1], place[2])
+
+    def _overwrite(self, seq: int, ts: int, intent: EraseIntent) -> list[Overwrite]:
+        segment = self._log.find(intent.no, intent.generation)
+        if segment is None:
+            return []
+        length = (intent.length & _LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
+        noise = self._options.noise(length - RECORD_HEAD)
+        record = erased_record(seq, ts, intent.length, segment.header.salt, noise)
+        out = [Overwrite(segment.path, intent.offset, record)]
+        if segment.indexed:
+            # The index file names subjects as well. It is wiped here and made anew by upkeep.
+            segment.indexed = False
+            path = index_path(segment.path)
+            out.append(Overwrite(path, 0, bytes(self._disk.size(path))))
+        return out
+
+    def _fail(self, fault: StorageFault) -> None:
+        self._fault = self._refusal = fault
+        self._journal.abandon()

@@ -1,0 +1,92 @@
+"""Making stores for tests, and driving their jobs the way a server does, without a thread."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+
+from slipstream.jetstream.store.base import Committed, Store
+from slipstream.jetstream.store.file import FileStore, FileStoreOptions
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.testing.sim_disk import SimDisk
+
+UID = bytes(range(16))
+DIRECTORY = "/store/A/stream"
+
+
+def options(*, segment_bytes: int = 1 << 20, seed: int = 1) -> FileStoreOptions:
+    """Deterministic options."""
+    rng = random.Random(seed)
+    clock = itertools.count(1_000)
+    return FileStoreOptions(
+        random64=lambda: rng.getrandbits(64),
+        noise=rng.randbytes,
+        now_ns=lambda: next(clock),
+        segment_bytes=segment_bytes,
+    )
+
+
+def new_file_store(disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20) -> FileStore:
+    """A fresh stream."""
+    return FileStore.create(
+        disk, directory, uid=UID, config=b'{"name":"S"}', options=options(segment_bytes=segment_bytes)
+    )
+
+
+def reopen(disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20) -> FileStore:
+    """Open what is on a disk, as a new process would."""
+    return FileStore.open(disk, directory, options(segment_bytes=segment_bytes, seed=2))
+
+
+def new_memory_store() -> MemoryStore:
+    """A fresh memory stream."""
+    return MemoryStore(b'{"name":"S"}', random64=lambda: 7)
+
+
+def commit(store: Store, *, sync: bool = True) -> Committed | None:
+    """One whole commit; None when there was nothing to do."""
+    job = store.begin_commit(sync=sync)
+    if job is None:
+        return None
+    job.run()
+    return store.finish_commit(job)
+
+
+def upkeep(store: Store, turns: int = 50) -> int:
+    """Background work until there is none; how many pieces were done."""
+    for turn in range(turns):
+        job = store.begin_upkeep()
+        if job is None:
+            return turn
+        job.run()
+        store.finish_upkeep(job)
+    return turns
+
+
+def fill(store: Store, count: int, *, subjects: int = 10, size: int = 50, start_ts: int = 0) -> list[int]:
+    """Append messages with telling content; the sequences."""
+    seqs = []
+    for _ in range(count):
+        seq = store.last_seq + 1
+        store.append(seq, start_ts + seq * 1_000, b"s.%d" % (seq % subjects), b"", payload(seq, size))
+        seqs.append(seq)
+    return seqs
+
+
+def payload(seq: int, size: int = 50) -> bytes:
+    """The payload `fill` gives a sequence."""
+    return (b"payload-%d-" % seq).ljust(size, b"x")
+
+
+Maker = Callable[[], Store]
+
+
+def makers() -> dict[str, Maker]:
+    """One maker a kind of store."""
+    return {
+        "memory": new_memory_store,
+        "file": lambda: new_file_store(SimDisk()),
+        "file-small-segments": lambda: new_file_store(SimDisk(), segment_bytes=8192),
+    }

@@ -1,0 +1,255 @@
+"""What every store must do, run over each of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipstream.jetstream.store.base import ALL, Store, StoredMessage, SubjectState
+from support.stores import commit, fill, makers, payload, upkeep
+
+
+@pytest.fixture(params=sorted(makers()))
+def store(request: pytest.FixtureRequest) -> Store:
+    """A fresh store of each kind."""
+    return makers()[request.param]()
+
+
+def test_empty(store: Store) -> None:
+    assert (store.first_seq, store.last_seq, store.messages, store.size_bytes) == (1, 0, 0, 0)
+    assert (store.first_ts_ns, store.last_ts_ns, store.num_subjects, store.num_deleted) == (0, 0, 0, 0)
+    assert store.get(1) is None and store.get(0) is None
+    assert store.next_matching(ALL, 0) is None
+    assert store.load_last(b">") is None
+    assert store.seq_for_time(5) == 1
+    assert store.config == b'{"name":"S"}'
+    assert store.lost().seqs == []
+    assert store.fault is None
+
+
+def test_append_and_get_give_back_every_part(store: Store) -> None:
+    store.append(1, 100, b"a.b", b"NATS/1.0\r\nK: v\r\n\r\n", b"body", 999)
+    store.append(2, 200, b"a.c", b"", b"")
+    assert store.get(1) == StoredMessage(1, 100, b"a.b", b"NATS/1.0\r\nK: v\r\n\r\n", b"body", 999)
+    assert store.get(2) == StoredMessage(2, 200, b"a.c", b"", b"")
+    commit(store)
+    assert store.get(1) == StoredMessage(1, 100, b"a.b", b"NATS/1.0\r\nK: v\r\n\r\n", b"body", 999)
+    assert store.first_ts_ns == 100 and store.last_ts_ns == 200
+
+
+def test_commit_moves_committed_seq(store: Store) -> None:
+    fill(store, 5)
+    assert store.committed_seq == 0 and store.last_seq == 5
+    job = store.begin_commit()
+    assert job is not None
+    assert store.begin_commit() is None, "one commit at a time"
+    fill(store, 2)
+    job.run()
+    done = store.finish_commit(job)
+    assert done.last_seq == 5 and done.fault is None
+    assert store.committed_seq == 5 and store.last_seq == 7
+    assert [message.seq for message in _read(store, 1)] == [1, 2, 3, 4, 5, 6, 7]
+    assert commit(store).last_seq == 7
+    assert commit(store) is None
+
+
+def test_sizes_follow_the_stated_formula(store: Store) -> None:
+    store.append(1, 1, b"subject", b"", b"12345")
+    store.append(2, 1, b"subject", b"NATS/1.0\r\n\r\n", b"12345")
+    expected = store.message_bytes(7, 0, 5) + store.message_bytes(7, 12, 5)
+    assert store.size_bytes == expected
+    store.delete(1)
+    assert store.size_bytes == store.message_bytes(7, 12, 5)
+
+
+def test_sequences_must_grow_and_may_skip(store: Store) -> None:
+    store.append(5, 1, b"a", b"", b"")
+    assert (store.first_seq, store.last_seq, store.messages) == (5, 5, 1)
+    with pytest.raises(ValueError):
+        store.append(5, 1, b"a", b"", b"")
+    store.append(9, 1, b"a", b"", b"")
+    assert store.deleted(10) == [6, 7, 8]
+    assert store.num_deleted == 3
+    store.skip_to(12)
+    assert store.last_seq == 12 and store.messages == 2
+    store.append(13, 1, b"a", b"", b"")
+    assert store.deleted(10) == [6, 7, 8, 10, 11, 12]
+
+
+def test_bad_subjects_are_refused(store: Store) -> None:
+    with pytest.raises(ValueError):
+        store.append(1, 1, b"", b"", b"")
+    with pytest.raises(ValueError):
+        store.append(1, 1, b"x" * 70_000, b"", b"")
+    assert store.last_seq == 0
+
+
+def test_filtered_reads(store: Store) -> None:
+    fill(store, 100)
+    commit(store)
+    assert store.next_matching((b"s.3",), 4).seq == 13
+    assert store.next_seq((b"s.3", b"s.4"), 4) == 4
+    assert store.next_seq((b"nothing.*",), 1) == 0
+    batch = store.read_batch((b"s.5",), 1, max_msgs=3, max_bytes=1 << 20, up_to_seq=100)
+    assert [message.seq for message in batch] == [5, 15, 25]
+    assert [message.payload for message in batch] == [payload(5), payload(15), payload(25)]
+    assert store.read_batch(ALL, 1, max_msgs=10, max_bytes=1, up_to_seq=100)[0].seq == 1
+    assert len(store.read_batch(ALL, 1, max_msgs=10, max_bytes=120, up_to_seq=100)) == 2
+    assert [m.seq for m in store.read_batch(ALL, 98, max_msgs=10, max_bytes=1 << 20, up_to_seq=99)] == [98, 99]
+    assert store.read_batch(ALL, 200, max_msgs=10, max_bytes=1 << 20, up_to_seq=300) == []
+
+
+def test_subject_questions(store: Store) -> None:
+    fill(store, 100)
+    assert store.num_subjects == 10
+    assert store.subject_state(b"s.7") == SubjectState(7, 97, 10)
+    assert store.subject_state(b"none") == SubjectState(0, 0, 0)
+    assert store.filtered_state((b"s.7", b"s.8"), 50) == SubjectState(57, 98, 10)
+    assert store.count_matching((b"s.*",), 1) == 100
+    assert store.count_matching((b"s.1",), 12) == 8
+    assert store.subjects_matching(b"s.*")[0] == (b"s.0", 10)
+    assert store.load_last(b"s.2").seq == 92
+    assert store.load_last(b"s.*").seq == 100
+    assert store.last_per_subject((b"s.1", b"s.2"), 0) == [91, 92]
+    assert store.last_per_subject((b"s.1", b"s.2"), 50) == [41, 42]
+
+
+def test_time_search(store: Store) -> None:
+    fill(store, 50)
+    store.delete(20)
+    assert store.seq_for_time(0) == 1
+    assert store.seq_for_time(10_000) == 10
+    assert store.seq_for_time(10_001) == 11
+    assert store.seq_for_time(20_000) == 21
+    assert store.seq_for_time(50_001) == 51
+
+
+def test_delete(store: Store) -> None:
+    fill(store, 20)
+    commit(store)
+    assert store.delete(1) and store.delete(5) and store.delete(20)
+    assert not store.delete(5) and not store.delete(99) and not store.delete(0)
+    assert (store.first_seq, store.last_seq, store.messages) == (2, 20, 17)
+    assert store.get(5) is None
+    assert store.deleted(10) == [5, 20]
+    commit(store)
+    assert store.get(6).payload == payload(6)
+
+
+def test_erase(store: Store) -> None:
+    fill(store, 20)
+    commit(store)
+    assert store.erase(7) and not store.erase(7)
+    commit(store)
+    assert store.get(7) is None and store.messages == 19
+    assert store.get(8).payload == payload(8)
+    fill(store, 1)
+    assert store.erase(21)
+    commit(store)
+    assert store.get(21) is None
+
+
+def test_trim(store: Store) -> None:
+    fill(store, 20)
+    commit(store)
+    assert store.trim_to(11) == 10
+    assert (store.first_seq, store.messages) == (11, 10)
+    assert store.trim_to(5) == 0
+    assert store.trim_to(31) == 10
+    assert (store.first_seq, store.last_seq, store.messages) == (31, 30, 0)
+    commit(store)
+    fill(store, 1)
+    assert store.first_seq == store.last_seq == 31
+
+
+def test_purge_everything(store: Store) -> None:
+    fill(store, 20)
+    commit(store)
+    assert store.purge() == 20
+    assert (store.first_seq, store.last_seq, store.messages, store.size_bytes) == (21, 20, 0, 0)
+    commit(store)
+    fill(store, 3)
+    assert store.first_seq == 21 and store.messages == 3
+
+
+def test_purge_by_filter_sequence_and_keep(store: Store) -> None:
+    fill(store, 100)
+    assert store.purge(b"s.1") == 10
+    assert store.purge(b"s.2", keep=3) == 7
+    assert store.subject_state(b"s.2") == SubjectState(72, 92, 3)
+    assert store.purge(b"s.3", up_to_seq=43) == 4
+    assert store.subject_state(b"s.3") == SubjectState(43, 93, 6)
+    assert store.purge(up_to_seq=11) == 7
+    assert store.first_seq == 14
+    assert store.purge(keep=5) == 67
+    assert [message.seq for message in _read(store, 1)] == [96, 97, 98, 99, 100]
+    commit(store)
+
+
+def test_upkeep_changes_nothing_visible(store: Store) -> None:
+    fill(store, 400)
+    commit(store)
+    for seq in range(1, 401):
+        if seq % 7:
+            store.delete(seq)
+    commit(store)
+    before = [(m.seq, m.payload) for m in _read(store, 1)]
+    for _ in range(5):
+        upkeep(store)
+        commit(store)
+    assert [(m.seq, m.payload) for m in _read(store, 1)] == before
+    assert len(before) == 57
+    fill(store, 10)
+    commit(store)
+    assert store.last_seq == 410
+
+
+def test_journal(store: Store) -> None:
+    store.journal_put(b"c1", b"state")
+    store.journal_add(b"c1", b"+1")
+    store.journal_add(b"c1", b"+2")
+    store.journal_put(b"c2", b"other")
+    store.journal_put(b"c3", b"gone")
+    store.journal_remove(b"c3")
+    assert store.journal_entries() == {b"c1": [b"state", b"+1", b"+2"], b"c2": [b"other"]}
+    commit(store)
+    store.journal_put(b"c1", b"whole")
+    assert store.journal_entries()[b"c1"] == [b"whole"]
+    with pytest.raises(KeyError):
+        store.journal_add(b"unknown", b"+")
+
+
+def test_config(store: Store) -> None:
+    store.set_config(b"new")
+    assert store.config == b"new"
+    commit(store)
+
+
+def test_atomic_unit(store: Store) -> None:
+    fill(store, 2)
+    store.begin_atomic()
+    fill(store, 300)
+    store.end_atomic()
+    commit(store)
+    assert store.messages == 302 and store.get(302).payload == payload(302)
+
+
+def test_large_message(store: Store) -> None:
+    body = bytes(range(256)) * 8192
+    fill(store, 3)
+    store.append(4, 9_000, b"big", b"", body)
+    fill(store, 3)
+    commit(store)
+    assert store.get(4).payload == body
+    assert store.get(7).payload == payload(7)
+
+
+def test_destroy(store: Store) -> None:
+    fill(store, 3)
+    commit(store)
+    store.close()
+    store.close()
+    store.destroy()
+
+
+def _read(store: Store, from_seq: int) -> list[StoredMessage]:
+    return store.read_batch(ALL, from_seq, max_msgs=10_000, max_bytes=1 << 30, up_to_seq=store.last_seq)
