@@ -26,6 +26,7 @@ from slipstream.client.options import ClientError
 
 SCENARIOS: tuple[Scenario, ...] = core.SCENARIOS  # a further family of scenarios is added here
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+_CALM = 0.05  # share of the machine that other processes may take before a run counts as disturbed
 PROGRAMS = Path(sys.executable).parent
 
 
@@ -34,16 +35,18 @@ PROGRAMS = Path(sys.executable).parent
 @click.option("--theirs", type=click.Path(path_type=Path), default=PROGRAMS / "nats-server", help="The real server.")
 @click.option("--only", multiple=True, type=click.Choice([one.name for one in SCENARIOS]), help="Only this scenario.")
 @click.option("--repeat", default=5, type=click.IntRange(1, 100), show_default=True, help="Runs of each server.")
+@click.option("--patience", default=0, type=click.IntRange(0, 20), help="Tries more when others load the machine.")
 @click.option("--quick", is_flag=True, help="A tenth of the work and one run each; prints, writes nothing.")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Where to write the table.")
-def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, quick: bool, output: Path) -> None:
+def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, patience: int, quick: bool, output: Path) -> None:
     """Compare the two servers, and exit with 1 when a bar is missed.
 
     The results file is written by a full run of all scenarios; any other run prints its table.
     """
     ours, theirs = ours.absolute(), theirs.absolute()  # servers run in directories of their own
     scale = Scale.QUICK if quick else Scale.FULL
-    comparison = _Comparison(ours, theirs, scale, 1 if quick else repeat)
+    repeats = 1 if quick else repeat
+    comparison = _Comparison(ours, theirs, scale=scale, repeats=repeats, patience=patience)
     versions = _version(ours), _version(theirs)
     scenarios = [one for one in SCENARIOS if not only or one.name in only]
     ceiling = measure_ceiling(scale.of(5_000_000))
@@ -51,7 +54,7 @@ def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, quick: bool
     where = Circumstances(
         ours=versions[0],
         theirs=versions[1],
-        repeats=comparison.repeats,
+        repeats=repeats,
         scale="a tenth of the work" if quick else "full work",
         foreign_share=comparison.foreign_share,
     )
@@ -65,10 +68,11 @@ def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, quick: bool
 class _Comparison:
     """Two servers that take turns."""
 
-    def __init__(self, ours: Path, theirs: Path, scale: Scale, repeats: int) -> None:
+    def __init__(self, ours: Path, theirs: Path, *, scale: Scale, repeats: int, patience: int) -> None:
         self._ours = ours
         self._theirs = theirs
         self._scale = scale
+        self._patience = patience  # further tries of a disturbed run
         self.repeats = repeats
         self.foreign_share = 0.0  # the most that other processes took of the machine during a run
 
@@ -81,7 +85,7 @@ class _Comparison:
             except (ClientError, ServerFailed, MessagesMissing) as error:
                 click.echo(f"{scenario.name}: {self._ours.name}: {error}", err=True)
                 for one in measured:
-                    one.failures.append(str(error).partition("\n")[0])
+                    one.failures.append(_first_and_last(str(error)))
             else:
                 for one, value in zip(measured, values, strict=True):
                     one.ours.append(value)
@@ -90,18 +94,35 @@ class _Comparison:
         return measured
 
     def _run(self, scenario: Scenario, binary: Path) -> Sequence[float]:
-        """One run on a server of its own."""
+        """One run; when other processes disturb it, again, and the calmest counts."""
+        values, foreign = self._try(scenario, binary)
+        for _ in range(self._patience):
+            if foreign <= _CALM:
+                break
+            again, foreign_again = self._try(scenario, binary)
+            if foreign_again < foreign:
+                values, foreign = again, foreign_again
+        self.foreign_share = max(self.foreign_share, foreign)
+        return values
+
+    def _try(self, scenario: Scenario, binary: Path) -> tuple[Sequence[float], float]:
+        """Measure on a server of its own; also tell which share of the machine other processes took."""
         with tempfile.TemporaryDirectory(prefix="benchmark-") as home:
             watch = ProcessorWatch()
             with Server(binary, Path(home), scenario.flags) as server:
                 values = scenario.run(server, self._scale)
                 server_s, load_s = server.cpu_ns() / 1e9, watch.load_s()
                 foreign = watch.foreign_share(server_s)
-        self.foreign_share = max(self.foreign_share, foreign)
         numbers = ", ".join(f"{value:.4g} {row.unit}" for row, value in zip(scenario.rows, values, strict=True))
         cpu = f"processor: server {server_s:.2f} s, load {load_s:.2f} s, others {foreign:.0%}"
         click.echo(f"{scenario.name}: {binary.name}: {numbers} ({cpu})", err=True)
-        return values
+        return values, foreign
+
+
+def _first_and_last(text: str) -> str:
+    """What happened, and the last line of the log behind it."""
+    lines = text.strip().splitlines() or ["failed"]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
 
 
 def _version(binary: Path) -> str:
