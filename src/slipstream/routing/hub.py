@@ -285,8 +285,12 @@ class Hub:
 
     def log(self, level: str, connection: ClientConnection, text: str) -> None:
         """A log line about one connection."""
-        prefix = "wid" if connection.peer.kind == "websocket" else "cid"
-        self._edge.log(level, f"{connection.peer.ip}:{connection.peer.port} - {prefix}:{connection.cid} - {text}")
+        peer = connection.peer
+        prefix = "wid" if peer.kind == "websocket" else "cid"
+        forwarded = getattr(peer, "forwarded_ip", "")
+        if forwarded:
+            forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
+        self._edge.log(level, f"{forwarded}{peer.ip}:{peer.port} - {prefix}:{connection.cid} - {text}")
 
     def client_info(self, connection: ClientConnection) -> bytes:
         """Who a client is, as the `Nats-Request-Info` header tells a service in another account."""
