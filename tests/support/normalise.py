@@ -29,8 +29,8 @@ _INFO_TEXT = {
     "go": "<runtime>",
 }
 _INFO_NUMBER = {"client_id", "port"}
-# Present only in builds that know their commit.
-_INFO_OPTIONAL = {"git_commit"}
+# A commit is present only in builds that know theirs; the API level goes with the version.
+_INFO_OPTIONAL = {"git_commit", "api_lvl"}
 
 # What an importer's request carries: who asked, and a round trip time, so the sizes before it vary too.
 _REQUEST_INFO = re.compile(rb"^(HMSG \S+ \S+ (?:\S+ )?)\d+ \d+\r\n(.*Nats-Request-Info: )(\{.*?\})\r\n", re.DOTALL)

@@ -161,7 +161,7 @@ def service_with_queue_of_owners(talk: Talk) -> None:
     first.send(b"SUB help q 1\r\n").sync()
     second.send(b"SUB help q 1\r\n").sync()
     friend.send(pub("help", b"?") * 40).sync()
-    total = sum(peer.sync().count(b"HMSG help 1 ") for peer in (first, second))
+    total = sum(peer.sync().count(b"MSG help 1 ") for peer in (first, second))
     talk.note(total)
     first.received.clear()
     second.received.clear()

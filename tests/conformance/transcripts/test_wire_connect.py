@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+from support.raw_client import RawClient
 from support.servers import Both
 from support.transcript import Script, Talk, case, connect_line, each, pub, unconnected
 
@@ -140,3 +143,12 @@ def test_named_server(both: Both, script: Script) -> None:
 @each([case("connected", b"HPUB x 12 12\r\nNATS/1.0\r\n\r\n\r\n", no_responders=False), case("no responders", b"")])
 def test_server_without_headers(both: Both, script: Script) -> None:
     both("no_header_support: true").agree(script)
+
+
+def test_api_level_goes_with_the_version(both: Both) -> None:
+    pair = both()
+    levels = []
+    for server in (pair.real, pair.ours):
+        with RawClient(server.port) as client:
+            levels.append(json.loads(client.read_until(rb"\r\n")[len("INFO ") :])["api_lvl"])
+    assert 0 < levels[1] <= levels[0]

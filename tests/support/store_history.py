@@ -1,0 +1,222 @@
+"""What a file store promised so far, and whether a disk keeps those promises.
+
+`Driver` makes changes to a store and keeps the books: what must be there after a crash (committed, never asked to be
+removed), what may be there (everything else that was ever appended and whose removal is not committed), and what must
+not (removal committed). `check` opens a disk as a new process would and compares.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from slipstream.jetstream.store.base import ALL, Committed, StoredMessage
+from slipstream.jetstream.store.file import FileStore
+from slipstream.testing.sim_disk import SimDisk
+
+from .stores import DIRECTORY, new_file_store, reopen
+
+Content = tuple[int, bytes, bytes, bytes, int]
+
+
+class Broken(AssertionError):
+    """A promise was not kept."""
+
+
+class Driver:
+    """A store, its disk, and what it promised."""
+
+    def __init__(self, disk: SimDisk, *, segment_bytes: int = 8192, store: FileStore | None = None) -> None:
+        """Start with a fresh stream."""
+        self.disk = disk
+        self.segment_bytes = segment_bytes
+        self.created = False
+        self.appended: dict[int, set[Content]] = {}
+        self.must: dict[int, Content] = {}
+        self.gone: set[int] = set()
+        self.committed_last = 0
+        self.configs: list[bytes] = [b'{"name":"S"}']
+        self.config_committed = 0
+        self.states: list[dict[bytes, list[bytes]]] = [{}]
+        self.states_committed = 0
+        self.units: list[set[int]] = []
+        self.erased: list[bytes] = []
+        self._pending_appends: dict[int, Content] = {}
+        self._pending_gone: set[int] = set()
+        self._pending_erased: list[bytes] = []
+        self.store = store or new_file_store(disk, segment_bytes=segment_bytes)
+        self.created = True
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def append(self, count: int = 1, *, size: int = 60, subjects: int = 5) -> None:
+        for _ in range(count):
+            seq = self.store.last_seq + 1
+            content = (seq * 10, b"s.%d" % (seq % subjects), b"", (b"<secret-%d>" % seq).ljust(size, b"."), 0)
+            self.store.append(seq, *content)
+            self.appended.setdefault(seq, set()).add(content)
+            self._pending_appends[seq] = content
+
+    def unit(self, count: int) -> None:
+        first = self.store.last_seq + 1
+        self.store.begin_atomic()
+        self.append(count)
+        self.store.end_atomic()
+        self.units.append(set(range(first, first + count)))
+
+    def delete(self, seq: int) -> None:
+        if self.store.delete(seq):
+            self._remove({seq})
+
+    def erase(self, seq: int) -> None:
+        message = self.store.get(seq)
+        if self.store.erase(seq):
+            assert isinstance(message, StoredMessage)
+            self._remove({seq})
+            self._pending_erased.append(message.payload)
+
+    def purge(self, subject: bytes = b"", **bounds: int) -> None:
+        before = self.present(self.store)
+        self.store.purge(subject, **bounds)
+        self._remove(before - self.present(self.store))
+
+    def trim(self, first_seq: int) -> None:
+        before = self.present(self.store)
+        self.store.trim_to(first_seq)
+        self._remove(before - self.present(self.store))
+
+    def set_config(self, config: bytes) -> None:
+        self.store.set_config(config)
+        self.configs.append(config)
+
+    def journal(self, change: Callable[[FileStore], None]) -> None:
+        change(self.store)
+        self.states.append(self.store.journal_entries())
+
+    def _remove(self, seqs: set[int]) -> None:
+        for seq in seqs:
+            self.must.pop(seq, None)
+            self._pending_gone.add(seq)
+
+    # --- commit -----------------------------------------------------------------------------------------------------
+
+    def commit(self, *, sync: bool = True) -> Committed | None:
+        job = self.store.begin_commit(sync=sync)
+        if job is None:
+            return None
+        appends, self._pending_appends = self._pending_appends, {}
+        gone, self._pending_gone = self._pending_gone, set()
+        erased, self._pending_erased = self._pending_erased, []
+        config, states = len(self.configs) - 1, len(self.states) - 1
+        job.run()
+        done = self.store.finish_commit(job)
+        if done.fault is None:
+            self.committed_last = done.last_seq
+            removed = gone | self._pending_gone
+            self.must.update({seq: content for seq, content in appends.items() if seq not in removed})
+            self.gone |= gone
+            self.erased += erased
+            self.config_committed, self.states_committed = config, states
+        else:
+            # None of this happened, and none of it will: an asked removal leaves the message as it was or removed.
+            self._pending_appends = {}
+            self._pending_gone = set()
+        return done
+
+    def upkeep(self, turns: int = 100) -> None:
+        for _ in range(turns):
+            job = self.store.begin_upkeep()
+            if job is None:
+                return
+            job.run()
+            self.store.finish_upkeep(job)
+
+    # --- checking ---------------------------------------------------------------------------------------------------
+
+    def present(self, store: FileStore) -> set[int]:
+        return {read.seq for read in _everything(store)}
+
+    def check(self, disk: SimDisk) -> None:
+        """Open a disk left by a crash and hold the store to its promises, twice, and after going on."""
+        if not self.created:
+            return
+        store = reopen(disk, segment_bytes=self.segment_bytes)
+        found = self._compare(store, disk)
+        again = reopen(disk.copy(), segment_bytes=self.segment_bytes)
+        if self._compare(again, disk) != found:
+            raise Broken("recovery is not repeatable")
+        self._goes_on(store, disk, found)
+
+    def _compare(self, store: FileStore, disk: SimDisk) -> dict[int, Content]:
+        store._index.check()
+        found: dict[int, Content] = {}
+        for read in _everything(store):
+            if not isinstance(read, StoredMessage):
+                raise Broken(f"damage where there is none: {read}")
+            found[read.seq] = (read.ts_ns, read.subject, read.headers, read.payload, read.expires_ns)
+        missing = [seq for seq in self.must if seq not in found]
+        if missing:
+            raise Broken(f"acknowledged and lost: {missing[:10]} of {len(missing)}; report {store.report}")
+        for seq, content in found.items():
+            if content not in self.appended.get(seq, ()):
+                raise Broken(f"never appended: {seq} {content}")
+            if seq in self.must and self.must[seq] != content:
+                raise Broken(f"other bytes under an acknowledged sequence: {seq}")
+        back = self.gone & set(found)
+        if back:
+            raise Broken(f"removed and back again: {sorted(back)[:10]}")
+        if store.last_seq < self.committed_last:
+            raise Broken(f"last sequence went back: {store.last_seq} < {self.committed_last}")
+        if store.lost().seqs:
+            raise Broken(f"loss reported without loss: {store.lost()}")
+        if store.config not in self.configs[self.config_committed :]:
+            raise Broken(f"configuration lost: {store.config!r}")
+        if store.journal_entries() not in self.states[self.states_committed :]:
+            raise Broken(f"consumer state lost: {store.journal_entries()}")
+        for unit in self.units:
+            here = unit & set(found)
+            if here and any(seq not in found for seq in unit if seq not in self.gone | self._pending_gone):
+                raise Broken(f"half a unit: {sorted(here)} of {sorted(unit)}")
+        for secret in self.erased:
+            if any(secret in disk.content(path) for path in disk.paths()):
+                raise Broken(f"erased bytes are still there: {secret!r}")
+        return found
+
+    def _goes_on(self, store: FileStore, disk: SimDisk, found: dict[int, Content]) -> None:
+        seq = store.last_seq + 1
+        store.append(seq, 10**9, b"after", b"", b"the crash")
+        job = store.begin_commit()
+        assert job is not None
+        job.run()
+        done = store.finish_commit(job)
+        if done.fault is not None or done.last_seq != seq:
+            raise Broken("no commit after recovery")
+        later = reopen(disk, segment_bytes=self.segment_bytes)
+        if self.present(later) != {*found, seq}:
+            raise Broken("going on after recovery changed the past")
+
+
+def _everything(store: FileStore) -> list[object]:
+    return list(store.read_batch(ALL, 0, max_msgs=1_000_000, max_bytes=1 << 40, up_to_seq=max(store.last_seq, 1)))
+
+
+def watch(driver_of: Callable[[], Driver | None], disk: SimDisk, *, images: int, seed: int) -> list[int]:
+    """From now on, check what a crash before each call of the disk could leave. Returns a counter of checked states."""
+    rng = random.Random(seed)
+    checked = [0]
+
+    def look(now: SimDisk) -> None:
+        driver = driver_of()
+        if driver is None:
+            return
+        states = [now.crash(rng, keep=0.0, torn=False), now.crash(rng, keep=1.0, torn=False)]
+        states += [now.crash(rng, keep=rng.random(), torn=bool(rng.getrandbits(1))) for _ in range(images)]
+        for state in states:
+            driver.check(state)
+            checked[0] += 1
+
+    disk.before_call = look
+    return checked
+
+
+__all__ = ["DIRECTORY", "Broken", "Driver", "watch"]
