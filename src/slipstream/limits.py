@@ -278,3 +278,24 @@ SUBJECT_DETAILS_MAX: Final = 100_000
 DELETED_DETAILS_MAX: Final = 100_000
 # Subjects a `multi_last` direct get may match.
 DIRECT_MULTI_LAST_MAX: Final = 1_024
+
+# --- monitoring -----------------------------------------------------------------------------------------------------
+
+# Connections to the monitoring port at once: scrapers, dashboards and probes are few; more is a flood.
+MONITOR_CONNECTIONS_MAX: Final = 256
+# Request line and headers of a monitoring request, and a body nobody needs.
+MONITOR_REQUEST_BYTES_MAX: Final = 64 * KIB
+MONITOR_BODY_BYTES_MAX: Final = 64 * KIB
+# Time to send a request (nats-server's number), to read its answer, and between two requests.
+MONITOR_READ_TIMEOUT_NS: Final = 5 * SECOND_NS
+MONITOR_WRITE_TIMEOUT_NS: Final = 30 * SECOND_NS
+MONITOR_IDLE_TIMEOUT_NS: Final = 2 * MINUTE_NS
+# Entries of a page of connections, subscriptions or accounts when no limit is asked for.
+MONITOR_PAGE: Final = 1024
+# Accounts with metrics of their own: each is several time series for ever.
+MONITOR_METRICS_ACCOUNTS_MAX: Final = 1000
+# STATSZ events: the first after this, then twice as long each time up to the regular interval.
+STATSZ_FIRST_NS: Final = 250 * MILLISECOND_NS
+STATSZ_INTERVAL_NS: Final = 10 * SECOND_NS
+# Connection counts of an account are repeated after this, for listeners that came late.
+ACCOUNT_CONNECTIONS_INTERVAL_NS: Final = 30 * SECOND_NS

@@ -71,7 +71,7 @@ def test_client_stream_arrives(
 @given(outputs=st.lists(payloads, max_size=5), compression=st.booleans(), browser=st.booleans(), places=cuts)
 def test_server_stream_arrives(outputs: list[bytes], compression: bool, browser: bool, places: list[int]) -> None:
     client, server = connected(compression, browser)
-    stream = b"".join(part for output in outputs for part in server.wrap(output))
+    stream = b"".join(part for output in outputs for part in server.wrap([output]))
     for part in cut(stream, places):
         client.receive_data(part)
     events = client.events_received()

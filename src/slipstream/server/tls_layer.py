@@ -111,11 +111,12 @@ class TlsLayer:
             raise EOFError
         return count
 
-    def encrypt(self, data: bytes) -> bytes:
+    def encrypt(self, chunks: list[bytes]) -> bytes:
         """Plain bytes as they go over the wire."""
-        view = memoryview(data)
-        while view:
-            view = view[self._tls.write(view) :]
+        for chunk in chunks:
+            view = memoryview(chunk)
+            while view:
+                view = view[self._tls.write(view) :]
         return self._outgoing.read()
 
     def data_to_send(self) -> bytes:

@@ -260,17 +260,17 @@ def test_announced_lengths_cost_no_memory() -> None:
 @pytest.mark.parametrize("size", [1, 125, 126, 65535, 65536, 200_000])
 def test_output_is_one_binary_frame(size: int) -> None:
     data = b"x" * size
-    assert frames_of(opened().wrap(data)) == [(kinds.DATA, data)]
+    assert frames_of(opened().wrap([data])) == [(kinds.DATA, data)]
 
 
 def test_output_is_unmasked_and_binary() -> None:
-    assert b"".join(opened().wrap(b"PING\r\n")) == b"\x82\x06PING\r\n"
-    assert opened().wrap(b"") == []
+    assert b"".join(opened().wrap([b"PI", b"NG\r\n"])) == b"\x82\x06PING\r\n"
+    assert opened().wrap([]) == []
 
 
 @pytest.mark.parametrize(("size", "kind"), [(64, kinds.DATA), (65, kinds.COMPRESSED_END)])
 def test_output_is_compressed_from_65_bytes_on(size: int, kind: int) -> None:
-    [(found, payload)] = frames_of(opened(DEFLATE).wrap(b"x" * size))
+    [(found, payload)] = frames_of(opened(DEFLATE).wrap([b"x" * size]))
     assert found == kind
     if kind == kinds.COMPRESSED_END:
         payload = zlib.decompressobj(-15).decompress(payload + TAIL)
@@ -279,7 +279,7 @@ def test_output_is_compressed_from_65_bytes_on(size: int, kind: int) -> None:
 
 def test_browsers_get_small_frames() -> None:
     data = bytes(range(256)) * 100
-    frames = frames_of(opened(CHROME).wrap(data))
+    frames = frames_of(opened(CHROME).wrap([data]))
     assert [len(payload) for _, payload in frames] == [4096] * 6 + [1024]
     assert b"".join(payload for _, payload in frames) == data
 
@@ -287,7 +287,7 @@ def test_browsers_get_small_frames() -> None:
 @pytest.mark.parametrize(("agent", "fragments"), [(CHROME, True), (SAFARI, False), (b"", False)])
 def test_compressed_output_is_fragmented_for_most_browsers(agent: bytes, fragments: bool) -> None:
     data = Random(1).randbytes(20_000)
-    frames = frames_of(opened(DEFLATE + agent).wrap(data))
+    frames = frames_of(opened(DEFLATE + agent).wrap([data]))
     assert (len(frames) > 1) is fragments
     assert [kind for kind, _ in frames] == [kinds.COMPRESSED] * (len(frames) - 1) + [kinds.COMPRESSED_END]
     assert max(len(payload) for _, payload in frames) <= (4096 if fragments else 2 * len(data))
