@@ -48,7 +48,7 @@ def parse(data: bytes, *, max_line: int, max_payload: int, headers: bool = True)
             events.append((verb.decode(),))
             data = rest
             continue
-        if len(text) > max_line:
+        if len(text.lstrip(b" \t")) > max_line:
             return [*events, ("violation", "line")]
         args = words(text)
         if verb in (b"pub", b"hpub"):
@@ -95,5 +95,5 @@ def partial_violation(lower: bytes, max_line: int) -> str | None:
             continue
         if len(lower) > len(verb) and verb not in LOOSE and lower[len(verb) : len(verb) + 1] not in BLANK:
             return "unknown"
-        return "line" if len(lower) - len(verb) - 1 > max_line + 1 else None
+        return "line" if len(lower[len(verb) :].lstrip(b" \t")) > max_line + 1 else None
     return "unknown"

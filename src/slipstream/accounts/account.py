@@ -44,6 +44,7 @@ class Account:
         # Called after interest changed, by whoever depends on it (importing and exporting accounts).
         self.interest_listeners: list[Callable[[], None]] = []
         self._delivery = delivery
+        self.maps_subjects = False  # published subjects may become others
         self._plan: Callable[[bytes], Route] | None = None
         self._always_planned = False
         self._checked = 0  # subscriptions whose client may not receive everything they match

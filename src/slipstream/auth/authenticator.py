@@ -125,6 +125,10 @@ class Authenticator:
         """What INFO says on a listener of this kind; a `no_auth_user` makes the client port keep silent."""
         return self._asks(kind) and (kind == "WEBSOCKET" or not self._standard.no_auth_user)
 
+    def asks_for_credentials(self, kind: ConnectionKind) -> bool:
+        """Whether a listener of this kind asks, announced or not."""
+        return self._asks(kind)
+
     def accepts_anonymous(self, kind: ConnectionKind = "STANDARD") -> bool:
         """Whether a client without credentials has a chance, and so may begin without CONNECT."""
         return not self._operator_mode and (

@@ -224,7 +224,8 @@ cdef class Interest:
 
     cdef int _forget(self, bytes subject, bint literal) except -1:
         cdef Route route
-        if literal:
+        # A planner may have looked at other subjects too (a mapping's destination), so its routes are all forgotten.
+        if literal and self.planner is None:
             route = <Route>self._routes.pop(subject, None)
             if route is not None:
                 route.stale = True

@@ -70,6 +70,12 @@ cdef inline int split(const char *p, const char *end, Span *args) noexcept nogil
         count += 1
 
 
+cdef inline const char *skip_blanks(const char *p, const char *end) noexcept nogil:
+    while p < end and (p[0] == b" " or p[0] == b"\t"):
+        p += 1
+    return p
+
+
 cdef inline Py_ssize_t number(Span span) noexcept nogil:
     """A decimal size, or -1."""
     cdef Py_ssize_t value = 0
@@ -100,11 +106,13 @@ cdef inline bint reserved_reply(Span reply) noexcept nogil:
     if reply.size < 4:
         return False
     if reply.at[0] == b"$":
-        return reply.size >= 8 and memcmp(reply.at, b"$JS.ACK.", 8) == 0
+        return (reply.size > 8 and memcmp(reply.at, b"$JS.ACK.", 8) == 0) or (
+            reply.size > 4 and memcmp(reply.at, b"$GR.", 4) == 0
+        )
     if reply.at[0] == b"_":
         if memcmp(reply.at, b"_R_.", 4) == 0:
             return True
-        return reply.size >= 5 and memcmp(reply.at, b"_GR_.", 5) == 0
+        return reply.size > 5 and memcmp(reply.at, b"_GR_.", 5) == 0
     return False
 
 
@@ -344,6 +352,7 @@ cdef class Parser:
         cdef int count
         cdef Py_ssize_t size
         cdef Py_ssize_t header_size = 0
+        args_at = skip_blanks(args_at, line_end)
         if line_end - args_at > self.max_control_line:
             self._violate(CONTROL_LINE_TOO_LONG, verb, line_end)
             return 0
@@ -457,7 +466,7 @@ cdef class Parser:
             self._sink.on_pong()
             return 0
         if verb == b"s" and size >= 4 and starts(p, end, b"sub", 3) and (p[3] == b" " or p[3] == b"\t"):
-            if size - 4 > self.max_control_line:
+            if end - skip_blanks(p + 4, end) > self.max_control_line:
                 self._violate(CONTROL_LINE_TOO_LONG, p, end)
                 return 0
             count = split(p + 4, end, args)
@@ -469,7 +478,7 @@ cdef class Parser:
                 self._violate(BAD_ARGUMENTS, p, end)
             return 0
         if verb == b"u" and size >= 6 and starts(p, end, b"unsub", 5) and (p[5] == b" " or p[5] == b"\t"):
-            if size - 6 > self.max_control_line:
+            if end - skip_blanks(p + 6, end) > self.max_control_line:
                 self._violate(CONTROL_LINE_TOO_LONG, p, end)
                 return 0
             count = split(p + 6, end, args)
@@ -482,9 +491,7 @@ cdef class Parser:
             return 0
         if verb == b"c" and size >= 7 and starts(p, end, b"connect", 7):
             # The blank before the JSON may be missing; blanks are not part of it.
-            text = p + 7
-            while text < end and (text[0] == b" " or text[0] == b"\t"):
-                text += 1
+            text = skip_blanks(p + 7, end)
             if end - text > self.max_control_line:
                 self._violate(CONTROL_LINE_TOO_LONG, p, end)
                 return 0
@@ -530,7 +537,7 @@ cdef class Parser:
             size > verb_size and first != b"c" and first != b"i" and not (p[verb_size] == b" " or p[verb_size] == b"\t")
         ):
             self._violate(UNKNOWN_OPERATION, p, end)
-        elif size - verb_size - 1 > self.max_control_line + 1:
+        elif end - skip_blanks(p + verb_size, end) > self.max_control_line + 1:
             # One more than the limit may be the carriage return of a line that fits.
             self._violate(CONTROL_LINE_TOO_LONG, p, end)
         return 0

@@ -43,7 +43,8 @@ _PONG = b"PONG\r\n"
 _SYSTEM_QUEUE = b"_sys_"
 _SERVER_SUBJECTS = (b"_GR_.", b"$GR.")
 _RAFT_SUBJECTS = b"$NRG."
-_SERVER_REPLIES = (b"$JS.ACK.", b"_R_.", b"_GR_.")
+_SERVER_REPLIES = (b"$JS.ACK.", b"_GR_.", b"$GR.")
+_SERVICE_REPLY = b"_R_."
 
 
 class State(Enum):
@@ -86,6 +87,7 @@ class Host(Protocol):
     def connected(self, connection: ClientConnection) -> None: ...
     def closed(self, connection: ClientConnection, reason: CloseReason) -> None: ...
     def log(self, level: str, connection: ClientConnection, text: str) -> None: ...
+    def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None: ...
     def publish(
         self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> int: ...
@@ -181,6 +183,9 @@ class ClientConnection:
             return
         self.parser.awaiting_connect = False
         self.connected = True
+        if not self.rtt_ns:
+            # The client answered INFO with CONNECT: a first idea of the round trip time.
+            self.rtt_ns = max(1, self._host.now_ns() - self.start_ns)
         self._host.authenticate(self, options)
 
     def suspend(self) -> None:
@@ -237,6 +242,7 @@ class ClientConnection:
     def renew_permissions(self, permissions: Permissions | None) -> None:
         """The configuration changed: give up the subscriptions that are no longer allowed, and say so."""
         self.apply_permissions(permissions)
+        self.refresh_short_way()
         for subscription in list(self.subscriptions.values()):
             self.unsubscribe(subscription)
             subject, queue = subscription.subject, subscription.queue
@@ -250,7 +256,9 @@ class ClientConnection:
 
     def refresh_short_way(self) -> None:
         """Decide whether the kernel may publish without asking for each message."""
-        self.parser.fast = self.state is State.READY and not (self.verbose or self.pedantic or self.tracing)
+        # Permissions hold for the subject after its mapping, which only the planner knows.
+        watched = self._permissions is not None and self.account is not None and self.account.maps_subjects
+        self.parser.fast = self.state is State.READY and not (self.verbose or self.pedantic or self.tracing or watched)
 
     @property
     def permissions(self) -> Permissions | None:
@@ -322,15 +330,15 @@ class ClientConnection:
         if refusal is not None:
             self.fail(refusal)
             return
+        options = self._host.options
+        account_limit = self.account.limits.max_subscriptions
+        if (
+            0 < options.max_subscriptions <= len(self.subscriptions)
+            or 0 <= account_limit <= self.account.interest.count
+        ):
+            self.fail(texts.MAXIMUM_SUBSCRIPTIONS)
+            return
         if sid not in self.subscriptions:
-            options = self._host.options
-            account_limit = self.account.limits.max_subscriptions
-            if (
-                0 < options.max_subscriptions <= len(self.subscriptions)
-                or 0 <= account_limit <= self.account.interest.count
-            ):
-                self.fail(texts.MAXIMUM_SUBSCRIPTIONS)
-                return
             if not is_valid_subscription(subject):
                 self.fail(texts.INVALID_SUBJECT)
                 return
@@ -413,17 +421,23 @@ class ClientConnection:
         self.last_activity_ns = self.last_read_ns
         if self.pedantic and not is_valid_publish(subject):
             self.fail(texts.INVALID_PUBLISH_SUBJECT)
-        if self._is_reserved(subject) or self.may_publish(subject) is False:
+        if self._is_reserved(subject):
             self.on_publish_denied(subject)
             return
-        if reply is not None and reply.startswith(_SERVER_REPLIES):
+        destination = self._host.mapped(self, subject)
+        if destination is None:
+            return
+        if self.may_publish(destination) is False:
+            self.on_publish_denied(destination)
+            return
+        if reply is not None and _is_reserved_reply(reply):
             self.fail(texts.reply_violation(reply))
             return
         if self.verbose:
             self.outbox.write(_OK)
-        taken = self._host.publish(self, subject, reply, header_size, body)
+        taken = self._host.publish(self, destination, reply, header_size, body)
         if not taken and reply is not None and self.no_responders:
-            self.on_no_responders(subject, reply)
+            self.on_no_responders(destination, reply)
 
     def _is_reserved(self, subject: bytes) -> bool:
         if subject.startswith(_SERVER_SUBJECTS):
@@ -445,9 +459,6 @@ class ClientConnection:
                 size = len(header)
                 line = b"HMSG %b %b %d %d\r\n" % (reply, subscription.sid, size, size)
                 self.outbox.write(line + header + b"\r\n")
-                subscription.delivered += 1
-                if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
-                    self.unsubscribe(subscription)
                 return
 
     def _who(self) -> str:
@@ -483,6 +494,11 @@ class ClientConnection:
         else:
             self._host.log("ERR", self, f"bad arguments: '{shown}'")
             self.close(CloseReason.PROTOCOL_VIOLATION)
+
+
+def _is_reserved_reply(reply: bytes) -> bool:
+    """Whether only the server itself may hand out this reply subject."""
+    return reply.startswith(_SERVICE_REPLY) or (reply.startswith(_SERVER_REPLIES) and reply not in _SERVER_REPLIES)
 
 
 def _words(*words: bytes | None) -> str:

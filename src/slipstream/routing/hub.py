@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from slipstream.auth.authenticator import Authenticator, Denied, Granted, Identity, NeedsPasswordCheck, PeerFacts
+from slipstream.auth.authenticator import Authenticator, ConnectionKind, Denied, Granted, Identity, NeedsPasswordCheck, PeerFacts
 from slipstream.clock import rfc3339
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.outbox import FlushQueue
@@ -110,7 +110,7 @@ class Hub:
         self.stalled_clients = 0
         # Traffic of connections that are gone.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
-        self.topology = Topology(options, self.delivery, clock, rng, self.client_info)
+        self.topology = Topology(options, self.delivery, clock, rng, (self.client_info, self.account_info))
         self.authenticator = Authenticator(options)
         self.lame_duck = False
         # What the listeners found out; part of INFO.
@@ -210,7 +210,7 @@ class Hub:
             host=self.host,
             port=self.port,
             headers=not options.no_header_support,
-            auth_required=self.authenticator.auth_required,
+            auth_required=self._says_auth_required(connection, after_connect=after_connect),
             tls_required=tls is not None and not options.allow_non_tls,
             tls_verify=tls is not None and tls.verify,
             tls_available=tls is not None and options.allow_non_tls,
@@ -218,7 +218,7 @@ class Hub:
             jetstream=self.jetstream,
             client_id=connection.cid,
             client_ip=connection.peer.ip,
-            nonce=connection.nonce,
+            nonce="" if after_connect else connection.nonce,
             connect_urls=self.connect_urls,
             ldm=self.lame_duck,
             api_lvl=API_LEVEL,
@@ -234,6 +234,12 @@ class Hub:
             info.acc_is_sys = account.is_system
         return encode_info(info)
 
+    def _says_auth_required(self, connection: ClientConnection, *, after_connect: bool) -> bool:
+        """A server with a user for anonymous clients hides that it asks for credentials until the client is in."""
+        if after_connect:
+            return self.authenticator.asks_for_credentials(_kind(connection))
+        return self.authenticator.is_auth_announced(_kind(connection))
+
     def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
         cookies = getattr(connection.peer, "cookies", None)
@@ -244,7 +250,7 @@ class Hub:
             connect.password = connect.password or cookies.password
             connect.auth_token = connect.auth_token or cookies.token
         facts = PeerFacts(
-            kind="STANDARD" if connection.peer.kind == "nats" else "WEBSOCKET",
+            kind=_kind(connection),
             ip=connection.peer.ip,
             nonce=connection.nonce.encode(),
             certificate=getattr(connection.peer, "certificate", None),
@@ -271,17 +277,20 @@ class Hub:
     def publish(
         self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> int:
-        """Publish for a client; returns how many got the message. Permissions have been checked."""
+        """Publish for a client to a subject that is mapped already; returns how many got the message."""
         account = connection.account
         assert account is not None
-        route = account.interest.find_route(subject)
-        if route.dynamic:
-            destination = self.topology.roll(account, subject)
-            if destination is None:
-                return 0
-            subject = destination
+        if account.maps_subjects:
             route = self.topology.planned(account, subject)
+        else:
+            route = account.interest.find_route(subject)
         return self.delivery.deliver(route, connection, subject, reply, header_size, body)
+
+    def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None:
+        """What the account's mappings make of a subject; None when this message is to be dropped."""
+        account = connection.account
+        assert account is not None
+        return self.topology.roll(account, subject) if account.maps_subjects else subject
 
     def log(self, level: str, connection: ClientConnection, text: str) -> None:
         """A log line about one connection."""
@@ -294,10 +303,8 @@ class Hub:
 
     def client_info(self, connection: ClientConnection) -> bytes:
         """Who a client is, as the `Nats-Request-Info` header tells a service in another account."""
-        account = connection.account
         info = {
-            "acc": account.name if account is not None else "",
-            "rtt": connection.rtt_ns,
+            **self._short_info(connection),
             "start": rfc3339(connection.start_ns),
             "host": connection.peer.ip,
             "id": connection.cid,
@@ -310,6 +317,14 @@ class Hub:
             "client_type": connection.peer.kind,
         }
         return msgspec.json.encode({key: value for key, value in info.items() if value})
+
+    def account_info(self, connection: ClientConnection) -> bytes:
+        """What a service in another account learns about a client that is not shared: its account."""
+        return msgspec.json.encode(self._short_info(connection))
+
+    def _short_info(self, connection: ClientConnection) -> dict[str, object]:
+        account = connection.account
+        return {"acc": account.name if account is not None else "", "rtt": connection.rtt_ns}
 
     # --- reload ---------------------------------------------------------------------------------------------------
 
@@ -341,3 +356,7 @@ class Hub:
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""
         return self.connections.values()
+
+
+def _kind(connection: ClientConnection) -> ConnectionKind:
+    return "WEBSOCKET" if connection.peer.kind == "websocket" else "STANDARD"

@@ -7,8 +7,8 @@ The token stands for one request. It is forgotten after the answer (response typ
 the export's threshold; a streaming responder keeps it alive by answering. Tokens are drawn from the server's random
 source and are not guessable; clients may not use `_R_.` as a reply of their own, so a forged way back leads nowhere.
 
-The reserved header `Nats-Request-Info` never passes from a client: it is removed here, and written anew when the import
-shares who asked.
+The reserved header `Nats-Request-Info` never passes from a client: it is removed here and written anew, with everything
+about the client when the import shares it, else with its account alone.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ServiceImport:
         *,
         single: bool,
         threshold_ns: int,
-        request_info: Callable[[ClientConnection], bytes] | None,
+        request_info: Callable[[ClientConnection], bytes],
     ) -> None:
         self.subject = subject
         self.subscription = Subscription(subject, None, b"", None, None, self._on_request)
@@ -125,7 +125,7 @@ class ServiceImport:
         self._responses = responses
         self._single = single
         self._threshold_ns = threshold_ns or SERVICE_RESPONSE_THRESHOLD_NS
-        # Writes the client info header; None when the import does not share it.
+        # Writes the client info header: all of it when the import shares it, else only the account.
         self._request_info = request_info
 
     def _on_request(
@@ -136,7 +136,7 @@ class ServiceImport:
             return False
         if header_size:
             header_size, body = remove_header(REQUEST_INFO, header_size, body)
-        if self._request_info is not None and publisher is not None:
+        if publisher is not None:
             header_size, body = set_header(REQUEST_INFO, self._request_info(publisher), header_size, body)
         way_back = None
         if reply is not None:

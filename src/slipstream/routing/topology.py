@@ -39,7 +39,7 @@ class Topology:
         delivery: Delivery,
         clock: Clock,
         rng: random.Random,
-        request_info: Callable[[ClientConnection], bytes],
+        request_info: tuple[Callable[[ClientConnection], bytes], Callable[[ClientConnection], bytes]],
     ) -> None:
         """Build the accounts.
 
@@ -48,7 +48,7 @@ class Topology:
             delivery: executes routes.
             clock: for response deadlines.
             rng: for weighted mappings and reply tokens.
-            request_info: writes the client info header of service imports that share it.
+            request_info: write the client info header of service imports: for those that share it, and for others.
 
         Raises:
             ConfigError: imports and exports do not fit together.
@@ -57,7 +57,7 @@ class Topology:
         self._delivery = delivery
         self._clock = clock
         self._rng = rng
-        self._request_info = request_info
+        self._shared_info, self._short_info = request_info
         self._planners: dict[str, Planner] = {}
         self._responses: dict[str, ResponseTable] = {}
         self.graph: AccountGraph
@@ -111,7 +111,7 @@ class Topology:
                         self._responses[service.exporter],
                         single=service.response_type == "single",
                         threshold_ns=service.response_threshold_ns,
-                        request_info=self._request_info if service.share else None,
+                        request_info=self._shared_info if service.share else self._short_info,
                     )
                 )
         for name, resolved in graph.accounts.items():
@@ -119,6 +119,7 @@ class Topology:
             planner = Planner(account, mappings=resolved.mappings, links=links[name], services=services[name])
             self._planners[name] = planner
             account.use_planner(planner.plan, always=planner.is_needed)
+            account.maps_subjects = resolved.mappings is not None
             account.interest_listeners = []
         for exporter, found in links.items():
             for link in found:

@@ -46,7 +46,7 @@ class LeafnodeListener:
         """
         options = server.options.leafnodes
         host = options.host or server.options.host
-        listening = server.bind("leafnode", host, options.port)
+        listening = server.bind("leafnode port", host, options.port)
         port = listening.getsockname()[1]
         listener = await asyncio.get_running_loop().create_server(lambda: _Refuser(server), sock=listening)
         server.log("INF", f"Listening for leafnode connections on {host}:{port}")

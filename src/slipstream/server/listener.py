@@ -15,6 +15,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, cast
 
+from slipstream.config.durations import format_duration
 from slipstream.limits import EARLY_FLUSH_BYTES, FIRST_PING_MAX_NS, PRODUCER_STALL_NS, SECOND_NS
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection, State
@@ -244,8 +245,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._deadline = None
         connection = self.connection
         if self._blocked and connection.state is not State.CLOSED:
-            waited = self._server.hub.options.write_deadline_ns / SECOND_NS
-            self._server.hub.log("INF", connection, f"Slow Consumer Detected: WriteDeadline of {waited:g}s exceeded")
+            waited = format_duration(self._server.hub.options.write_deadline_ns)
+            size = connection.outbox.pending
+            text = f"Slow Consumer Detected: WriteDeadline of {waited} exceeded with 1 chunks of {size} total bytes."
+            self._server.hub.log("INF", connection, text)
             connection.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
 
     def _cancel_timer(self) -> None:

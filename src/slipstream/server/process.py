@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.config.reload import diff
@@ -55,11 +56,19 @@ class Process:
 
     def _listen_for_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
-        loop.add_signal_handler(signal.SIGUSR1, self._reopen_log)
-        loop.add_signal_handler(signal.SIGUSR2, self._leave)
+        for number, (name, act) in {
+            signal.SIGINT: ("interrupt", self._stop),
+            signal.SIGTERM: ("terminated", self._stop),
+            signal.SIGHUP: ("hangup", self._on_hangup),
+            signal.SIGUSR1: ("user defined signal 1", self._reopen_log),
+            signal.SIGUSR2: ("user defined signal 2", self._leave),
+        }.items():
+            loop.add_signal_handler(number, self._on_signal, name, act)
+
+    def _on_signal(self, name: str, act: Callable[[], None]) -> None:
+        assert self._server is not None
+        self._server.log("INF", f'Trapped "{name}" signal')
+        act()
 
     def _stop(self) -> None:
         assert self._server is not None
@@ -90,7 +99,6 @@ class Process:
         """
         assert self._server is not None
         server = self._server
-        server.log("DBG", "Trapped reload request")
         loaded = reconfigure(self._flags, os.environ)
         plan = diff(self._options, loaded.options)
         if plan.refusals:

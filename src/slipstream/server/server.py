@@ -10,6 +10,7 @@ and nothing is left behind. Several servers may run in one process.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 from collections.abc import Callable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.server.client_gate import ClientGate
     from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["Server", "StartError", "host_port"]
@@ -74,6 +76,7 @@ class Server:
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
         self._listener: asyncio.Server | None = None
+        self._gate: ClientGate | None = None
         self._others: list[Closable] = []
         self._ports_file: PortsFile | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -142,13 +145,24 @@ class Server:
 
             self.websocket = await WebsocketListener.open(self)
             self._others.append(self.websocket)
-        listening = self.bind("client", options.host, options.port)
+        listening = self.bind("port", options.host, options.port)
         self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
-        self._listener = await self._loop.create_server(self._client_protocol(), sock=listening)
+        self._gate = self._gate_for(options)
+        self._listener = await self._loop.create_server(self._new_client, sock=listening)
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
+        if self._gate is not None:
+            self._gate.announce()
 
-    def _client_protocol(self) -> Callable[[], asyncio.BaseProtocol]:
-        return lambda: ClientProtocol(self)
+    def _gate_for(self, options: Options) -> ClientGate | None:
+        """What stands before the client port, if it is more than a plain socket."""
+        if options.tls is None and not options.proxy_protocol:
+            return None
+        from slipstream.server.client_gate import ClientGate
+
+        return ClientGate(self, options)
+
+    def _new_client(self) -> ClientProtocol:
+        return ClientProtocol(self) if self._gate is None else self._gate.new_protocol()
 
     def bind(self, what: str, host: str, port: int) -> socket.socket:
         """A listening socket.
@@ -158,10 +172,11 @@ class Server:
         """
         try:
             return bind(host, port)
-        except OSError as error:
-            raise StartError(
-                f"Error listening on {what} port: {host_port(host, max(port, 0))}, {error.strerror or error}"
-            ) from error
+        except (OSError, OverflowError) as error:
+            where = host_port(host, max(port, 0))
+            reason = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else "invalid port"
+            text = f'Error listening on {what}: {where}, "listen tcp {where}: bind: {reason}"'
+            raise StartError(text) from error
 
     def _write_files(self) -> None:
         options = self.options
@@ -231,12 +246,15 @@ class Server:
         """Use other options as far as that is possible while running; the caller has checked that it is.
 
         Raises:
-            ConfigError: accounts do not fit together; nothing has changed then.
+            ConfigError: accounts do not fit together, or a certificate cannot be used; nothing has changed then.
         """
+        gate = self._gate_for(options)
+        front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
         self.options = options
-        for connection in self.hub.connections.values():
-            connection.send_info()
+        self._gate = gate
+        if self.websocket is not None and front is not None:
+            self.websocket.front = front
 
     async def wait_stopped(self) -> None:
         """Wait until somebody stops the server."""
