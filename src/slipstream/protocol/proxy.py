@@ -83,6 +83,9 @@ class ProxyDecoder:
 
     def _read_v1(self) -> bytes:
         line, newline, rest = self._kept[:PROXY_LINE_BYTES_MAX].partition(b"\r\n")
+        # A line feed alone ends no header; what follows it would only be waited for in vain.
+        if b"\n" in line:
+            raise ProxyViolation("invalid PROXY protocol header: invalid v1 format")
         if not newline:
             if len(self._kept) >= PROXY_LINE_BYTES_MAX:
                 raise ProxyViolation("invalid PROXY protocol header: v1 line too long")

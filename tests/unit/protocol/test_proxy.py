@@ -74,6 +74,7 @@ def test_other_bytes_pass(data: bytes, size: int) -> None:
 BAD = [
     (b"PROXY " + b"x" * 101, "invalid PROXY protocol header: v1 line too long"),
     (b"PROXY UNKNOWN " + b"x" * 92 + b"\r\n", "invalid PROXY protocol header: v1 line too long"),
+    (b"PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n", "invalid PROXY protocol header: invalid v1 format"),
     (b"PROXY \r\n", "invalid PROXY protocol header: invalid v1 format"),
     (b"PROXY TCP4 1.2.3.4 1.2.3.4 1\r\n", "invalid PROXY protocol header: invalid v1 format"),
     (b"PROXY TCP4 1.2.3.4 1.2.3.4 1 2 3\r\n", "invalid PROXY protocol header: invalid v1 format"),
