@@ -189,6 +189,11 @@ class Authenticator:
     def _listener(self, kind: ConnectionKind) -> _Listener:
         return self._websocket if kind == "WEBSOCKET" else self._standard
 
+    def knows(self, identity: Identity) -> bool:
+        """Whether a configured user still exists, changed or not."""
+        login = identity.login
+        return login is None or login.name in self._table.users or login.name in self._table.nkeys
+
     def _asks(self, kind: ConnectionKind) -> bool:
         """Whether a listener of this kind asks for credentials at all."""
         return (

@@ -437,7 +437,7 @@ cdef class Parser:
             return 0
         sent = self._delivery.send(route, self._sink, subject.at, subject.size, reply.at, reply.size, header_size, body, size)
         if sent == 0 and reply.size and self.no_responders:
-            self._sink.on_no_responders(name, span_bytes(reply))
+            self._sink.on_no_responders(name if route.subject is None else route.subject, span_bytes(reply))
         return 0
 
     cdef bint _decide(self, bytes name) except -1:

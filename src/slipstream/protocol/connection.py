@@ -330,12 +330,9 @@ class ClientConnection:
         if refusal is not None:
             self.fail(refusal)
             return
-        options = self._host.options
-        account_limit = self.account.limits.max_subscriptions
-        if (
-            0 < options.max_subscriptions <= len(self.subscriptions)
-            or 0 <= account_limit <= self.account.interest.count
-        ):
+        count = len(self.subscriptions)
+        # Both limits hold for each connection, also the account's.
+        if 0 < self._host.options.max_subscriptions <= count or 0 <= self.account.limits.max_subscriptions <= count:
             self.fail(texts.MAXIMUM_SUBSCRIPTIONS)
             return
         if sid not in self.subscriptions:

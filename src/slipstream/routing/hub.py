@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from slipstream.auth.authenticator import Authenticator, ConnectionKind, Denied, Granted, Identity, NeedsPasswordCheck, PeerFacts
+from slipstream.auth.authenticator import (
+    Authenticator,
+    ConnectionKind,
+    Denied,
+    Granted,
+    Identity,
+    NeedsPasswordCheck,
+    PeerFacts,
+)
 from slipstream.clock import rfc3339
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.outbox import FlushQueue
@@ -153,6 +161,7 @@ class Hub:
         self.connections[connection.cid] = connection
         if 0 <= self.options.max_connections < len(self.connections):
             self.log("ERR", connection, texts.MAXIMUM_CONNECTIONS)
+            connection.greet()
             connection.close(CloseReason.MAX_CONNECTIONS, texts.MAXIMUM_CONNECTIONS)
         return connection
 
@@ -348,7 +357,9 @@ class Hub:
         identity = self.authenticator.current(connection.identity)
         account = None if identity is None else self.account_of(identity)
         if identity is None or account is None or account is not connection.account:
-            connection.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+            # A user that is gone is told nothing, one that changed is told to log in again, as by nats-server.
+            known = self.authenticator.knows(connection.identity)
+            connection.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION if known else None)
             return
         connection.identity = identity
         connection.renew_permissions(identity.permissions)
