@@ -230,9 +230,11 @@ cdef class SegmentScan:
         cdef uint16_t slen = get16(q + 24)
         cdef int64_t ts = <int64_t>get64(q + 16)
         cdef const unsigned char *body = q + HEAD + (8 if flags & FLAG_EXPIRES else 0)
+        if (kind == KIND_MSG or kind == KIND_ERASED) and (seq < self.expect or (kind == KIND_MSG and slen == 0)):
+            return False
+        # A region ends here: noted before this record counts, so that a cut at the region takes the record with it.
+        self.close_region(self.at)
         if kind == KIND_MSG or kind == KIND_ERASED:
-            if seq < self.expect or (kind == KIND_MSG and slen == 0):
-                return False
             self.account(seq, seq)
             length = HEAD + slen + hlen + plen
             if kind == KIND_MSG:
@@ -263,8 +265,6 @@ cdef class SegmentScan:
                 kind, seq, ts, PyBytes_FromStringAndSize(<const char *>body, slen),
                 PyBytes_FromStringAndSize(<const char *>body + slen + hlen, plen),
             ))
-        if self.bad_from >= 0:
-            self.close_region(self.at)
         self.frame_seen += 1
         self.at += size
         if not self.frame_end:

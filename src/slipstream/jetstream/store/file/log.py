@@ -49,6 +49,7 @@ class SegmentedLog:
         self.writer = LogWriter(self.index)
         self.segments: list[Segment] = []
         self.next_id = 1
+        self.highest_no = 0
         self._by_id: dict[int, Segment] = {}
         self._uncreated: set[int] = set()  # segments whose file does not exist yet
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
@@ -93,7 +94,7 @@ class SegmentedLog:
         """Begin a segment behind the last one; its file is made by the commit that takes its first bytes."""
         writer, index = self.writer, self.index
         before = self.segments[-1] if self.segments else None
-        no = before.header.last_no + 1 if before is not None else 1
+        no = self.highest_no = max(self.highest_no, before.header.last_no if before is not None else 0) + 1
         header = SegmentHeader(
             uid=self.uid,
             no=no,
@@ -126,7 +127,7 @@ class SegmentedLog:
         return taken
 
     def finish_writes(self) -> None:
-        """What was taken last is in the files: keep the newest bytes for readers that follow the log, forget the rest."""
+        """What was taken last is in the files: keep the newest of it for readers that follow the log."""
         self._in_flight = set()
         unwritten = {id(write.data) for write in self._queue}
         room = STORE_TAIL_CACHE_BYTES
@@ -200,6 +201,7 @@ class SegmentedLog:
         self.segments = recovered.segments
         self._by_id = {segment.id: segment for segment in self.segments}
         self.next_id = max([self.next_id, *(segment.id + 1 for segment in self.segments)])
+        self.highest_no = recovered.highest_no
         self._uncreated = set()
         self._queue = []
         self._in_flight = set()
@@ -213,6 +215,10 @@ class SegmentedLog:
         """Segments that get no more bytes and are wholly on disk."""
         waiting = {write.segment.id for write in self._queue} | self._in_flight
         return [segment for segment in self.segments[:-1] if segment.id not in waiting]
+
+    def written_segments(self) -> list[Segment]:
+        """Segments whose files exist."""
+        return [segment for segment in self.segments if segment.id not in self._uncreated]
 
     def drop(self, segments: tuple[Segment, ...]) -> None:
         """Forget segments that hold no message and whose files are gone."""

@@ -98,6 +98,8 @@ class Recovered:
     segments: list[Segment]
     """In order; the last one is the one to go on in, if `appendable`."""
     appendable: bool
+    highest_no: int
+    """Highest segment number any file name carries, usable or not."""
     frame_no: int
     synced_upto: int
     epoch: int
@@ -175,6 +177,7 @@ class _Recovery:
         self.synced_upto = 0
         self.epoch = 0
         self.appendable = True
+        self.highest_no = 0
 
     def run(self) -> Recovered:
         manifest = read_manifest(self.disk, self.directory).manifest
@@ -194,6 +197,7 @@ class _Recovery:
             index=self.index,
             segments=self.segments,
             appendable=self.appendable and bool(self.segments),
+            highest_no=self.highest_no,
             frame_no=self.frame_no,
             synced_upto=self.synced_upto,
             epoch=self.epoch,
@@ -222,9 +226,10 @@ class _Recovery:
             if self.log_end is not None and parsed[0] > self.log_end[0]:
                 self.superseded.append(path)  # made by the write that failed
                 continue
+            self.highest_no = max(self.highest_no, parsed[0])
             header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or self._header_from(manifest, parsed)
             if header is None or (manifest is not None and header.uid != manifest.uid):
-                self._unusable(path, parsed, manifest)
+                self._unusable(path)
                 continue
             found.append(Segment(0, path, header))
         found.sort(key=lambda segment: (segment.header.no, -segment.header.generation))
@@ -240,7 +245,7 @@ class _Recovery:
         return chosen
 
     def _header_from(self, manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
-        """A stand-in for a header that cannot be read: the manifest knows the salt of every closed segment."""
+        """A stand-in for a header that cannot be read: the manifest knows the salt of every segment."""
         for entry in manifest.segments if manifest is not None else ():
             if (entry.no, entry.generation) == parsed and manifest is not None:
                 return SegmentHeader(
@@ -248,14 +253,14 @@ class _Recovery:
                 )
         return None
 
-    def _unusable(self, path: str, parsed: tuple[int, int], manifest: Manifest | None) -> None:
-        """A file without a header. The newest one may simply never have been finished: then nothing is missing."""
-        self.report.unusable_files.append(path)
+    def _unusable(self, path: str) -> None:
+        """A file without a header. An empty one was never finished: nothing in it was ever acknowledged."""
         size = self.disk.size(path)
+        if not self.disk.read(path, 0, size).strip(b"\0"):
+            self.superseded.append(path)
+            return
+        self.report.unusable_files.append(path)
         self.report.damaged_regions.append((path, 0, size))
-        known = manifest is not None and any(entry.no >= parsed[0] for entry in manifest.segments)
-        if known:
-            self.appendable = False
 
     # --- one segment ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
 from slipstream.jetstream.store.file.ranges import cover
 from slipstream.jetstream.store.file.recovery import Recovered, Segment, index_path, manifest_entry, recover_log
+from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.file.upkeep import (
     IndexFileJob,
     ManifestJob,
@@ -255,7 +256,7 @@ class FileStore(FileStoreWrites):
             first_seq=min(self._index.first_seq, self._committed_seq + 1),
             last_seq=self._committed_seq,
             last_ts_ns=self._last_ts_ns,
-            segments=[manifest_entry(segment) for segment in self._log.closed_segments()],
+            segments=[manifest_entry(segment) for segment in self._log.written_segments()],
             lost=list(self._lost_ranges),
         )
 
@@ -286,7 +287,7 @@ class FileStore(FileStoreWrites):
             fits = not segment.damaged and (segment.id in suspects or segment.end < small)
             if fits:
                 used = self._index.segment_live(segment.id)[1]
-                fits = segment.end < small or used * 100 < segment.end * STORE_COMPACT_LIVE_PERCENT
+                fits = segment.end < small or used * 100 < (segment.end - HEADER_BYTES) * STORE_COMPACT_LIVE_PERCENT
             if fits and alive + used <= self._options.segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX:
                 found.append(segment)
                 alive += used
@@ -298,10 +299,11 @@ class FileStore(FileStoreWrites):
 
     def _saves_enough(self, inputs: list[Segment], alive: int) -> bool:
         """One mostly dead segment of some size, or several small ones, but never the same small one again and again."""
-        size = sum(segment.end for segment in inputs)
+        size = sum(segment.end - HEADER_BYTES for segment in inputs)
         if len(inputs) >= STORE_SEGMENTS_PER_STREAM_MIN:
             return True
-        return size - alive > STORE_SEGMENT_BYTES_MIN // 2 and alive * 100 < size * STORE_COMPACT_LIVE_PERCENT
+        worth = min(STORE_SEGMENT_BYTES_MIN, self._options.segment_bytes) // 4
+        return size - alive > worth and alive * 100 < size * STORE_COMPACT_LIVE_PERCENT
 
     def _finish_compaction(self, done: CompactionJob) -> None:
         for segment in done.damaged or ():

@@ -1,0 +1,163 @@
+"""Every state a power cut could leave, at every call to the disk, over all that a store does to its files.
+
+Short form: a few images a call. Long form (`-m long`): many more, over many seeds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from slipstream.testing.sim_disk import SimDisk
+from support.store_history import Broken, Driver, watch
+
+
+def appending(driver: Driver) -> None:
+    """Commits of different sizes, over several segments."""
+    for count in (1, 3, 1, 40, 2, 80, 1):
+        driver.append(count)
+        driver.commit()
+        driver.upkeep()
+
+
+def rolling(driver: Driver) -> None:
+    """One commit that fills several segments at once."""
+    driver.append(2)
+    driver.commit()
+    driver.append(300)
+    driver.commit()
+    driver.upkeep()
+    driver.append(1)
+    driver.commit()
+
+
+def compacting(driver: Driver) -> None:
+    """Deletes until segments are rewritten and merged."""
+    for _ in range(3):
+        driver.append(100)
+        driver.commit()
+    for seq in range(1, 290):
+        if seq % 9:
+            driver.delete(seq)
+    driver.commit()
+    driver.upkeep()
+    driver.commit()
+    driver.upkeep()
+    driver.append(5)
+    driver.delete(9)
+    driver.commit()
+    driver.upkeep()
+    assert any(".0001.seg" in path for path in driver.disk.paths()), "the scenario must rewrite a segment"
+
+
+def purging(driver: Driver) -> None:
+    """Purge by filter, by sequence and of everything, and going on."""
+    driver.append(150)
+    driver.commit()
+    driver.purge(b"s.1")
+    driver.commit()
+    driver.purge(b"s.2", keep=2)
+    driver.append(5)
+    driver.commit()
+    driver.trim(60)
+    driver.commit()
+    driver.upkeep()
+    driver.purge()
+    driver.commit()
+    driver.upkeep()
+    driver.append(5)
+    driver.commit()
+    driver.upkeep()
+    assert not any("0000000001." in path for path in driver.disk.paths()), "the scenario must remove a segment"
+
+
+def erasing(driver: Driver) -> None:
+    """Overwriting in the open segment, in closed ones, and in the commit that stored the message."""
+    driver.append(120)
+    driver.commit()
+    driver.upkeep()
+    driver.erase(3)
+    driver.erase(119)
+    driver.append(2)
+    driver.erase(122)
+    driver.commit()
+    driver.upkeep()
+    driver.erase(50)
+    driver.commit()
+    driver.append(1)
+    driver.commit()
+    driver.upkeep()
+
+
+def configuring(driver: Driver) -> None:
+    """New configurations and consumer states between messages."""
+    driver.journal(lambda store: store.journal_put(b"c1", b"first"))
+    driver.append(3)
+    driver.commit()
+    driver.set_config(b"second configuration")
+    driver.journal(lambda store: store.journal_add(b"c1", b"+1"))
+    driver.commit()
+    driver.upkeep()
+    driver.journal(lambda store: store.journal_put(b"c2", b"x" * 200))
+    driver.set_config(b"third configuration")
+    driver.append(60)
+    driver.commit()
+    driver.journal(lambda store: store.journal_remove(b"c1"))
+    driver.commit()
+    driver.upkeep()
+
+
+def uniting(driver: Driver) -> None:
+    """Units that survive whole or not at all."""
+    driver.append(2)
+    driver.commit()
+    driver.unit(5)
+    driver.commit()
+    driver.append(1)
+    driver.unit(30)
+    driver.append(1)
+    driver.commit()
+    driver.unit(3)
+    driver.unit(3)
+    driver.commit()
+
+
+SCENARIOS: dict[str, Callable[[Driver], None]] = {
+    f.__name__: f for f in (appending, rolling, compacting, purging, erasing, configuring, uniting)
+}
+
+
+def enumerate_states(scenario: Callable[[Driver], None], *, images: int, seed: int, drops_syncs: bool = False) -> int:
+    """Run a scenario and check the states; how many there were."""
+    disk = SimDisk(drops_syncs=drops_syncs)
+    driver: Driver | None = None
+    checked = watch(lambda: driver, disk, images=images, seed=seed)
+    driver = Driver(disk)
+    scenario(driver)
+    for state in (disk.crash(random.Random(seed), keep=k, torn=True) for k in (0.0, 0.5, 1.0)):
+        driver.check(state)
+        checked[0] += 1
+    return checked[0]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_crash_states(name: str) -> None:
+    assert enumerate_states(SCENARIOS[name], images=1, seed=1) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", range(10))
+def test_crash_states_long(name: str, seed: int) -> None:
+    assert enumerate_states(SCENARIOS[name], images=12, seed=seed) > 100
+
+
+@pytest.mark.parametrize("name", ["appending", "configuring", "purging"])
+def test_the_checker_notices_syncs_that_do_nothing(name: str) -> None:
+    """The control: on a disk that only pretends to sync, the same checks must fail."""
+    with pytest.raises((Broken, Exception)) as caught:
+        enumerate_states(SCENARIOS[name], images=2, seed=3, drops_syncs=True)
+    assert "lost" in str(caught.value) or "can be read" in str(caught.value) or "back" in str(caught.value)
