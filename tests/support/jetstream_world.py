@@ -152,6 +152,10 @@ class DiskLikeStore:
             raise self.refuse
         self._store.append(seq, ts_ns, subject, headers, payload, expires_ns)
 
+    def expiries(self) -> list[tuple[int, int]]:
+        messages = self._store.read_batch((), 0, max_msgs=10**6, max_bytes=10**9, up_to_seq=self._store.last_seq)
+        return [(message.seq, message.expires_ns) for message in messages if message.expires_ns]
+
     def begin_commit(self, *, sync: bool = True) -> Job | None:
         job = self._store.begin_commit(sync=sync)
         if job is not None:

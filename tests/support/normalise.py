@@ -36,6 +36,9 @@ _INFO_OPTIONAL = {"git_commit", "api_lvl"}
 _REQUEST_INFO = re.compile(rb"^(HMSG \S+ \S+ (?:\S+ )?)\d+ \d+\r\n(.*Nats-Request-Info: )(\{.*?\})\r\n", re.DOTALL)
 _REQUEST_VOLATILE = ("rtt", "start", "id", "server", "cluster", "ver")
 
+# Maps whose keys go with the version.
+_VERSION_MAPS = frozenset({"feature_flags"})
+
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$")
 
 
@@ -74,7 +77,10 @@ def shape(value: Json, *, free: frozenset[str] = frozenset()) -> Json:
 def hide(value: Json, *keys: str) -> Json:
     """The JSON value with the values of the named keys replaced by their kinds, at any depth."""
     if isinstance(value, dict):
-        return {key: shape(item) if key in keys else hide(item, *keys) for key, item in sorted(value.items())}
+        return {
+            key: shape(item, free=_VERSION_MAPS) if key in keys else hide(item, *keys)
+            for key, item in sorted(value.items())
+        }
     if isinstance(value, list):
         return [hide(item, *keys) for item in value]
     return value
