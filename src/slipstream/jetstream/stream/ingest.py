@@ -209,7 +209,7 @@ class Ingest:
             self._refuse(reply, refusal)
             return
         # Only headers of ours are looked at, and they all begin alike.
-        if header and b"Nats-" in header:
+        if header and header.find(b"Nats-") >= 0:
             header = headers.remove(header, b"Nats-Request-Info")
             refusal = first_refusal(self, subject, header)
             if refusal is not None:

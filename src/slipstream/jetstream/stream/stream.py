@@ -42,6 +42,8 @@ from slipstream.limits import (
 
 __all__ = ["Stream"]
 
+_NEVER_NS = 2**63 - 1
+
 
 class Stream:
     """One stream of an account."""
@@ -63,6 +65,7 @@ class Stream:
         self._ports = ports
         self._subscriptions: dict[str, Subscription] = {}
         self._expiry_timer: Cancel | None = None
+        self._expiry_due_ns = _NEVER_NS  # when the timer will look
         self._ids_timer: Cancel | None = None
         self._stopped = False
         self._resources = resources
@@ -170,7 +173,7 @@ class Stream:
         if expires_ns:
             self.expiry.add(seq, expires_ns)
             self._arm_expiry()
-        elif config.max_age_ns and self._expiry_timer is None:
+        elif config.max_age_ns and self.ingest.last_ts_ns + config.max_age_ns < self._expiry_due_ns:
             self._arm_expiry()
 
     def rolled_up(self, subject: bytes, keep: int) -> None:
@@ -244,7 +247,7 @@ class Stream:
         config, store = self.config, self.store
         while (0 < config.max_msgs < store.messages) or (0 < config.max_bytes < store.size_bytes and store.messages):
             oldest = store.first_seq
-            store.trim_to(oldest + 1)
+            store.delete(oldest)
             self._removed(oldest)
 
     def _enforce_all(self) -> None:
@@ -262,6 +265,7 @@ class Stream:
     def _expire(self) -> None:
         """Remove what is due, a slice at a time."""
         self._expiry_timer = None
+        self._expiry_due_ns = _NEVER_NS
         if self._stopped or self.config.sealed:
             return
         now_ns = self._ports.now_ns()
@@ -292,7 +296,9 @@ class Stream:
         if self._expiry_timer is not None:
             self._expiry_timer()
             self._expiry_timer = None
+        self._expiry_due_ns = _NEVER_NS
         if due_ns is not None and not self._stopped and not self.config.sealed:
+            self._expiry_due_ns = due_ns
             delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
             self._expiry_timer = self._ports.call_later(delay_ns, self._expire)
 
