@@ -299,3 +299,5 @@ STATSZ_FIRST_NS: Final = 250 * MILLISECOND_NS
 STATSZ_INTERVAL_NS: Final = 10 * SECOND_NS
 # Connection counts of an account are repeated after this, for listeners that came late.
 ACCOUNT_CONNECTIONS_INTERVAL_NS: Final = 30 * SECOND_NS
+# Subscriptions kept of a closed connection; of one that had more only their number is kept.
+CLOSED_SUBSCRIPTIONS_MAX: Final = 32

@@ -174,6 +174,10 @@ cdef class Interest:
         """Drop every cached route, because something the planner looks at has changed."""
         self._forget(b"", False)
 
+    def routes(self):
+        """The remembered routes, for monitoring."""
+        return list(self._routes.values())
+
     def subscriptions(self):
         """All subscriptions, for monitoring."""
         cdef list found = []

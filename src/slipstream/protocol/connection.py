@@ -109,6 +109,7 @@ class ClientConnection:
         self.parser = wire.Parser(self, host.delivery, options.max_payload, options.max_control_line)
         self.parser.awaiting_connect = True
         self.subscriptions: dict[bytes, Subscription] = {}
+        self.last_subscriptions: tuple[Subscription, ...] = ()  # those it had when it was closed
         self.account: Account | None = None
         self.identity: Identity | None = None
         self.nonce = ""  # sent in INFO when nkeys may be used
@@ -117,6 +118,7 @@ class ClientConnection:
         self.headers = self.no_responders = False
         self.protocol = 0
         self.name = self.lang = self.version = ""
+        self.claimed_user = ""  # who it says it is, without anything secret
         self.connected = False  # a CONNECT was accepted
         self.pings_out = 0
         self.ping_sent_ns = 0
@@ -149,6 +151,7 @@ class ClientConnection:
         self.state = State.CLOSED
         self.close_reason = reason
         self.parser.stop()
+        self.last_subscriptions = tuple(self.subscriptions.values())
         self._leave_account()
         self._host.closed(self, reason)
 
@@ -273,6 +276,7 @@ class ClientConnection:
         self.no_responders = bool(options.no_responders)
         self.protocol = options.protocol or 0
         self.name, self.lang, self.version = options.name or "", options.lang or "", options.version or ""
+        self.claimed_user = options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")
         self.parser.headers = self.headers
         self.parser.no_responders = self.no_responders
         self.refresh_short_way()

@@ -28,6 +28,7 @@ from slipstream.auth.authenticator import (
 from slipstream.clock import rfc3339
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.outbox import FlushQueue
+from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection, Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
@@ -82,14 +83,17 @@ class ServerIdentity:
 class ClosedConnection:
     """What is kept of a connection that ended."""
 
-    __slots__ = ("connection", "reason", "stop_ns", "subscriptions")
+    __slots__ = ("connection", "reason", "stop_ns", "subscription_count", "subscriptions")
 
     def __init__(self, connection: ClientConnection, reason: CloseReason, stop_ns: int) -> None:
         self.connection = connection
         self.reason = reason
         self.stop_ns = stop_ns
-        # Subjects are kept for monitoring while they are few.
-        self.subscriptions: list[bytes] = []
+        self.subscription_count = len(connection.last_subscriptions)
+        # Kept for monitoring while they are few.
+        few = self.subscription_count <= CLOSED_SUBSCRIPTIONS_MAX
+        self.subscriptions = connection.last_subscriptions if few else ()
+        connection.last_subscriptions = ()
 
 
 class Hub:
@@ -205,8 +209,8 @@ class Hub:
         """Eleven unguessable bytes as text; a client signs them to prove its nkey."""
         return base64.urlsafe_b64encode(secrets.token_bytes(11)).rstrip(b"=").decode()
 
-    def info_line(self, connection: ClientConnection, *, after_connect: bool = False) -> bytes:
-        """INFO as this connection should see it."""
+    def info_line(self, connection: ClientConnection, *, after_connect: bool = False, lame_duck: bool = False) -> bytes:
+        """INFO as this connection should see it; `lame_duck` asks it to go elsewhere."""
         options = self.options
         tls = options.tls
         account = connection.account
@@ -229,7 +233,7 @@ class Hub:
             client_ip=connection.peer.ip,
             nonce="" if after_connect else connection.nonce,
             connect_urls=self.connect_urls,
-            ldm=self.lame_duck,
+            ldm=self.lame_duck or lame_duck,
             api_lvl=API_LEVEL,
             xkey=self.identity.xkey,
         )
