@@ -40,6 +40,8 @@ async def leave(server: Server) -> None:
     server.stop_accepting()
     if hub.connections:
         hub.lame_duck = True
+        if server.monitoring is not None:
+            server.monitoring.announce_lame_duck()
         for connection in list(hub.connections.values()):
             connection.send_info()
         await asyncio.sleep(options.lame_duck_grace_period_ns / SECOND_NS)

@@ -31,6 +31,7 @@ from slipstream.server.logs import Log, NullLog
 from slipstream.version import SERVER_VERSION
 
 if TYPE_CHECKING:
+    import ssl
     from concurrent.futures import ThreadPoolExecutor
 
     from slipstream.monitoring.monitoring import Monitoring
@@ -131,11 +132,11 @@ class Server:
     async def _open_listeners(self) -> None:
         options = self.options
         assert self._loop is not None
-        if options.http_port or options.https_port:
+        if options.http_port or options.https_port or options.system_account_name:
             from slipstream.monitoring.monitoring import Monitoring
 
             self.monitoring = Monitoring(self)
-            await self.monitoring.start()
+            await self.monitoring.start(self._https_context())
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 
@@ -152,6 +153,18 @@ class Server:
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()
+
+    def _https_context(self) -> ssl.SSLContext | None:
+        options = self.options
+        if options.http_port and options.https_port:
+            raise StartError(f"Can't specify both http ({options.http_port}) and https ({options.https_port}) ports")
+        if not options.https_port:
+            return None
+        if options.tls is None:
+            raise StartError("TLS cert and key required for HTTPS")
+        from slipstream.server.tls import TlsContext
+
+        return TlsContext.for_server(options.tls).context
 
     def _gate_for(self, options: Options) -> ClientGate | None:
         """What stands before the client port, if it is more than a plain socket."""
@@ -252,6 +265,8 @@ class Server:
         front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
         self.options = options
+        if self.monitoring is not None:
+            self.monitoring.reloaded()
         self._gate = gate
         if self.websocket is not None and front is not None:
             self.websocket.front = front
