@@ -16,6 +16,8 @@ from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
+    import socket
+
     from slipstream.accounts.account import Account
     from slipstream.clock import Clock
     from slipstream.config.listener_options import TLSOptions
@@ -58,7 +60,11 @@ class Monitored(Protocol):
     @property
     def auth_timeout_ns(self) -> int: ...
 
-    def log(self, level: str, text: str, /) -> None: ...
+    @property
+    def log(self) -> Callable[[str, str], object]: ...
+    @property
+    def on_reload_request(self) -> Callable[[], None] | None: ...
+    def bind(self, what: str, host: str, port: int) -> socket.socket: ...
     def call_later(self, delay_ns: int, callback: Callable[[], object], /) -> Cancellable: ...
 
 
@@ -81,6 +87,7 @@ class Facts:
         self.jetstream: JetStreamFacts | None = None  # plugged in by whoever runs JetStream
         self.ports: dict[str, int] = {}  # ports of listeners that picked one: `leafnodes`, `websocket`, `cluster`
         self.queues: dict[str, Callable[[], int]] = {}  # lengths of the server's inner queues, for /ipqueuesz
+        self.health_failure = ""  # the last health check's, for the log
         self._usage: Usage | None = None
         self._certificates: dict[str, str] = {}  # file to the end of its validity, as loaded
 
@@ -136,9 +143,9 @@ class Facts:
             return ""
         file = tls.cert_file or (tls.certs[0].cert_file if tls.certs else "")
         if file not in self._certificates:
-            from slipstream.monitoring.certificates import not_after
+            from slipstream.monitoring.client_facts import certificate_expiry
 
-            self._certificates[file] = not_after(file)
+            self._certificates[file] = certificate_expiry(file)
         return self._certificates[file]
 
     def reloaded(self) -> None:
@@ -153,6 +160,11 @@ class Facts:
     def now(self) -> str:
         """Wall clock as text."""
         return rfc3339(self.now_ns())
+
+    def is_heard(self, subject: str) -> bool:
+        """Whether anybody in the system account wants `subject`."""
+        account = self.hub.system_account
+        return account is not None and account.has_interest(subject.encode("utf-8", "surrogateescape"))
 
     def subscription_count(self) -> int:
         """Subscriptions of all accounts, the server's own included."""

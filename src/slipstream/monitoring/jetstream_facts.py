@@ -1,7 +1,7 @@
 """What monitoring asks of JetStream, and the shapes in which it is shown.
 
-JetStream plugs in an object with these methods (`Monitoring.facts.jetstream = ...`); until then every endpoint says that
-JetStream is off. The configurations, states and consumer infos pass through as they are: whatever the JSON encoder
+JetStream plugs in an object with these methods (`Monitoring.facts.jetstream = ...`); until then every endpoint says
+that JetStream is off. The configurations, states and consumer infos pass through as they are: whatever the JSON encoder
 takes, in the order and with the names of the JetStream API.
 """
 

@@ -1,7 +1,7 @@
 """The blocks of /varz: cluster, gateway, leaf nodes, MQTT, WebSocket, proxies. A block that is off is empty.
 
-What it is not: run-time state. These are options, with the ports that listeners really got. Nothing secret is shown: URLs
-lose their user part.
+What it is not: run-time state. These are options, with the ports that listeners really got. Nothing secret is shown:
+URLs lose their user part.
 """
 
 from __future__ import annotations

@@ -1,0 +1,218 @@
+"""One request to the system account from its bytes to its answer.
+
+    subject ──► which service ──► options and filter ──► answer, compressed if the asker can read it
+
+A subject that names no service is not taken, so the asker hears that nobody responds. A request that is not for this
+server (filter), or about which it has nothing to say, is taken and not answered.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slipstream.kernels.subject import is_literal, is_subset
+from slipstream.monitoring.envelope import Sender
+from slipstream.monitoring.event_messages import account_connections, server_stats
+from slipstream.monitoring.gotext import encode
+from slipstream.monitoring.jsz import NotLeader
+from slipstream.monitoring.request_options import BadOptions, concerns, read_options
+from slipstream.monitoring.services import (
+    ACCOUNT_SERVICES,
+    ALL_ACCOUNTS_STATZ,
+    COMMANDS,
+    OWN_SERVICES,
+    REFUSALS,
+    SERVER_SERVICES,
+    NoOptions,
+    Service,
+    Silence,
+)
+from slipstream.monitoring.userinfo import user_info
+from slipstream.protocol.headers import find_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slipstream.accounts.account import Account
+    from slipstream.monitoring.events import Events
+    from slipstream.protocol.connection import ClientConnection
+
+__all__ = ["Answers", "Request"]
+
+_GZIP = 31  # zlib's window bits for the gzip format
+
+
+class Request(msgspec.Struct):
+    """A message on a service's subject. `account` is where it was sent and where the answer goes."""
+
+    account: Account
+    asker: ClientConnection | None  # None when it came through another account or from the server
+    subject: str
+    reply: bytes | None
+    header: bytes
+    body: bytes
+
+
+class Answers:
+    """Answers the requests of one server."""
+
+    def __init__(self, sender: Sender, events: Events) -> None:
+        self._sender = sender
+        self._facts = sender.facts
+        self._events = events
+
+    # --- subjects -------------------------------------------------------------------------------------------------
+
+    def answer_system(self, request: Request) -> bool:
+        """A request in the system account; False when the subject names nothing."""
+        match request.subject.split(".")[2:]:
+            case ["SERVER", "PING"]:
+                self._statsz(request)
+            case ["SERVER", target, name] if target in ("PING", self._facts.server_id):
+                return self._answer_server(request, name, is_direct=target != "PING")
+            case ["ACCOUNT", "PING", "STATZ"]:
+                self._answer(request, ALL_ACCOUNTS_STATZ)
+            case ["ACCOUNT", account, "CONNS"]:
+                self._connections(request, account)
+            case ["ACCOUNT", account, name] if name in ACCOUNT_SERVICES:
+                self._about_account(request, account, name)
+            case _:
+                return False
+        return True
+
+    def answer_own(self, request: Request) -> bool:
+        """A request in any other account, about that account."""
+        self._about_account(request, request.account.name, OWN_SERVICES[request.subject])
+        return True
+
+    def _answer_server(self, request: Request, name: str, *, is_direct: bool) -> bool:
+        if name == "IDZ":
+            identity = {"name": self._facts.server_name, "host": self._facts.hub.host, "id": self._facts.server_id}
+            self._send(request, identity)
+        elif name == "STATSZ":
+            self._statsz(request)
+        elif name in SERVER_SERVICES:
+            self._answer(request, SERVER_SERVICES[name])
+        elif is_direct and name in COMMANDS:
+            self._command(request, COMMANDS[name])
+        else:
+            return False
+        return True
+
+    # --- services -------------------------------------------------------------------------------------------------
+
+    def _answer(self, request: Request, service: Service, about: Callable[[object], None] | None = None) -> None:
+        """Read the options, ask the service, send what it says."""
+        if request.reply is None:
+            return
+        try:
+            options, wanted = read_options(request.body, service.options, service.go_name)
+        except BadOptions as error:
+            self._send(request, {"server": self._sender.server(), "error": _error(400, str(error))})
+            return
+        if not concerns(self._facts, wanted):
+            return
+        if about is not None:
+            about(options)
+        try:
+            data = service.answer(self._facts, options)
+        except (Silence, NotLeader):
+            return
+        except REFUSALS as error:
+            message: dict[str, object] = {"server": self._sender.server()}
+            if service.shows_null:
+                message["data"] = None
+            self._send(request, {**message, "error": _error(500, str(error))})
+            return
+        message = {"server": self._sender.server()}
+        if data is not None:
+            message["data"] = data
+        self._send(request, message, may_compress=True)
+
+    def _about_account(self, request: Request, account: str, name: str) -> None:
+        service, about = ACCOUNT_SERVICES[name]
+        self._answer(request, service, lambda options: about(options, account))
+
+    def _command(self, request: Request, service: Service) -> None:
+        """A request that changes something; one that cannot be read is not answered, as nats-server has it."""
+        try:
+            if service.options is not NoOptions:
+                read_options(request.body or b" ", service.options, service.go_name)
+        except BadOptions as error:
+            self._facts.server.log("ERR", f"Bad request on {request.subject.rpartition('.')[2]}: {error}")
+            return
+        self._answer(request, service)
+
+    def _statsz(self, request: Request) -> None:
+        """Numbers; a request without reply makes the server send them to everybody."""
+        try:
+            _, wanted = read_options(request.body, NoOptions, "StatszEventOptions")
+        except BadOptions as error:
+            self._send(request, {"server": self._sender.server(), "error": _error(400, str(error))})
+            return
+        if not concerns(self._facts, wanted):
+            return
+        if request.reply is None:
+            self._events.send_statsz()
+        else:
+            self._send(request, server_stats(self._sender))
+
+    def _connections(self, request: Request, name: str) -> None:
+        """Connections of an account, in the form of the event; only if it has any."""
+        account = self._facts.accounts.get(name)
+        if account is not None and account.connections:
+            self._send(request, account_connections(self._sender, account))
+
+    def answer_user(self, request: Request) -> bool:
+        """Who is asking."""
+        message: dict[str, object] = {"server": self._sender.server()}
+        if request.asker is None:
+            message["error"] = {"code": 400}
+        else:
+            message["data"] = user_info(self._facts, request.asker)
+        self._send(request, message)
+        return True
+
+    def count_subscribers(self, request: Request) -> bool:
+        """How many clients of the system account listen to a subject, or to a part of a pattern: `subject [queue]`."""
+        words = request.body.split()
+        subject = words[0] if words else b""
+        queue = words[1] if len(words) > 1 else None
+        interest = request.account.interest
+        if is_literal(subject):
+            found = interest.match(subject) if subject else []
+        else:
+            found = [one for one in interest.subscriptions() if is_subset(one.subject, subject)]
+        count = sum(1 for one in found if one.client is not None and queue in (None, one.queue))
+        self._send(request, count)
+        return True
+
+    # --- answers --------------------------------------------------------------------------------------------------
+
+    def _send(self, request: Request, message: object, *, may_compress: bool = False) -> None:
+        if request.reply is None:
+            return
+        body = encode(message)
+        header = b""
+        if may_compress and request.header:
+            encoding, body = _compressed(request.header, body)
+            header = b"NATS/1.0\r\nContent-Encoding: " + encoding + b"\r\n\r\n" if encoding else b""
+        request.account.publish(request.reply, None, len(header), header + body)
+
+
+def _compressed(header: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """The body in an encoding the asker accepts, and the name of that; no name when it did not say."""
+    accepted = (find_header(b"Accept-Encoding", header) or b"").lower()
+    if not accepted:
+        return b"", body
+    if b"gzip" in accepted:
+        packer = zlib.compressobj(wbits=_GZIP)
+        return b"gzip", packer.compress(body) + packer.flush()
+    return b"identity", body
+
+
+def _error(code: int, description: str) -> dict[str, object]:
+    return {"code": code, "description": description}

@@ -1,0 +1,65 @@
+"""What is known of a client beside its counters: who it says it is, and its TLS session. Never a secret."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from slipstream.clock import rfc3339
+from slipstream.limits import MIB, SECOND_NS
+from slipstream.protocol.certificate import CertificateFacts, MalformedCertificate, read_certificate
+from slipstream.protocol.connection import ClientConnection, Peer
+
+__all__ = ["TlsSession", "certificate_expiry", "issuer_of", "text", "tls_of", "user_of"]
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+
+
+class TlsSession(Protocol):
+    """What a handshake found out."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def cipher_suite(self) -> str:
+        """Go's name."""
+        ...
+
+    @property
+    def chain(self) -> Sequence[CertificateFacts]:
+        """What the client showed, its own certificate first."""
+        ...
+
+
+def text(raw: bytes) -> str:
+    """Bytes of the protocol as text for JSON."""
+    return raw.decode("utf-8", "replace")
+
+
+def user_of(connection: ClientConnection) -> str:
+    """The user's name or public key; a client that was not let in is shown as it called itself."""
+    return connection.claimed_user if connection.identity is None else connection.identity.user
+
+
+def issuer_of(connection: ClientConnection) -> str:
+    """Who vouches for a client that proved a key: its account."""
+    identity = connection.identity
+    return identity.account if identity is not None and identity.means == "nkey" else ""
+
+
+def tls_of(peer: Peer) -> TlsSession | None:
+    """The TLS session of a client, None without one."""
+    session: TlsSession | None = getattr(peer, "tls", None)
+    return session
+
+
+def certificate_expiry(path: str) -> str:
+    """When the first certificate of a PEM file ends, RFC 3339; empty when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            found = _PEM.search(file.read(MIB))
+        return "" if found is None else rfc3339(read_certificate(binascii.a2b_base64(found[1])).not_after_s * SECOND_NS)
+    except (OSError, ValueError, MalformedCertificate):
+        return ""

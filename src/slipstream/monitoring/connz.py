@@ -1,0 +1,299 @@
+"""/connz: open and closed connections, filtered, sorted and cut into pages.
+
+Only the connections of the page are turned into entries; filters and sort keys look at the connections themselves.
+Offsets and limits of any size are safe: a page is a slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from slipstream.clock import rfc3339
+from slipstream.config.options import GLOBAL_ACCOUNT
+from slipstream.kernels.subject import overlaps
+from slipstream.limits import MONITOR_PAGE
+from slipstream.monitoring.client_facts import issuer_of, text, tls_of, user_of
+from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.gotext import round_trip_text, uptime
+from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
+from slipstream.protocol.connection import ClientConnection
+from slipstream.routing.hub import ClosedConnection
+
+__all__ = ["Connz", "ConnzOptions", "connz", "connz_options"]
+
+_OPEN, _CLOSED, _ALL = 0, 1, 2
+_STATES = {"": _OPEN, "open": _OPEN, "closed": _CLOSED, "any": _ALL, "all": _ALL}
+
+
+class ConnzOptions(msgspec.Struct, kw_only=True):
+    """What to show. The names are those of a `$SYS` request; HTTP has shorter ones for some."""
+
+    sort: str = ""
+    auth: bool = False
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+    offset: int = 0
+    limit: int = 0
+    cid: int = 0
+    mqtt_client: str = ""
+    state: int = _OPEN
+    user: str = ""
+    acc: str = ""
+    filter_subject: str = ""
+
+
+class PeerCertificateInfo(msgspec.Struct, omit_defaults=True):
+    """A certificate the client showed."""
+
+    subject: str = ""
+    spki_sha256: str = ""
+    cert_sha256: str = ""
+
+
+class ConnectionInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One connection. `in` is what the server received from the client."""
+
+    cid: int
+    kind: str
+    type: str
+    ip: str
+    port: int
+    start: str
+    last_activity: str
+    stop: str = ""
+    reason: str = ""
+    rtt: str = ""
+    uptime: str
+    idle: str
+    pending_bytes: int
+    in_msgs: int
+    out_msgs: int
+    in_bytes: int
+    out_bytes: int
+    stalls: int = 0
+    subscriptions: int
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    tls_version: str = ""
+    tls_cipher_suite: str = ""
+    tls_peer_certs: list[PeerCertificateInfo] = []
+    tls_first: bool = False
+    authorized_user: str = ""
+    account: str = ""
+    subscriptions_list: list[str] = []
+    subscriptions_list_detail: list[SubscriptionDetail] = []
+    issuer_key: str = ""
+    name_tag: str = ""
+
+
+class Connz(msgspec.Struct, kw_only=True):
+    """A page of connections."""
+
+    server_id: str
+    now: str
+    num_connections: int
+    total: int
+    offset: int
+    limit: int
+    connections: list[ConnectionInfo] | None
+
+
+class _Row:
+    """A candidate for the page: an open connection, or a closed one with its record."""
+
+    __slots__ = ("closed", "connection")
+
+    def __init__(self, connection: ClientConnection, closed: ClosedConnection | None = None) -> None:
+        self.connection = connection
+        self.closed = closed
+
+    @property
+    def subscription_count(self) -> int:
+        return len(self.connection.subscriptions) if self.closed is None else self.closed.subscription_count
+
+    def stop_ns(self, now_ns: int) -> int:
+        return now_ns if self.closed is None else self.closed.stop_ns
+
+
+# Sort word → (key, descending). Keys get the row and the time.
+_SORTS: dict[str, tuple[Callable[[_Row, int], int | str], bool]] = {
+    "cid": (lambda row, _: row.connection.cid, False),
+    "start": (lambda row, _: row.connection.cid, False),
+    "subs": (lambda row, _: row.subscription_count, True),
+    "pending": (lambda row, _: row.connection.outbox.pending, True),
+    "msgs_to": (lambda row, _: row.connection.outbox.msgs, True),
+    "msgs_from": (lambda row, _: row.connection.parser.msgs, True),
+    "bytes_to": (lambda row, _: row.connection.outbox.msg_bytes, True),
+    "bytes_from": (lambda row, _: row.connection.parser.msg_bytes, True),
+    "last": (lambda row, _: row.connection.last_activity_ns, True),
+    "idle": (lambda row, now_ns: now_ns - row.connection.last_activity_ns, True),
+    "uptime": (lambda row, now_ns: row.stop_ns(now_ns) - row.connection.start_ns, False),
+    "rtt": (lambda row, _: row.connection.rtt_ns, True),
+    "stop": (lambda row, now_ns: row.stop_ns(now_ns), True),
+    "reason": (lambda row, _: "" if row.closed is None else row.closed.reason.value, False),
+}
+_CLOSED_SORTS = ("stop", "reason")
+
+
+def connz_options(query: Query) -> ConnzOptions:
+    """The parameters of an HTTP request.
+
+    Raises:
+        BadRequest: one of them cannot be read.
+    """
+    auth = query.flag("auth")
+    detail = query.text("subs").lower() == "detail"
+    subscriptions = not detail and query.flag("subs")
+    offset, limit, cid = query.integer("offset"), query.integer("limit"), query.unsigned("cid")
+    state = _STATES.get(query.text("state").lower())
+    if state is None:
+        raise BadRequest(f"Error decoding state for {query.text('state')}")
+    return ConnzOptions(
+        sort=query.text("sort"),
+        auth=auth,
+        subscriptions=subscriptions,
+        subscriptions_detail=detail,
+        offset=offset,
+        limit=limit,
+        cid=cid,
+        mqtt_client=query.text("mqtt_client"),
+        state=state,
+        user=query.text("user"),
+        acc=query.text("acc"),
+    )
+
+
+def connz(facts: Facts, options: ConnzOptions) -> Connz:
+    """A page of connections.
+
+    Raises:
+        BadRequest: the options do not go together.
+    """
+    sort = options.sort or "cid"
+    if sort not in _SORTS:
+        raise BadRequest(f"invalid sorting option: {sort}")
+    if sort in _CLOSED_SORTS and options.state != _CLOSED:
+        raise BadRequest(f"sort by {sort} only valid on closed connections")
+    if options.filter_subject not in ("", ">") and not options.acc:
+        raise BadRequest("filter by subject only valid with account filtering")
+    now_ns = facts.now_ns()
+    offset = max(options.offset, 0)
+    limit = 1 if options.cid else options.limit if options.limit > 0 else MONITOR_PAGE
+    page = Connz(
+        server_id=facts.server_id,
+        now=rfc3339(now_ns),
+        num_connections=0,
+        total=0,
+        offset=offset,
+        limit=limit,
+        connections=[],
+    )
+    if options.acc and options.acc not in facts.accounts:
+        # So answers nats-server about an account it does not know.
+        page.server_id, page.connections = "", None
+        return page
+    candidates = _candidates(facts, options)
+    page.total = len(candidates)
+    rows = _filtered(candidates, options)
+    key, descending = _SORTS[sort]
+    rows.sort(key=lambda row: key(row, now_ns), reverse=descending)
+    chosen = rows[offset : offset + limit]
+    page.connections = [_entry(facts, row, now_ns, options) for row in chosen]
+    page.num_connections = len(chosen)
+    return page
+
+
+def _candidates(facts: Facts, options: ConnzOptions) -> list[_Row]:
+    """Every connection of the state and account asked for."""
+    rows: list[_Row] = []
+    if options.state in (_OPEN, _ALL):
+        connections: Iterable[ClientConnection] = (
+            facts.connections_of(options.acc) if options.acc else facts.hub.connections.values()
+        )
+        rows += [_Row(connection) for connection in connections]
+    if options.state in (_CLOSED, _ALL):
+        rows += [
+            _Row(closed.connection, closed)
+            for closed in facts.hub.closed_connections
+            if not options.acc or facts.account_name_of(closed.connection) == options.acc
+        ]
+    return rows
+
+
+def _filtered(rows: list[_Row], options: ConnzOptions) -> list[_Row]:
+    if options.mqtt_client:
+        return []  # no connection is an MQTT client
+    if options.cid:
+        # The open one of an id that is somehow in both lists.
+        return [row for row in rows if row.connection.cid == options.cid][:1]
+    if options.user:
+        rows = [row for row in rows if user_of(row.connection) == options.user]
+    if options.filter_subject not in ("", ">"):
+        wanted = options.filter_subject.encode("utf-8", "surrogateescape")
+        rows = [row for row in rows if row.closed is not None or _listens(row.connection, wanted)]
+    return rows
+
+
+def _listens(connection: ClientConnection, subject: bytes) -> bool:
+    return any(overlaps(subscription.subject, subject) for subscription in connection.subscriptions.values())
+
+
+def _entry(facts: Facts, row: _Row, now_ns: int, options: ConnzOptions) -> ConnectionInfo:
+    connection, closed = row.connection, row.closed
+    parser, outbox, peer = connection.parser, connection.outbox, connection.peer
+    stop_ns = row.stop_ns(now_ns)
+    tls = tls_of(peer)
+    entry = ConnectionInfo(
+        cid=connection.cid,
+        kind="Client",
+        type=peer.kind,
+        ip=peer.ip,
+        port=peer.port,
+        start=rfc3339(connection.start_ns),
+        last_activity=rfc3339(connection.last_activity_ns),
+        rtt=round_trip_text(connection.rtt_ns),
+        uptime=uptime(stop_ns - connection.start_ns),
+        idle=uptime(stop_ns - connection.last_activity_ns),
+        pending_bytes=outbox.pending,
+        in_msgs=parser.msgs,
+        out_msgs=outbox.msgs,
+        in_bytes=parser.msg_bytes,
+        out_bytes=outbox.msg_bytes,
+        stalls=connection.stalls,
+        subscriptions=row.subscription_count,
+        name=connection.name,
+        lang=connection.lang,
+        version=connection.version,
+        tls_version="" if tls is None else tls.version,
+        tls_cipher_suite="" if tls is None else tls.cipher_suite,
+    )
+    if closed is not None:
+        entry.stop, entry.reason = rfc3339(stop_ns), closed.reason.value
+    subscriptions = tuple(connection.subscriptions.values()) if closed is None else closed.subscriptions
+    if options.subscriptions_detail:
+        account = "" if closed is None else facts.account_name_of(connection)
+        entry.subscriptions_list_detail = [detail_of(subscription, account) for subscription in subscriptions]
+    elif options.subscriptions:
+        entry.subscriptions_list = [text(subscription.subject) for subscription in subscriptions]
+    if options.auth:
+        _add_identity(facts, connection, entry, is_open=closed is None)
+    return entry
+
+
+def _add_identity(facts: Facts, connection: ClientConnection, entry: ConnectionInfo, *, is_open: bool) -> None:
+    account = facts.account_name_of(connection)
+    entry.authorized_user = user_of(connection)
+    entry.issuer_key = issuer_of(connection)
+    if account != GLOBAL_ACCOUNT:
+        entry.account = account
+    if is_open or account != GLOBAL_ACCOUNT:
+        entry.name_tag = account
+    tls = tls_of(connection.peer)
+    if tls is not None:
+        entry.tls_peer_certs = [
+            PeerCertificateInfo(shown.subject, shown.key_sha256, shown.sha256) for shown in tls.chain
+        ]

@@ -1,0 +1,178 @@
+"""The table of monitoring paths and what answers them: path and query in, status, type and body out.
+
+No endpoint asks who calls: whoever reaches the port may read. Nothing here changes the server.
+
+    Counted   http_req_stats of /varz counts requests by path: some endpoints before their parameters are looked at,
+              some only when these make sense, some never. So does nats-server.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from slipstream.monitoring.accountz import accountz, accountz_options
+from slipstream.monitoring.accstatz import accstatz, accstatz_options
+from slipstream.monitoring.connz import connz, connz_options
+from slipstream.monitoring.expvarz import expvarz
+from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.gatewayz import gatewayz, gatewayz_options
+from slipstream.monitoring.gotext import encode, encode_indented
+from slipstream.monitoring.healthz import healthz, healthz_options
+from slipstream.monitoring.index import index
+from slipstream.monitoring.ipqueuesz import ipqueuesz, ipqueuesz_options
+from slipstream.monitoring.jsz import NotLeader, jsz, jsz_options
+from slipstream.monitoring.leafz import leafz, leafz_options
+from slipstream.monitoring.metrics import metrics
+from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.raftz import NO_RAFT
+from slipstream.monitoring.routez import routez, routez_options
+from slipstream.monitoring.stacksz import stacksz
+from slipstream.monitoring.subsz import subsz, subsz_options
+from slipstream.monitoring.varz import varz
+
+__all__ = ["ENDPOINTS", "Endpoints", "Reply", "base_path"]
+
+_JSON = "application/json"
+_TEXT = "text/plain; charset=utf-8"
+_ANYWHERE = (("Access-Control-Allow-Origin", "*"),)
+
+
+class Reply(NamedTuple):
+    """An HTTP answer without its protocol."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Counted(Enum):
+    """When a request is counted."""
+
+    FIRST = "first"
+    WHEN_READ = "when read"
+    NEVER = "never"
+
+
+class Endpoint(NamedTuple):
+    """One path: how to read its parameters, how to answer, when to count, and its words on the index page."""
+
+    read: Callable[[Query], Any]
+    answer: Callable[[Facts, Any], Reply]
+    counted: Counted
+    words: str = ""
+    counted_as: str = ""  # another path to count under
+
+
+def _json(body: object, status: int = 200) -> Reply:
+    return Reply(status, _JSON, encode_indented(body), _ANYWHERE)
+
+
+def _shown(answer: Callable[[Facts, Any], object]) -> Callable[[Facts, Any], Reply]:
+    return lambda facts, options: _json(answer(facts, options))
+
+
+def _nothing(_query: Query) -> None:
+    return None
+
+
+def _health(facts: Facts, options: Any) -> Reply:
+    health = healthz(facts, options)
+    status, health.status_code = health.status_code, 0
+    failure = health.error or (f"{len(health.errors)} errors" if health.errors else "")
+    # Said once: whoever asks every second shall not fill the log.
+    if failure and failure != facts.health_failure:
+        facts.server.log("WRN", f'Healthcheck failed: "{failure}"')
+    facts.health_failure = failure
+    return Reply(status, _JSON, encode(health), _ANYWHERE)
+
+
+def _queues(facts: Facts, options: Any) -> Reply:
+    return Reply(200, _JSON, encode_indented(ipqueuesz(facts, options), 3), _ANYWHERE)
+
+
+ENDPOINTS: dict[str, Endpoint] = {
+    "/varz": Endpoint(_nothing, lambda facts, _: _json(varz(facts)), Counted.FIRST, "General"),
+    "/jsz": Endpoint(jsz_options, _shown(jsz), Counted.FIRST, "JetStream"),
+    "/connz": Endpoint(connz_options, _shown(connz), Counted.WHEN_READ, "Connections"),
+    "/accountz": Endpoint(accountz_options, _shown(accountz), Counted.FIRST, "Accounts"),
+    "/accstatz": Endpoint(accstatz_options, _shown(accstatz), Counted.FIRST, "Traffic of accounts"),
+    "/subsz": Endpoint(subsz_options, _shown(subsz), Counted.FIRST, "Subscriptions"),
+    "/subscriptionsz": Endpoint(subsz_options, _shown(subsz), Counted.FIRST, counted_as="/subsz"),
+    "/routez": Endpoint(routez_options, _shown(routez), Counted.WHEN_READ, "Routes"),
+    "/leafz": Endpoint(leafz_options, _shown(leafz), Counted.FIRST, "Leaf nodes"),
+    "/gatewayz": Endpoint(gatewayz_options, _shown(gatewayz), Counted.FIRST, "Gateways"),
+    "/raftz": Endpoint(_nothing, lambda _facts, _: Reply(404, _TEXT, NO_RAFT.encode()), Counted.NEVER, "Raft groups"),
+    "/healthz": Endpoint(healthz_options, _health, Counted.FIRST, "Health"),
+    "/metrics": Endpoint(
+        _nothing,
+        lambda facts, _: Reply(200, "text/plain; version=0.0.4; charset=utf-8", metrics(facts)),
+        Counted.FIRST,
+        "Metrics for Prometheus",
+    ),
+    "/ipqueuesz": Endpoint(ipqueuesz_options, _queues, Counted.NEVER, "Inner queues"),
+    "/stacksz": Endpoint(_nothing, lambda _facts, _: Reply(200, _JSON, stacksz(), _ANYWHERE), Counted.NEVER, "Stacks"),
+    "/debug/vars": Endpoint(
+        _nothing,
+        lambda facts, _: Reply(200, f"{_JSON}; charset=utf-8", encode_indented(expvarz(facts))),
+        Counted.NEVER,
+        "Process variables",
+    ),
+}
+
+
+class Endpoints:
+    """The endpoints of one server below its base path."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def reply(self, path: str, query: str) -> Reply:
+        """The answer to a request; bad ones get an answer too. `path` is decoded, `query` is not."""
+        clean = posixpath.normpath("/" + path.lstrip("/"))
+        if clean not in (path, path.rstrip("/")):
+            location = _escaped(clean) + (f"?{query}" if query else "")
+            return Reply(307, _TEXT, b"Temporary Redirect\n", (("Location", location),))
+        base = base_path(self._facts.options.http_base_path)
+        if path == (base or "/"):
+            self._count("/")
+            links = [(endpoint.words, base + name) for name, endpoint in ENDPOINTS.items() if endpoint.words]
+            return Reply(200, "text/html; charset=utf-8", index(self._facts, links))
+        endpoint = ENDPOINTS.get(path[len(base) :]) if path.startswith(f"{base}/") else None
+        if endpoint is None:
+            return Reply(404, _TEXT, b"404 page not found\n", (("X-Content-Type-Options", "nosniff"),))
+        return self._answer(path[len(base) :], endpoint, query)
+
+    def _answer(self, name: str, endpoint: Endpoint, query: str) -> Reply:
+        counted = endpoint.counted_as or name
+        try:
+            if endpoint.counted is Counted.FIRST:
+                self._count(counted)
+            options = endpoint.read(Query(query))
+            if endpoint.counted is Counted.WHEN_READ:
+                self._count(counted)
+            return endpoint.answer(self._facts, options)
+        except (BadRequest, NotLeader) as error:
+            # The text repeats what the client sent; nobody should take it for a page.
+            text = str(error).encode("utf-8", "surrogateescape")
+            return Reply(400, _TEXT, text, (("X-Content-Type-Options", "nosniff"),))
+
+    def _count(self, path: str) -> None:
+        counts = self._facts.http_requests
+        counts[path] = counts.get(path, 0) + 1
+
+
+def base_path(configured: str) -> str:
+    """`http_base_path` in the form in which it stands before every path; empty for none."""
+    clean = posixpath.normpath("/" + configured.lstrip("/"))
+    return "" if clean == "/" else clean
+
+
+def _escaped(path: str) -> str:
+    """A decoded path as it stands in a URL."""
+    from urllib.parse import quote
+
+    return quote(path, errors="surrogateescape")

@@ -1,0 +1,74 @@
+"""Who sends: the `server` object in every event and answer of the system account, numbered one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.gotext import encode
+from slipstream.version import SERVER_VERSION
+
+__all__ = ["Sender", "ServerFacts"]
+
+_JETSTREAM, _BINARY_SNAPSHOT = 1, 2  # capability bits
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ID_SIZE = 22
+
+
+class ServerFacts(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The sender of a message."""
+
+    name: str
+    host: str
+    id: str
+    cluster: str = ""
+    domain: str = ""
+    ver: str
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, str] = {}
+    feature_flags: Mapping[str, bool] = {}
+    jetstream: bool
+    flags: int
+    seq: int
+    time: str
+
+
+class Sender:
+    """Publishes into the system account, and signs what is sent elsewhere."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._sent = 0
+
+    def server(self) -> ServerFacts:
+        """The sender of the next message."""
+        facts = self.facts
+        self._sent += 1
+        has_jetstream = facts.jetstream is not None and facts.jetstream.enabled
+        return ServerFacts(
+            name=facts.server_name,
+            host=facts.hub.host,
+            id=facts.server_id,
+            cluster=facts.options.cluster.name,
+            domain=facts.options.jetstream.domain,
+            ver=SERVER_VERSION,
+            tags=facts.options.server_tags,
+            metadata=dict(sorted(facts.options.server_metadata.items())),
+            feature_flags=facts.feature_flags,
+            jetstream=has_jetstream,
+            flags=_JETSTREAM | _BINARY_SNAPSHOT if has_jetstream else 0,
+            seq=self._sent,
+            time=facts.now(),
+        )
+
+    def event_id(self) -> str:
+        """A new unique id."""
+        return "".join(self.facts.hub.rng.choices(_ALPHABET, k=_ID_SIZE))
+
+    def publish(self, subject: str, message: object) -> None:
+        """Publish into the system account."""
+        account = self.facts.hub.system_account
+        if account is not None:
+            account.publish(subject.encode("utf-8", "surrogateescape"), None, 0, encode(message))

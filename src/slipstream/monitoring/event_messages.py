@@ -1,0 +1,147 @@
+"""The JSON objects of the system account's events, in nats-server's order of fields."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipstream.accounts.account import Account
+from slipstream.clock import rfc3339
+from slipstream.monitoring.accstatz import AccountTraffic, MsgBytes, account_stat
+from slipstream.monitoring.client_facts import issuer_of, user_of
+from slipstream.monitoring.envelope import Sender, ServerFacts
+from slipstream.monitoring.gotext import round_trip
+from slipstream.monitoring.statsz import ServerStats, statsz
+from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.texts import CloseReason
+
+__all__ = ["account_connections", "connected", "disconnected", "server_stats"]
+
+_ADVISORY = "io.nats.server.advisory.v1."
+
+
+class ClientInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A client."""
+
+    start: str
+    host: str = ""
+    id: int
+    acc: str
+    user: str = ""
+    name: str = ""
+    lang: str = ""
+    ver: str = ""
+    rtt: int = 0
+    stop: str = ""
+    issuer_key: str = ""
+    name_tag: str = ""
+    kind: str
+    client_type: str
+
+
+class ConnectMessage(msgspec.Struct, kw_only=True):
+    """A client came."""
+
+    type: str
+    id: str
+    timestamp: str
+    server: ServerFacts
+    client: ClientInfo
+
+
+class DisconnectMessage(msgspec.Struct, kw_only=True):
+    """A client went. Sent and received are seen from the client."""
+
+    type: str
+    id: str
+    timestamp: str
+    server: ServerFacts
+    client: ClientInfo
+    sent: MsgBytes
+    received: MsgBytes
+    reason: str
+
+
+class AccountConnections(msgspec.Struct, kw_only=True):
+    """Connections of an account on this server."""
+
+    type: str
+    id: str
+    timestamp: str
+    server: ServerFacts
+    acc: str
+    name: str
+    conns: int
+    leafnodes: int
+    total_conns: int
+    num_subscriptions: int
+    sent: AccountTraffic
+    received: AccountTraffic
+    slow_consumers: int
+
+
+class ServerStatsMessage(msgspec.Struct):
+    """Numbers of the server."""
+
+    server: ServerFacts
+    statsz: ServerStats
+
+
+def connected(sender: Sender, connection: ClientConnection) -> ConnectMessage:
+    """A client was let in."""
+    return ConnectMessage(
+        type=f"{_ADVISORY}client_connect",
+        id=sender.event_id(),
+        timestamp=sender.facts.now(),
+        server=sender.server(),
+        client=_client(sender, connection),
+    )
+
+
+def disconnected(sender: Sender, connection: ClientConnection, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
+    """A client went, or was not let in."""
+    client = _client(sender, connection)
+    client.stop, client.rtt = rfc3339(stop_ns), round_trip(connection.rtt_ns)
+    return DisconnectMessage(
+        type=f"{_ADVISORY}client_disconnect",
+        id=sender.event_id(),
+        timestamp=client.stop,
+        server=sender.server(),
+        client=client,
+        sent=MsgBytes(connection.parser.msgs, connection.parser.msg_bytes),
+        received=MsgBytes(connection.outbox.msgs, connection.outbox.msg_bytes),
+        reason=reason.value,
+    )
+
+
+def account_connections(sender: Sender, account: Account) -> AccountConnections:
+    """How many connections an account has."""
+    return AccountConnections(
+        type=f"{_ADVISORY}account_connections",
+        id=sender.event_id(),
+        timestamp=sender.facts.now(),
+        server=sender.server(),
+        **msgspec.structs.asdict(account_stat(sender.facts, account)),
+    )
+
+
+def server_stats(sender: Sender) -> ServerStatsMessage:
+    """How the server is."""
+    return ServerStatsMessage(sender.server(), statsz(sender.facts))
+
+
+def _client(sender: Sender, connection: ClientConnection) -> ClientInfo:
+    account = sender.facts.account_name_of(connection)
+    return ClientInfo(
+        start=rfc3339(connection.start_ns),
+        host=connection.peer.ip,
+        id=connection.cid,
+        acc=account,
+        user=user_of(connection),
+        name=connection.name,
+        lang=connection.lang,
+        ver=connection.version,
+        issuer_key=issuer_of(connection),
+        name_tag=account,
+        kind="Client",
+        client_type=connection.peer.kind,
+    )

@@ -1,0 +1,147 @@
+"""What the server tells the system account by itself, as long as anybody there listens.
+
+    $SYS.ACCOUNT.<account>.CONNECT, .DISCONNECT          a client came or went
+    $SYS.ACCOUNT.<account>.SERVER.CONNS                  connections of an account, on change and every 30 s;
+    $SYS.SERVER.ACCOUNT.<account>.CONNS                  the older name of the same; not for the global account
+    $SYS.SERVER.<id>.CLIENT.AUTH.ERR                     somebody was not let in
+    $SYS.SERVER.<id>.STATSZ                              numbers, every 10 s, at first more often
+    $SYS.SERVER.<id>.LAMEDUCK, .SHUTDOWN                 the server is going
+
+Nothing is built for a subject without interest, so events cost a look into the subscription table each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slipstream.config.options import GLOBAL_ACCOUNT
+from slipstream.limits import ACCOUNT_CONNECTIONS_INTERVAL_NS, STATSZ_FIRST_NS, STATSZ_INTERVAL_NS
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.monitoring.envelope import Sender
+    from slipstream.monitoring.facts import Cancellable, Facts
+    from slipstream.protocol.connection import ClientConnection
+    from slipstream.routing.hub import ClosedConnection
+
+__all__ = ["Events"]
+
+
+class Events:
+    """The events of one server.
+
+    Args:
+        facts: the server.
+        sender: who publishes; made when there is something to publish.
+    """
+
+    def __init__(self, facts: Facts, sender: Callable[[], Sender]) -> None:
+        self._facts = facts
+        self._sender = sender
+        self._interval_ns = STATSZ_FIRST_NS
+        self._statsz_timer: Cancellable | None = None
+        self._conns_timer: Cancellable | None = None
+
+    def start(self) -> None:
+        """Listen to the hub and to the clock."""
+        hub, server = self._facts.hub, self._facts.server
+        hub.on_connected.append(self.on_connected)
+        hub.on_closed.append(self.on_closed)
+        hub.on_denied.append(self.on_denied)
+        self._statsz_timer = server.call_later(self._interval_ns, self._on_statsz_timer)
+        self._conns_timer = server.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
+
+    def stop(self) -> None:
+        """Say no more."""
+        hub = self._facts.hub
+        for listeners, listener in (
+            (hub.on_connected, self.on_connected),
+            (hub.on_closed, self.on_closed),
+            (hub.on_denied, self.on_denied),
+        ):
+            if listener in listeners:
+                listeners.remove(listener)  # type: ignore[arg-type]  # each list holds its own kind of listener
+        for timer in (self._statsz_timer, self._conns_timer):
+            if timer is not None:
+                timer.cancel()
+        self._statsz_timer = self._conns_timer = None
+
+    # --- clients --------------------------------------------------------------------------------------------------
+
+    def on_connected(self, connection: ClientConnection) -> None:
+        """A client was let in."""
+        account = connection.account
+        assert account is not None
+        self._tell_connections(account)
+        subject = f"$SYS.ACCOUNT.{account.name}.CONNECT"
+        if self._facts.is_heard(subject):
+            from slipstream.monitoring.event_messages import connected
+
+            sender = self._sender()
+            sender.publish(subject, connected(sender, connection))
+
+    def on_closed(self, closed: ClosedConnection) -> None:
+        """A connection ended, whether its client was ever let in or not."""
+        connection = closed.connection
+        subject = f"$SYS.ACCOUNT.{self._facts.account_name_of(connection)}.DISCONNECT"
+        if self._facts.is_heard(subject):
+            from slipstream.monitoring.event_messages import disconnected
+
+            sender = self._sender()
+            sender.publish(subject, disconnected(sender, connection, closed.reason, closed.stop_ns))
+        if connection.account is not None:
+            self._tell_connections(connection.account)
+
+    def on_denied(self, connection: ClientConnection) -> None:
+        """A client was not let in."""
+        subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
+        if self._facts.is_heard(subject):
+            from slipstream.monitoring.event_messages import disconnected
+            from slipstream.protocol.texts import CloseReason
+
+            sender, reason = self._sender(), CloseReason.AUTHENTICATION_VIOLATION
+            sender.publish(subject, disconnected(sender, connection, reason, self._facts.now_ns()))
+
+    def _tell_connections(self, account: Account) -> None:
+        if account.name == GLOBAL_ACCOUNT:
+            return
+        subjects = (f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS", f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS")
+        heard = [subject for subject in subjects if self._facts.is_heard(subject)]
+        if heard:
+            from slipstream.monitoring.event_messages import account_connections
+
+            sender = self._sender()
+            message = account_connections(sender, account)
+            for subject in heard:
+                sender.publish(subject, message)
+                message.server = sender.server()
+
+    def _on_conns_timer(self) -> None:
+        self._conns_timer = self._facts.server.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
+        for account in list(self._facts.accounts.values()):
+            if account.connections:
+                self._tell_connections(account)
+
+    # --- the server -----------------------------------------------------------------------------------------------
+
+    def send_statsz(self) -> None:
+        """Send the numbers to everybody who listens."""
+        subject = f"$SYS.SERVER.{self._facts.server_id}.STATSZ"
+        if self._facts.is_heard(subject):
+            from slipstream.monitoring.event_messages import server_stats
+
+            sender = self._sender()
+            sender.publish(subject, server_stats(sender))
+
+    def _on_statsz_timer(self) -> None:
+        self._interval_ns = min(2 * self._interval_ns, STATSZ_INTERVAL_NS)
+        self._statsz_timer = self._facts.server.call_later(self._interval_ns, self._on_statsz_timer)
+        self.send_statsz()
+
+    def announce(self, what: str) -> None:
+        """Tell that the server is going: `LAMEDUCK` or `SHUTDOWN`."""
+        subject = f"$SYS.SERVER.{self._facts.server_id}.{what}"
+        if self._facts.is_heard(subject):
+            sender = self._sender()
+            sender.publish(subject, sender.server())

@@ -1,0 +1,184 @@
+"""The monitoring port: sockets on one side, `Exchange` on the other. See docs/adr/0003-monitoring-http.md.
+
+Everything is bounded: connections, the size of a request, the time to send one, the time to read an answer, the time
+between two requests. A client that does not read is not read from either: little more than one answer waits for it.
+
+`h11` and the endpoints are imported with the first connection: most servers that tests start are never asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, cast
+
+from slipstream.limits import (
+    MONITOR_CONNECTIONS_MAX,
+    MONITOR_IDLE_TIMEOUT_NS,
+    MONITOR_READ_TIMEOUT_NS,
+    MONITOR_WRITE_TIMEOUT_NS,
+    SECOND_NS,
+    TLS_TIMEOUT_NS,
+)
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+
+    from slipstream.monitoring.endpoints import Endpoints, Reply
+    from slipstream.monitoring.exchange import Exchange
+    from slipstream.monitoring.facts import Facts
+
+__all__ = ["MonitoringListener"]
+
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+class MonitoringListener:
+    """One monitoring port, plain or with TLS."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.port = 0  # once started
+        self.connections: set[_HttpProtocol] = set()
+        self._endpoints: Endpoints | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, listening: socket.socket, ssl_context: ssl.SSLContext | None = None) -> None:
+        """Answer requests on a listening socket, which is the listener's from now on."""
+        self.port = listening.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: _HttpProtocol(self),
+            sock=listening,
+            ssl=ssl_context,
+            ssl_handshake_timeout=None if ssl_context is None else TLS_TIMEOUT_NS / SECOND_NS,
+        )
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for connection in list(self.connections):
+            connection.abort()
+        # One turn lets the transports report that they are gone.
+        await asyncio.sleep(0)
+
+    def new_exchange(self) -> Exchange:
+        """HTTP of a new connection."""
+        from slipstream.monitoring.endpoints import Endpoints
+        from slipstream.monitoring.exchange import Exchange
+
+        if self._endpoints is None:
+            self._endpoints = Endpoints(self.facts)
+        return Exchange(self._respond, _date)
+
+    def _respond(self, path: str, query: str) -> Reply:
+        """The root of a request: a bug in an endpoint must not end the server."""
+        from slipstream.monitoring.endpoints import Reply
+
+        assert self._endpoints is not None
+        try:
+            return self._endpoints.reply(path, query)
+        except Exception as error:
+            self.facts.server.log("ERR", f"Monitoring request failed: {type(error).__name__}: {error}")
+            return Reply(500, "text/plain; charset=utf-8", b"500 Internal Server Error\n")
+
+
+class _HttpProtocol(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, listener: MonitoringListener) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self._exchange: Exchange = cast("Exchange", None)
+        self._timer: asyncio.TimerHandle | None = None
+        self._blocked = False  # the transport holds an answer it could not send
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there."""
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._listener.connections) >= MONITOR_CONNECTIONS_MAX:
+            self._transport.abort()
+            return
+        self._listener.connections.add(self)
+        self._exchange = self._listener.new_exchange()
+        self._wait(MONITOR_READ_TIMEOUT_NS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._stop_waiting()
+        self._listener.connections.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came: answer what is complete."""
+        if self._exchange is None:
+            return
+        if self._exchange.is_idle:
+            self._wait(MONITOR_READ_TIMEOUT_NS)
+        self._exchange.receive(data)
+        self._answer()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; what is under way is still sent."""
+        if self._exchange is not None and not self._transport.is_closing():
+            self._exchange.receive(b"")
+            self._answer()
+        return False
+
+    def pause_writing(self) -> None:
+        """The client reads slower than it asks."""
+        self._blocked = True
+        self._transport.pause_reading()
+        self._wait(MONITOR_WRITE_TIMEOUT_NS)
+
+    def resume_writing(self) -> None:
+        """The answer is sent: go on."""
+        self._blocked = False
+        self._stop_waiting()
+        if self._transport.is_closing():
+            return
+        self._transport.resume_reading()
+        self._wait(MONITOR_READ_TIMEOUT_NS)
+        self._answer()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._stop_waiting()
+        self._transport.abort()
+
+    def _answer(self) -> None:
+        exchange, transport = self._exchange, self._transport
+        while not self._blocked and not transport.is_closing():
+            answer = exchange.next_answer()
+            if answer is not None:
+                transport.write(answer)
+            if exchange.is_closing:
+                # A client that does not read would keep the socket for ever.
+                self._wait(MONITOR_WRITE_TIMEOUT_NS)
+                transport.close()
+                return
+            if answer is None:
+                break
+        if not self._blocked and exchange.is_idle:
+            self._wait(MONITOR_IDLE_TIMEOUT_NS)
+
+    def _wait(self, timeout_ns: int) -> None:
+        """Give the client so long for its next step."""
+        self._stop_waiting()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(timeout_ns / SECOND_NS, self._transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _date() -> str:
+    """Now, as HTTP writes it, whatever the locale is."""
+    now = time.gmtime()
+    clock = f"{now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"
+    return f"{_WEEKDAYS[now.tm_wday]}, {now.tm_mday:02} {_MONTHS[now.tm_mon - 1]} {now.tm_year} {clock} GMT"

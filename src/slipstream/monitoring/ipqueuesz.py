@@ -1,0 +1,38 @@
+"""/ipqueuesz: what waits inside the server."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.query import Query
+
+__all__ = ["IpqueueszOptions", "ipqueuesz", "ipqueuesz_options"]
+
+
+class IpqueueszOptions(msgspec.Struct, kw_only=True):
+    """Which queues: only those in use unless all are asked for, and only those with a text in their name."""
+
+    all: bool = False
+    filter: str = ""
+
+
+class QueueInfo(msgspec.Struct):
+    """One queue."""
+
+    pending: int
+
+
+def ipqueuesz_options(query: Query) -> IpqueueszOptions:
+    """The parameters of an HTTP request.
+
+    Raises:
+        BadRequest: one of them cannot be read.
+    """
+    return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
+
+
+def ipqueuesz(facts: Facts, options: IpqueueszOptions) -> dict[str, QueueInfo]:
+    """The server's inner queues by name."""
+    lengths = {name: length() for name, length in sorted(facts.queues.items()) if options.filter in name}
+    return {name: QueueInfo(length) for name, length in lengths.items() if options.all or length}

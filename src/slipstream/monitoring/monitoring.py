@@ -1,0 +1,102 @@
+"""Monitoring of one server: the HTTP port if one is configured, and the services and events of the system account.
+
+Starting it costs a few subscriptions and two timers; what answers and what is sent is imported when first needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slipstream.monitoring.events import Events
+from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.requests import Requests
+
+if TYPE_CHECKING:
+    import ssl
+
+    from slipstream.monitoring.envelope import Sender
+    from slipstream.monitoring.facts import Monitored
+    from slipstream.monitoring.http import MonitoringListener
+
+__all__ = ["Monitoring"]
+
+
+class Monitoring:
+    """What a server shows of itself. Whoever runs JetStream or more listeners adds them to `facts`."""
+
+    def __init__(self, server: Monitored) -> None:
+        self.facts = Facts(server)
+        self.listener: MonitoringListener | None = None
+        self._sender: Sender | None = None
+        self._events = Events(self.facts, self._ready_sender)
+        self._requests = Requests(self.facts, self._events, self._ready_sender)
+        self._has_system_account = False
+
+    @property
+    def url(self) -> str:
+        """Where monitoring is asked over HTTP; empty when that is off."""
+        if self.listener is None:
+            return ""
+        options = self.facts.options
+        host = options.http_host or options.host
+        if host in ("", "0.0.0.0", "::"):
+            host = "127.0.0.1"
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self.listener.port}"
+
+    @property
+    def _scheme(self) -> str:
+        return "https" if self.facts.options.https_port else "http"
+
+    async def start(self, ssl_context: ssl.SSLContext | None = None) -> None:
+        """Open the port if one is configured, and listen in the accounts.
+
+        Args:
+            ssl_context: for `https_port`.
+
+        Raises:
+            StartError: the port cannot be had.
+        """
+        options, server = self.facts.options, self.facts.server
+        if options.http_port or options.https_port:
+            from slipstream.monitoring.http import MonitoringListener
+
+            host = options.http_host or options.host
+            listening = server.bind("monitor", host, options.https_port or options.http_port)
+            self.listener = MonitoringListener(self.facts)
+            await self.listener.start(listening, ssl_context if options.https_port else None)
+            shown = f"[{host}]" if ":" in host else host
+            server.log("INF", f"Starting {self._scheme} monitor on {shown}:{self.listener.port}")
+        if self.facts.hub.system_account is not None:
+            self._has_system_account = True
+            self._requests.start()
+            self._events.start()
+
+    def reloaded(self) -> None:
+        """The server uses other options, perhaps other accounts, from now on."""
+        self.facts.reloaded()
+        if self._has_system_account:
+            self._requests.start()
+
+    def announce_lame_duck(self) -> None:
+        """Tell the system account that the server is about to leave."""
+        self._events.announce("LAMEDUCK")
+
+    def announce_shutdown(self) -> None:
+        """Tell the system account that the server leaves; the last event."""
+        self._events.announce("SHUTDOWN")
+        self._events.stop()
+
+    async def stop(self) -> None:
+        """Close the port and listen no more."""
+        self._events.stop()
+        self._requests.stop()
+        if self.listener is not None:
+            await self.listener.stop()
+            self.listener = None
+
+    def _ready_sender(self) -> Sender:
+        if self._sender is None:
+            from slipstream.monitoring.envelope import Sender
+
+            self._sender = Sender(self.facts)
+        return self._sender

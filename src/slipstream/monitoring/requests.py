@@ -1,0 +1,88 @@
+"""Where the services of the system account are listened for: the subjects, and nothing else.
+
+In the system account everything can be asked; in every other account a few things, and only about the account itself.
+An account that came with a reload gets its listeners with it. What answers is imported with the first request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.kernels.interest import Subscription
+    from slipstream.monitoring.answers import Answers, Request
+    from slipstream.monitoring.envelope import Sender
+    from slipstream.monitoring.events import Events
+    from slipstream.monitoring.facts import Facts
+    from slipstream.protocol.connection import ClientConnection
+
+__all__ = ["OWN_SUBJECTS", "SYSTEM_SUBJECTS", "Requests"]
+
+Answer = Callable[["Answers", "Request"], bool]
+
+# One subject for each form; which names and ids exist is decided when a request comes.
+SYSTEM_SUBJECTS: dict[bytes, Answer] = {
+    b"$SYS.REQ.SERVER.PING": lambda answers, request: answers.answer_system(request),
+    b"$SYS.REQ.SERVER.*.*": lambda answers, request: answers.answer_system(request),
+    b"$SYS.REQ.ACCOUNT.*.*": lambda answers, request: answers.answer_system(request),
+    b"$SYS.REQ.USER.INFO": lambda answers, request: answers.answer_user(request),
+    b"$SYS.DEBUG.SUBSCRIBERS": lambda answers, request: answers.count_subscribers(request),
+}
+# What an ordinary account may ask. The list is the authorisation: nobody listens there for anything else.
+OWN_SUBJECTS: dict[bytes, Answer] = {
+    b"$SYS.REQ.SERVER.PING.CONNZ": lambda answers, request: answers.answer_own(request),
+    b"$SYS.REQ.ACCOUNT.PING.CONNZ": lambda answers, request: answers.answer_own(request),
+    b"$SYS.REQ.ACCOUNT.PING.STATZ": lambda answers, request: answers.answer_own(request),
+    b"$SYS.REQ.USER.INFO": lambda answers, request: answers.answer_user(request),
+}
+
+
+class Requests:
+    """The listeners of one server."""
+
+    def __init__(self, facts: Facts, events: Events, sender: Callable[[], Sender]) -> None:
+        self._facts = facts
+        self._events = events
+        self._sender = sender
+        self._answers: Answers | None = None
+        # By account, as an object: a reload may replace an account by another of the same name.
+        self._listening: dict[Account, list[Subscription]] = {}
+
+    def start(self) -> None:
+        """Listen in every account there is now; again after a reload."""
+        accounts = set(self._facts.accounts.values())
+        for gone in self._listening.keys() - accounts:
+            del self._listening[gone]
+        for account in accounts - self._listening.keys():
+            subjects = SYSTEM_SUBJECTS if account.is_system else OWN_SUBJECTS
+            self._listening[account] = [
+                account.subscribe(subject, self._listener(account, answer)) for subject, answer in subjects.items()
+            ]
+
+    def stop(self) -> None:
+        """Listen no more."""
+        for account, subscriptions in self._listening.items():
+            for subscription in subscriptions:
+                account.remove(subscription)
+        self._listening.clear()
+
+    def _listener(self, account: Account, answer: Answer) -> Callable[..., bool]:
+        def on_request(
+            asker: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, message: bytes
+        ) -> bool:
+            from slipstream.monitoring.answers import Request
+
+            text = subject.decode("utf-8", "surrogateescape")
+            request = Request(account, asker, text, reply, message[:header_size], message[header_size:])
+            return answer(self._ready_answers(), request)
+
+        return on_request
+
+    def _ready_answers(self) -> Answers:
+        if self._answers is None:
+            from slipstream.monitoring.answers import Answers
+
+            self._answers = Answers(self._sender(), self._events)
+        return self._answers

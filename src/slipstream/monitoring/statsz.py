@@ -1,0 +1,78 @@
+"""STATSZ: the server's numbers as it sends them to the system account, every few seconds and on request."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipstream.clock import rfc3339
+from slipstream.monitoring.accstatz import MsgBytes
+from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.gotext import number
+from slipstream.monitoring.jetstream_facts import JetStreamVarz, varz_of
+from slipstream.monitoring.varz import ConnectionKinds
+
+__all__ = ["ServerStats", "statsz"]
+
+
+class ServerStats(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The numbers."""
+
+    start: str
+    mem: int
+    cores: int
+    cpu: float
+    connections: int
+    total_connections: int
+    active_accounts: int
+    subscriptions: int
+    sent: MsgBytes
+    sent_to_clients: MsgBytes
+    received: MsgBytes
+    received_from_clients: MsgBytes
+    slow_consumers: int
+    slow_consumer_stats: ConnectionKinds | None = None
+    stale_connections: int = 0
+    stale_connection_stats: ConnectionKinds | None = None
+    stalled_clients: int = 0
+    active_servers: int = 0
+    jetstream: JetStreamVarz | None = None
+    gomaxprocs: int = 0
+
+
+def statsz(facts: Facts) -> ServerStats:
+    """The server as it is now."""
+    hub, traffic = facts.hub, facts.traffic()
+    process = facts.usage.read(facts.server.clock.monotonic_ns())
+    sent, received = MsgBytes(traffic.out_msgs, traffic.out_bytes), MsgBytes(traffic.in_msgs, traffic.in_bytes)
+    return ServerStats(
+        start=rfc3339(facts.server.identity.start_ns),
+        mem=process.resident_bytes,
+        cores=process.cores,
+        cpu=number(process.cpu_percent),
+        connections=len(hub.connections),
+        total_connections=hub.total_connections,
+        active_accounts=sum(1 for account in facts.accounts.values() if account.connections),
+        subscriptions=facts.subscription_count(),
+        sent=sent,
+        sent_to_clients=sent,
+        received=received,
+        received_from_clients=received,
+        slow_consumers=hub.slow_consumers,
+        slow_consumer_stats=ConnectionKinds(clients=hub.slow_consumers) if hub.slow_consumers else None,
+        stale_connections=hub.stale_connections,
+        stale_connection_stats=ConnectionKinds(clients=hub.stale_connections) if hub.stale_connections else None,
+        stalled_clients=hub.stalled_clients,
+        active_servers=1,
+        jetstream=_jetstream(facts),
+        gomaxprocs=1,
+    )
+
+
+def _jetstream(facts: Facts) -> JetStreamVarz | None:
+    """As in /varz, without the directory: who may listen to the system account need not know paths."""
+    if facts.jetstream is None or not facts.jetstream.enabled:
+        return None
+    shown = varz_of(facts.jetstream)
+    assert shown.config is not None
+    shown.config = msgspec.structs.replace(shown.config, store_dir="")
+    return shown

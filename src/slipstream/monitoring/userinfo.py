@@ -1,0 +1,71 @@
+"""USER.INFO: any client may ask who it is, in which account, and what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
+from slipstream.monitoring.client_facts import user_of
+from slipstream.monitoring.facts import Facts
+from slipstream.protocol.connection import ClientConnection
+
+__all__ = ["UserInfo", "user_info"]
+
+
+class SubjectRights(msgspec.Struct, omit_defaults=True):
+    """Subjects that are allowed and denied; no list of allowed ones means all."""
+
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+
+
+class ResponseRights(msgspec.Struct):
+    """How often and how long a request may be answered."""
+
+    max: int
+    ttl: int
+
+
+class Rights(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a user may do."""
+
+    publish: SubjectRights
+    subscribe: SubjectRights
+    responses: ResponseRights | None = None
+
+
+class UserInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One user. `expires` is how long its credentials are still good, in nanoseconds."""
+
+    user: str
+    account: str
+    account_name: str = ""
+    permissions: Rights | None = None
+    expires: int = 0
+
+
+def user_info(facts: Facts, connection: ClientConnection) -> UserInfo:
+    """Who a client is."""
+    account = facts.account_name_of(connection)
+    permissions = connection.permissions
+    return UserInfo(
+        user=user_of(connection),
+        account=account,
+        account_name=account,
+        permissions=None if permissions is None else _rights(permissions.options),
+    )
+
+
+def _rights(options: PermissionsOptions) -> Rights:
+    responses = options.allow_responses
+    return Rights(
+        publish=_subjects(options.publish),
+        subscribe=_subjects(options.subscribe),
+        responses=None if responses is None else ResponseRights(responses.max_msgs, responses.expires_ns),
+    )
+
+
+def _subjects(options: SubjectPermissionOptions | None) -> SubjectRights:
+    return SubjectRights() if options is None else SubjectRights(options.allow or (), options.deny)
