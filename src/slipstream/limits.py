@@ -217,7 +217,9 @@ WEBSOCKET_INFLATE_STEP_BYTES: Final = 64 * KIB
 # to the received ones, from the given size on.
 WEBSOCKET_EARLY_BYTES_MAX: Final = 32 * KIB
 WEBSOCKET_EARLY_RATIO_MAX: Final = 100
-WEBSOCKET_EARLY_RATIO_FROM_BYTES: Final = 4 * KIB
+WEBSOCKET_EARLY_RATIO_FROM_BYTES: Final = 8 * KIB
+# What is inflated at once of a stranger: one control line, so that a CONNECT is acted on before more is looked at.
+WEBSOCKET_EARLY_STEP_BYTES: Final = 4 * KIB
 # Control frames that wait to be sent: pongs are dropped past this, as RFC 6455 allows.
 WEBSOCKET_CONTROL_BYTES_MAX: Final = 64 * KIB
 # PROXY protocol: the longest v1 line its specification allows, with CRLF; and the time for the whole header.

@@ -15,6 +15,7 @@ from slipstream.limits import (
     WEBSOCKET_EARLY_BYTES_MAX,
     WEBSOCKET_EARLY_RATIO_FROM_BYTES,
     WEBSOCKET_EARLY_RATIO_MAX,
+    WEBSOCKET_EARLY_STEP_BYTES,
     WEBSOCKET_INFLATE_STEP_BYTES,
     WEBSOCKET_MESSAGE_BYTES_MAX,
     WEBSOCKET_MESSAGE_PAYLOADS_MAX,
@@ -199,10 +200,8 @@ class Inflater:
             self._stream = None
 
     def _step(self) -> int:
-        """How much to inflate at once; for a stranger one byte more than allowed, to see that it is too much."""
-        if self._known:
-            return WEBSOCKET_INFLATE_STEP_BYTES
-        return max(1, WEBSOCKET_EARLY_BYTES_MAX - self._early + 1)
+        """How much to inflate at once; of a stranger little, so that its CONNECT counts before its limit is reached."""
+        return WEBSOCKET_INFLATE_STEP_BYTES if self._known else WEBSOCKET_EARLY_STEP_BYTES
 
     def _check(self, size: int) -> None:
         if self._known:

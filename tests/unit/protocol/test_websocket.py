@@ -204,9 +204,31 @@ def test_many_small_messages_of_a_stranger_add_up() -> None:
 
 def test_ratio_of_a_stranger() -> None:
     socket = opened(DEFLATE)
-    assert received(socket, compressed(b"a" * 4096)) == b"a" * 4096
+    assert received(socket, compressed(b"a" * 8192)) == b"a" * 8192
     received(socket, compressed(b"a" * 20_000))
     assert socket.failure == "maximum payload exceeded"
+
+
+def test_stranger_is_inflated_in_small_steps() -> None:
+    """So its CONNECT counts before the rest of the same message does."""
+    socket = opened(DEFLATE)
+    stream = bytes(i * i % 251 for i in range(200_000))
+    arrived = b""
+    for piece in socket.receive(compressed(stream)):
+        assert len(piece) <= (65536 if arrived else 4096)
+        arrived += piece
+        socket.client_is_known(MAX_PAYLOAD_BYTES)
+    assert arrived == stream
+
+
+def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None:
+    socket = opened()
+    flood = Frame(9, b"p" * 125).encode() * 100
+    for _ in range(100):
+        assert received(socket, flood) == b""
+    assert len(socket.data_to_send()) < 65536 + 200
+    received(socket, Frame(9, b"last").encode())
+    assert socket.data_to_send() == b"\x8a\x04last"
 
 
 def test_known_client_may_compress_well() -> None:
