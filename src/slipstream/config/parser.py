@@ -17,7 +17,12 @@ from slipstream.config import lexer
 from slipstream.config.options import Position
 from slipstream.config.source import ConfigSyntaxError, Source
 from slipstream.errors import ConfigError
-from slipstream.limits import CONFIG_FILE_MAX_BYTES, CONFIG_INCLUDE_DEPTH_MAX, CONFIG_INCLUDES_MAX
+from slipstream.limits import (
+    CONFIG_FILE_MAX_BYTES,
+    CONFIG_INCLUDE_DEPTH_MAX,
+    CONFIG_INCLUDES_MAX,
+    CONFIG_VARIABLE_DEPTH_MAX,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -151,7 +156,8 @@ class _Loader:
             else:
                 place = (source, start, end)
                 if kind == lexer.VARIABLE:
-                    value = Value(self.variable(text, containers, place, pending_variables), place)
+                    data = self.variable(text, containers, place, include_depth, pending_variables)
+                    value = Value(data, place)
                 elif kind == lexer.MAP_END or kind == lexer.ARRAY_END:
                     value = Value(containers.pop(), place)
                 else:
@@ -165,6 +171,7 @@ class _Loader:
         name: str,
         containers: list[dict[str, Value] | list[Value]],
         place: _Place,
+        include_depth: int,
         pending_variables: frozenset[str],
     ) -> Data:
         """The value a `$NAME` stands for."""
@@ -176,13 +183,17 @@ class _Loader:
                 return container[name].data
         source, start, end = place
         line = source.line(end)
-        reason = f"variable reference cycle for '{name}'"
-        if name not in pending_variables:
+        if name in pending_variables:
+            reason = f"variable reference cycle for '{name}'"
+        elif len(pending_variables) >= CONFIG_VARIABLE_DEPTH_MAX:
+            reason = f"more than {CONFIG_VARIABLE_DEPTH_MAX} variables refer to each other"
+        else:
             if name not in self.environment:
                 raise source.error(f"variable reference for '{name}' on line {line} can not be found", start, end)
             try:
                 text = Source(f"${name}", f"pk={self.environment[name]}")
-                parsed = self.text(text, include_depth=0, pending_variables=pending_variables | {name})
+                pending = pending_variables | {name}
+                parsed = self.text(text, include_depth=include_depth, pending_variables=pending)
                 assert isinstance(parsed.data, dict)
                 return parsed.data["pk"].data
             except ConfigError as error:

@@ -227,7 +227,8 @@ def _certificates(_checker: Checker, value: Value, _key: str) -> tuple[TLSCertif
                 raise refusal(file, f"error parsing tls certs config, unknown field {quote(name)}")
             files[name] = file.data
         if not all(files.values()):
-            raise refusal(entry, f"{prefix}both 'cert_file' and 'cert_key' options are required")
+            at = list(entry.data.values())[-1] if entry.data else entry
+            raise refusal(at, f"{prefix}both 'cert_file' and 'cert_key' options are required")
         pairs.append(TLSCertificateOptions(files["cert_file"], files["key_file"]))
     return tuple(pairs)
 

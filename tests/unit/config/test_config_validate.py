@@ -1,0 +1,125 @@
+"""Contradictions found before a start, and features that are refused instead of ignored."""
+
+from __future__ import annotations
+
+from base64 import b32encode
+from binascii import crc_hqx
+
+import pytest
+
+from slipstream.config.server_keys import SERVER
+from slipstream.config.subject_rules import OPERATOR_KEY
+from slipstream.config.validate import UNSUPPORTED, problems, unsupported
+from support.config_loading import loaded, options
+
+
+def _public_key(prefix: int) -> str:
+    body = bytes([prefix]) + bytes(range(32))
+    return b32encode(body + crc_hqx(body, 0).to_bytes(2, "little")).decode().rstrip("=")
+
+
+NKEY = _public_key(OPERATOR_KEY)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("port: 4222", []),
+        ("max_payload: 1MB, max_pending: 1k", ["max_payload (1048576) cannot be higher than max_pending (1000)"]),
+        (
+            'lame_duck_duration: "30s", lame_duck_grace_period: "30s"',
+            ["lame duck grace period (30s) should be strictly lower than lame duck duration (30s)"],
+        ),
+        ("no_auth_user: x", ['no_auth_user: "x" present, but users/nkeys are not defined']),
+        (
+            "no_auth_user: x, authorization { users: [{user: y}] }",
+            ['no_auth_user: "x" not present as user or nkey in authorization block or account configuration'],
+        ),
+        ("no_auth_user: y, accounts { A { users: [{user: y}] } }", []),
+        ("websocket { port: 80 }", ["websocket requires TLS configuration"]),
+        ("websocket { port: 80, no_tls: true }", []),
+        (
+            'websocket { port: 80, no_tls: true, origins: ["a", "ftp://a", "http://", "http://a:x"] }',
+            [
+                'unable to parse allowed origin "a": allowed origins must be absolute URLs with http or https scheme',
+                'unable to parse allowed origin "ftp://a": allowed origins must be absolute URLs with http or https '
+                "scheme",
+                'unable to parse allowed origin "http://": host is required',
+                "unable to parse allowed origin: Port could not be cast to integer value as 'x'",
+            ],
+        ),
+        (
+            "websocket { port: 80, no_tls: true, authorization { user: u, token: t } }\n"
+            "accounts { A { users: [{user: y}] } }",
+            [
+                "websocket authentication username not compatible with presence of users/nkeys",
+                "websocket authentication token not compatible with presence of users/nkeys",
+            ],
+        ),
+        (
+            "websocket { port: 80, no_tls: true, headers { Host: a, Sec-WebSocket-X: b } }",
+            [
+                'websocket: invalid header "Host" not allowed',
+                'websocket: invalid header "Sec-WebSocket-X", "Sec-WebSocket-" prefix not allowed',
+            ],
+        ),
+        (
+            "leafnodes { authorization { user: a, account: X } }",
+            ['cannot find local account "X" specified in leafnode authorization'],
+        ),
+        ("gateway { port: 1 }", ["gateway has no name"]),
+        ("gateway { name: a }", ['gateway "a" has no port specified (select -1 for random port)']),
+        (
+            "jetstream: true, cluster { port: 1 }",
+            [
+                "jetstream cluster requires `server_name` to be set",
+                "jetstream cluster requires `cluster.name` to be set",
+            ],
+        ),
+        ("jetstream { domain: a.b }", ["invalid domain name: may not contain ., * or >"]),
+        ("default_sentinel: x", ["default sentinel requires operators and accounts"]),
+        (
+            "cluster { accounts: [A, A] }",
+            ['found duplicate account name "A" in pinned accounts list ["A" "A"]'],
+        ),
+    ],
+)
+def test_problems(text: str, expected: list[str]) -> None:
+    assert [str(problem) for problem in problems(options(text))] == expected
+
+
+# One text for each row of the table, so that no row can be forgotten or be without effect.
+ASKED = {
+    "jetstream": "jetstream: true",
+    "cluster": "cluster { port: 6222 }",
+    "gateway": "gateway { name: a, port: 1 }",
+    "leafnodes": 'leafnodes { remotes: [{url: "nats://a"}] }',
+    "mqtt": "mqtt { port: 1883 }",
+    "operator": "operator: x.jwt",
+    "trusted_keys": f"trusted_keys: {NKEY}",
+    "resolver": "resolver: MEMORY",
+    "authorization": "authorization { auth_callout { issuer: "
+    "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA, auth_users: [a] } }",
+    "ocsp": "ocsp: true",
+    "tls": "tls { ocsp_peer: true }",
+    "syslog": "syslog: true",
+    "prof_port": "prof_port: 6000",
+}
+
+
+@pytest.mark.parametrize("row", UNSUPPORTED, ids=lambda row: row[0])
+def test_what_is_not_there_yet_is_refused_with_its_place(row: tuple[str, object, str]) -> None:
+    key, _, message = row
+    text = f"debug: true\n{ASKED[key]}"
+    found = [str(error) for error in unsupported(loaded(text).options)]
+    assert found == [f"t.conf:2:1: {message}"]
+
+
+def test_a_listener_for_leaf_nodes_is_fine() -> None:
+    text = 'leafnodes { listen: "127.0.0.1:-1" }, websocket { port: -1, no_tls: true }, jetstream: false, ocsp: false'
+    assert unsupported(options(text)) == []
+    assert unsupported(options("port: 1")) == []
+
+
+def test_rows_name_keys_of_the_file() -> None:
+    assert {row[0] for row in UNSUPPORTED} <= {key.names[0] for key in SERVER.keys}
