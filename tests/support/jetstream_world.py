@@ -21,6 +21,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts
 from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.stored_config import to_stored
 from slipstream.kernels.subject import matches
 
 START_NS = 1_763_173_337_000_000_000
@@ -202,20 +203,23 @@ class FakeStores:
         self._disk_like = disk_like
 
     def create(self, config: StreamConfig, created_ns: int) -> Any:
-        del created_ns
         if self.fail_create is not None:
             raise self.fail_create
         rng = random.Random(3)
+        stored, first_seq = to_stored(config, created_ns), max(config.first_seq, 1)
         store: Any = (
-            DiskLikeStore(config.to_json())
+            DiskLikeStore(stored)
             if self._disk_like
-            else MemoryStore(config.to_json(), random64=lambda: rng.getrandbits(64))
+            else MemoryStore(stored, random64=lambda: rng.getrandbits(64), first_seq=first_seq)
         )
         self.made[config.name] = store
         return store
 
     def recover(self) -> list[Recovered]:
         return self.recoverable
+
+    def destroy(self, store: Any) -> None:
+        store.destroy()
 
     def quarantined(self) -> list[str]:
         return self.aside

@@ -210,8 +210,8 @@ class JetStreamAccount:
         )
         self._check_consumers(stream, config)
         self._check_overlap(config)
-        self._reserve(config.storage, max(config.max_bytes, 0) - max(old.max_bytes, 0))
         stream.update(config)
+        self._reserve(config.storage, max(config.max_bytes, 0) - max(old.max_bytes, 0))
         for hook in self.on_updated:
             hook(stream)
         stream.after_commit(lambda error: self._announce(stream, "modify", error, done))
@@ -225,24 +225,9 @@ class JetStreamAccount:
         if self._wait(name, lambda: self._retry_delete(name, done)):
             return
         stream = self.get_stream(name)
-        del self.streams[name]
-        self._stop(stream, deleted=True)
-        self._reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
         self._busy[name] = []
-        outcome: list[ApiError] = []
-
-        def remove() -> None:
-            try:
-                stream.store.destroy()
-            except StorageFault as fault:
-                outcome.append(TableError(table.STREAM_DELETE, err=fault.text))
-
-        def removed() -> None:
-            self._release(name)
-            done(outcome[0] if outcome else None)
-            self.advisories.stream_action(name, "delete")
-
-        self.ports.run_blocking(remove, removed)
+        # What was decided before is answered before.
+        stream.after_commit(lambda _: self._destroy(stream, done))
 
     # --- facts ---
 
@@ -336,8 +321,6 @@ class JetStreamAccount:
                 self._release(name)
                 done(store_error(made_or_fault))
                 return
-            if config.first_seq > 1:
-                made_or_fault.skip_to(config.first_seq - 1)
             stream = self._make(config, made_or_fault, created_ns)
             self._start(stream, reserve=False)
             self._release(name)
@@ -350,6 +333,27 @@ class JetStreamAccount:
         done(error or stream)
         if error is None:
             self.advisories.stream_action(stream.name, action)
+
+    def _destroy(self, stream: Stream, done: Callable[[ApiError | None], None]) -> None:
+        name = stream.name
+        del self.streams[name]
+        self._stop(stream, deleted=True)
+        self._reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        outcome: list[ApiError] = []
+
+        def remove() -> None:
+            try:
+                self._stores.destroy(stream.store)
+            except StorageFault as fault:
+                outcome.append(TableError(table.STREAM_DELETE, err=fault.text))
+
+        def removed() -> None:
+            self._release(name)
+            done(outcome[0] if outcome else None)
+            self.advisories.stream_action(name, "delete")
+
+        # A piece of upkeep may still run in its thread; it must not meet the removal.
+        stream.committer.when_quiet(lambda: self.ports.run_blocking(remove, removed))
 
     def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
         return Stream(config, store, created_ns, self.ports, self.facts, self.budgets[config.storage])

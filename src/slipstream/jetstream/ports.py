@@ -89,10 +89,13 @@ class Recovered:
 
 
 class StreamStores(Protocol):
-    """Makes and finds the stores of one account's streams; a store removes itself (`destroy`)."""
+    """Makes, finds and removes the stores of one account's streams. All of it blocks.
+
+    A store's configuration is what `stored_config.to_stored` gives.
+    """
 
     def create(self, config: StreamConfig, created_ns: int) -> Store:
-        """Make an empty store whose configuration is durable on return. Blocks; runs in a thread.
+        """Make an empty store whose first sequence and configuration are durable on return; runs in a thread.
 
         Raises:
             StorageFault: the disk refused.
@@ -100,9 +103,17 @@ class StreamStores(Protocol):
         ...
 
     def recover(self) -> list[Recovered]:
-        """Open every stream of the account. Blocks; runs before the server accepts connections.
+        """Open every stream of the account; runs before the server accepts connections.
 
         What cannot be opened is moved aside, logged, and reported by `quarantined`.
+        """
+        ...
+
+    def destroy(self, store: Store) -> None:
+        """Remove a store and all it wrote, so that no later start finds it; runs in a thread.
+
+        Raises:
+            StorageFault: the disk refused.
         """
         ...
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from slipstream.errors import ApiError
+from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
@@ -25,6 +25,7 @@ from slipstream.jetstream.config.versioning import API_LEVEL
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.stream.commit import store_error
 from slipstream.jetstream.stream.pubacks import error_object
 
 __all__ = [
@@ -201,6 +202,9 @@ class ApiDispatcher:
             fields = route.handler(request)
         except ApiError as error:
             request.fail(error)
+            return
+        except StorageFault as fault:
+            request.fail(store_error(fault))
             return
         if fields is not None:
             request.respond(fields)

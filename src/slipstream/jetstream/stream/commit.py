@@ -48,6 +48,10 @@ class CommitListener(Protocol):
         """Every sequence above the store's `last_seq` did not happen."""
         ...
 
+    def on_repaired(self) -> None:
+        """The store has repaired itself after a fault."""
+        ...
+
 
 class Committer:
     """Drives a store's commits and holds back what depends on them."""
@@ -55,6 +59,7 @@ class Committer:
     __slots__ = (
         "_acks",
         "_committed_seq",
+        "_faulted",
         "_in_flight",
         "_in_flight_bytes",
         "_listener",
@@ -64,7 +69,9 @@ class Committer:
         "_sync_always",
         "_sync_interval_ns",
         "_sync_timer",
+        "_upkeep_runs",
         "_upkeep_timer",
+        "_when_quiet",
         "buffered_bytes",
         "idle",
         "pending",
@@ -93,6 +100,9 @@ class Committer:
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
         self._stopped = False
+        self._faulted = False  # a commit failed and the store has not repaired itself yet
+        self._upkeep_runs = False  # a piece of upkeep is in its thread
+        self._when_quiet: Callable[[], None] | None = None
         self.pending: list[Pending] = []  # decided since the last commit began
         self.buffered_bytes = 0  # payload bytes behind `pending`, kept by the ingest
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
@@ -135,6 +145,14 @@ class Committer:
                 timer()
         self._sync_timer = self._upkeep_timer = None
 
+    def when_quiet(self, callback: Callable[[], None]) -> None:
+        """Call when no thread works on the store any more; only after `stop`."""
+        assert self._stopped
+        if self._upkeep_runs:
+            self._when_quiet = callback
+        else:
+            callback()
+
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
             return
@@ -167,6 +185,7 @@ class Committer:
             batch += self.pending
             self.pending, self.buffered_bytes = [], 0
             self._committed_seq = min(self._committed_seq, done.last_seq)
+            self._faulted = True
             self._listener.on_fault(done.fault)
             self._release(batch, store_error(done.fault))
             self._ports.call_soon(self._begin_upkeep)
@@ -221,10 +240,17 @@ class Committer:
             job.run()
             self._finish_upkeep(job)
         else:
+            self._upkeep_runs = True
             self._ports.run_blocking(job.run, lambda: self._finish_upkeep(job))
 
     def _finish_upkeep(self, job: Job) -> None:
+        self._upkeep_runs = False
         self._store.finish_upkeep(job)
+        if self._when_quiet is not None:
+            self._when_quiet()
+        elif self._faulted and self._store.fault is None:
+            self._faulted = False
+            self._listener.on_repaired()
         self._arm_upkeep()
 
     def _arm_upkeep(self) -> None:

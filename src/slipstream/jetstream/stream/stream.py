@@ -26,6 +26,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.ports import Cancel, Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.commit import AfterCommit, Committer
 from slipstream.jetstream.stream.expiry import Expiry
 from slipstream.jetstream.stream.ingest import Ingest, Resources
@@ -38,6 +39,7 @@ from slipstream.limits import (
     EXPIRE_INTERVAL_MIN_NS,
     EXPIRE_SLICE_MSGS,
     SECOND_NS,
+    STREAM_UPKEEP_INTERVAL_NS,
 )
 
 __all__ = ["Stream"]
@@ -114,8 +116,8 @@ class Stream:
 
     def update(self, config: StreamConfig) -> None:
         """Become `config`, which was checked against the present one. Durable with the next commit."""
+        self.store.set_config(to_stored(config, self.created_ns))
         old, self.config = self.config, config
-        self.store.set_config(config.to_json())
         self._configure(config)
         self._subscribe(config.subjects)
         if old.duplicate_window_ns < config.duplicate_window_ns:
@@ -200,6 +202,15 @@ class Stream:
     def on_fault(self, fault: StorageFault) -> None:
         """A commit failed: forget what did not happen."""
         self._ports.log("ERR", f"Stream '{self.name}' could not store messages: {fault}")
+        self._take_over()
+
+    def on_repaired(self) -> None:
+        """The store takes changes again, from what it could read back."""
+        self._ports.log("INF", f"Stream '{self.name}' stores messages again")
+        self._take_over()
+
+    def _take_over(self) -> None:
+        """Derive anew what was derived from the store."""
         self.ingest.last_seq = self.store.last_seq
         self.ingest.last_ts_ns = self.store.last_ts_ns
         self.expiry.rebuild(self.store.expiries())
@@ -269,12 +280,18 @@ class Stream:
         if self._stopped or self.config.sealed:
             return
         now_ns = self._ports.now_ns()
-        cut = self.expiry.cut(now_ns)
-        if cut and self.store.trim_to(cut):
-            self.interest.on_purged(b"")
-            self.committer.wake()
-        for seq in self.expiry.due(now_ns, EXPIRE_SLICE_MSGS):
-            self._expire_one(seq)
+        try:
+            cut = self.expiry.cut(now_ns)
+            if cut and self.store.trim_to(cut):
+                self.interest.on_purged(b"")
+                self.committer.wake()
+            for seq in self.expiry.due(now_ns, EXPIRE_SLICE_MSGS):
+                self._expire_one(seq)
+        except StorageFault:
+            # The store takes no changes now. What was due is found again when it has repaired itself.
+            self.expiry.rebuild(self.store.expiries())
+            self._expiry_timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self._expire)
+            return
         self._arm_expiry()
 
     def _expire_one(self, seq: int) -> None:

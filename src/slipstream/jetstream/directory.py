@@ -1,0 +1,162 @@
+"""The streams of one account on disk: a directory each, named by a random identifier, never by the stream.
+
+    <root>/streams/<32 hex digits>/     a stream; its name is in its stored configuration
+                               DELETED  in there: removal was decided, only files are left to go
+    <root>/quarantine/<name>[.n]        what could not be opened, moved aside; an operator decides about it
+
+Nothing is deleted here except what a user asked to delete. What is not a stream, cannot be read, or claims a name that
+another directory has, is moved aside and reported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.gojson import JsonError
+from slipstream.jetstream.ports import Recovered
+from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.file import FileStore, FileStoreOptions
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.stored_config import from_stored, to_stored
+
+__all__ = ["DirectoryStores", "account_directory"]
+
+_STREAM_DIRECTORY = re.compile(r"[0-9a-f]{32}")
+_DELETED: Final = "DELETED"
+_SAFE = re.compile(r"[A-Za-z0-9_$-]")
+
+
+def account_directory(account: str) -> str:
+    """A file name for an account: letters and digits as they are, anything else as hexadecimal bytes."""
+    return "".join(
+        char if _SAFE.fullmatch(char) else "".join(f"%{byte:02X}" for byte in char.encode()) for char in account
+    )
+
+
+class DirectoryStores:
+    """Implements `slipstream.jetstream.ports.StreamStores` over a disk."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        *,
+        options: Callable[[StreamConfig], FileStoreOptions],
+        new_uid: Callable[[], bytes],
+        log: Callable[[str, str], None],
+    ) -> None:
+        """Keep streams under `root`.
+
+        Args:
+            disk: where files are.
+            root: directory of the account.
+            options: how to store a stream; asked before its store is made or opened (with defaults in that case).
+            new_uid: 16 random bytes.
+            log: as `Ports.log`.
+        """
+        self._disk = disk
+        self._root = root
+        self._options = options
+        self._new_uid = new_uid
+        self._log = log
+        self._directories: dict[int, str] = {}  # id of an open file store → its directory
+
+    def create(self, config: StreamConfig, created_ns: int) -> Store:
+        """See `StreamStores.create`."""
+        stored = to_stored(config, created_ns)
+        options = self._options(config)
+        first_seq = max(config.first_seq, 1)
+        if config.storage is StorageType.MEMORY:
+            return MemoryStore(stored, random64=options.random64, first_seq=first_seq)
+        uid = self._new_uid()
+        directory = f"{self._root}/streams/{uid.hex()}"
+        store = FileStore.create(self._disk, directory, uid=uid, config=stored, options=options, first_seq=first_seq)
+        self._directories[id(store)] = directory
+        return store
+
+    def destroy(self, store: Store) -> None:
+        """See `StreamStores.destroy`."""
+        directory = self._directories.pop(id(store), None)
+        if directory is None:
+            store.destroy()
+            return
+        try:
+            self._disk.create(f"{directory}/{_DELETED}")
+            self._disk.sync_dir(directory)
+            store.close()
+            self._remove(directory)
+        except OSError as error:
+            raise StorageFault(str(error), path=directory) from error
+
+    def recover(self) -> list[Recovered]:
+        """See `StreamStores.recover`."""
+        found: dict[str, Recovered] = {}
+        streams = f"{self._root}/streams"
+        for name in self._disk.list_dir(streams):
+            directory = f"{streams}/{name}"
+            recovered = self._open(directory, name)
+            if recovered is None:
+                continue
+            twin = found.get(recovered.config.name)
+            if twin is not None and twin.created_ns >= recovered.created_ns:
+                self._set_aside(recovered.store, f"a newer directory holds stream '{recovered.config.name}'")
+                continue
+            if twin is not None:
+                self._set_aside(twin.store, f"a newer directory holds stream '{twin.config.name}'")
+            found[recovered.config.name] = recovered
+        return [found[name] for name in sorted(found)]
+
+    def quarantined(self) -> list[str]:
+        """See `StreamStores.quarantined`."""
+        place = f"{self._root}/quarantine"
+        return [f"{place}/{name}" for name in self._disk.list_dir(place)]
+
+    def _open(self, directory: str, name: str) -> Recovered | None:
+        if not _STREAM_DIRECTORY.fullmatch(name) or not self._disk.is_dir(directory):
+            self._quarantine(directory, "it is not a stream")
+            return None
+        entries = self._disk.list_dir(directory)
+        if _DELETED in entries:
+            self._remove(directory)
+            return None
+        try:
+            store = FileStore.open(self._disk, directory, self._options(StreamConfig()))
+            config, created_ns = from_stored(store.config)
+        except (StorageFault, JsonError) as error:
+            self._quarantine(directory, str(error))
+            return None
+        self._directories[id(store)] = directory
+        return Recovered(store, created_ns, config)
+
+    def _set_aside(self, store: Store, reason: str) -> None:
+        store.close()
+        self._quarantine(self._directories.pop(id(store)), reason)
+
+    def _quarantine(self, directory: str, reason: str) -> None:
+        place = f"{self._root}/quarantine"
+        self._disk.make_dir(place)
+        taken = set(self._disk.list_dir(place))
+        name = directory.rsplit("/", 1)[1]
+        target, number = name, 0
+        while target in taken:
+            number += 1
+            target = f"{name}.{number}"
+        self._disk.rename(directory, f"{place}/{target}")
+        self._disk.sync_dir(place)
+        self._log("WRN", f"{directory} could not be used and was moved to {place}/{target}: {reason}")
+
+    def _remove(self, directory: str) -> None:
+        """Remove all files, the mark that this was decided last, then the directory."""
+        for name in self._disk.list_dir(directory):
+            if name != _DELETED:
+                self._disk.remove(f"{directory}/{name}")
+        self._disk.sync_dir(directory)
+        self._disk.remove(f"{directory}/{_DELETED}")
+        self._disk.remove_dir(directory)
+        self._disk.sync_dir(directory.rsplit("/", 1)[0])

@@ -1,0 +1,305 @@
+"""An account: limits, names, overlaps, work in progress, advisories, facts."""
+
+import json
+from typing import Any
+
+import pytest
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.ports import AccountLimits
+from slipstream.limits import API_LIST_MAX, API_NAMES_MAX
+from support.jetstream_world import FakeStores, World
+
+
+def error_of(answer: Any) -> int:
+    number: int = answer["error"]["err_code"]
+    return number
+
+
+class TestLimits:
+    """What the account and the server allow."""
+
+    def test_number_of_streams(self) -> None:
+        w = World(limits=AccountLimits(max_streams=1))
+        w.create("A")
+        assert error_of(w.api("STREAM.CREATE.B", {"name": "B"})) == 10027
+        assert w.create("A")["did_create"] is True
+        w.api("STREAM.DELETE.A")
+        w.create("B")
+
+    @pytest.mark.parametrize(("storage", "number"), [("memory", 10028), ("file", 10047)])
+    def test_reservations_of_the_account(self, storage: str, number: int) -> None:
+        w = World(limits=AccountLimits(max_memory=1000, max_storage=1000))
+        w.create("A", storage=storage, max_bytes=600)
+        assert error_of(w.api("STREAM.CREATE.B", {"name": "B", "storage": storage, "max_bytes": 500})) == number
+        w.create("B", storage=storage, max_bytes=400)
+        assert error_of(w.api("STREAM.CREATE.C", {"name": "C", "storage": storage})) == number
+        assert error_of(w.api("STREAM.UPDATE.B", {"name": "B", "storage": storage, "max_bytes": 401})) == number
+        assert "error" not in w.api("STREAM.UPDATE.B", {"name": "B", "storage": storage, "max_bytes": 100})
+        assert "error" not in w.api("STREAM.UPDATE.A", {"name": "A", "storage": storage, "max_bytes": 900})
+        info = w.api("INFO")
+        assert info["reserved_memory" if storage == "memory" else "reserved_storage"] == 1000
+
+    def test_reservations_of_the_server(self) -> None:
+        w = World(max_storage=1000)
+        w.create("A", max_bytes=900)
+        assert error_of(w.api("STREAM.CREATE.B", {"name": "B", "max_bytes": 101})) == 10047
+        w.api("STREAM.DELETE.A")
+        w.create("B", max_bytes=1000)
+
+    def test_consumers_of_a_stream(self) -> None:
+        w = World(limits=AccountLimits(max_consumers=5))
+        assert error_of(w.api("STREAM.CREATE.A", {"name": "A", "max_consumers": 6})) == 10026
+
+    def test_a_full_account_refuses_publishes(self) -> None:
+        w = World(limits=AccountLimits(max_memory=150))
+        w.create("A", storage="memory")
+        assert w.publish("A", b"x" * 90)["seq"] == 1
+        assert error_of(w.publish("A", b"x" * 90)) == 10002
+        assert error_of(w.publish("A", b"x" * 90, Nats_Msg_Id="a")) == 10002
+        w.api("STREAM.PURGE.A")
+        assert w.publish("A", b"x" * 90, Nats_Msg_Id="a")["seq"] == 2
+
+    def test_a_full_server_refuses_publishes(self) -> None:
+        w = World(max_memory=50)
+        w.create("A", storage="memory")
+        assert w.publish("A", b"x" * 40)["seq"] == 1
+        assert error_of(w.publish("A", b"x")) == 10023
+        w.api("STREAM.DELETE.A")
+        w.create("B", storage="memory")
+        assert w.publish("B", b"x")["seq"] == 1
+
+    def test_account_rules_about_max_bytes(self) -> None:
+        w = World(limits=AccountLimits(max_bytes_required=True, storage_max_stream_bytes=100))
+        assert error_of(w.api("STREAM.CREATE.A", {"name": "A"})) == 10113
+        assert error_of(w.api("STREAM.CREATE.A", {"name": "A", "max_bytes": 101})) == 10122
+
+    def test_usage_in_info(self) -> None:
+        w = World(domain="hub")
+        w.create("A", storage="memory")
+        w.publish("A", b"12345")
+        info = w.api("INFO")
+        assert (info["memory"], info["storage"], info["streams"], info["domain"]) == (1 + 5 + 16, 0, 1, "hub")
+        assert info["api"] == {"level": 5, "total": 1, "errors": 0}
+
+
+class TestNames:
+    """Names and subjects belong to one stream."""
+
+    @pytest.mark.parametrize("subject", ["a.b", "a.*", "a.>", ">", "*.b"])
+    def test_overlapping_subjects(self, subject: str) -> None:
+        w = World()
+        w.create("A", subjects=["a.b"])
+        answer = w.api("STREAM.CREATE.B", {"name": "B", "subjects": [subject], "no_ack": True})
+        assert error_of(answer) == 10065
+        w.create("C", subjects=["c"])
+        answer = w.api("STREAM.UPDATE.C", {"name": "C", "subjects": [subject], "no_ack": True})
+        assert error_of(answer) == 10065
+        assert w.account.streams["C"].config.subjects == ["c"]
+
+    def test_overlap_with_a_stream_in_the_making(self) -> None:
+        w = World()
+        w.ports.jobs_held = True
+        assert w.api("STREAM.CREATE.A", {"name": "A", "subjects": ["x"]}) is None
+        assert error_of(w.api("STREAM.CREATE.B", {"name": "B", "subjects": ["x"]})) == 10065
+
+    def test_requests_for_a_busy_name_wait(self) -> None:
+        w = World()
+        w.ports.jobs_held = True
+        for reply, body in ((b"r1", {}), (b"r2", {}), (b"r3", {"description": "other"})):
+            payload = json.dumps({"name": "A", **body}).encode()
+            w.ports.route(b"$JS.API.STREAM.CREATE.A", reply, None, payload)
+        w.ports.route(b"$JS.API.STREAM.DELETE.A", b"r4", None, b"")
+        w.ports.route(b"$JS.API.STREAM.UPDATE.A", b"r5", None, b'{"name":"A"}')
+        w.ports.settle()
+        assert w.ports.sent == []
+        w.ports.jobs_held = False
+        w.ports.settle()
+        answers = {to: json.loads(payload) for to, _, _, payload in w.ports.sent}
+        assert answers[b"r1"]["did_create"] is answers[b"r2"]["did_create"] is True
+        assert error_of(answers[b"r3"]) == 10058
+        assert answers[b"r4"]["success"] is True
+        assert error_of(answers[b"r5"]) == 10059
+
+    def test_a_name_can_be_used_again_at_once(self) -> None:
+        w = World()
+        for _ in range(3):
+            w.create("A", subjects=["x"])
+            w.publish("x")
+            assert w.api("STREAM.DELETE.A") == {
+                "type": "io.nats.jetstream.api.v1.stream_delete_response",
+                "success": True,
+            }
+        assert w.ports.route(b"x", None, None, b"") == 0
+
+    def test_a_disk_that_refuses_a_new_stream(self) -> None:
+        stores = FakeStores()
+        stores.fail_create = StorageFault("read-only file system")
+        w = World(stores=stores)
+        answer = w.api("STREAM.CREATE.A", {"name": "A", "max_bytes": 100})
+        assert (error_of(answer), answer["error"]["description"]) == (10077, "read-only file system")
+        assert w.account.streams == {}
+        assert w.account.server.budgets[next(iter(w.account.budgets))].reserved_bytes == 0
+        stores.fail_create = None
+        w.create("A")
+
+    def test_updates_move_the_subscriptions(self) -> None:
+        w = World()
+        w.create("A", subjects=["x", "y"])
+        w.api("STREAM.UPDATE.A", {"name": "A", "subjects": ["y", "z"]})
+        assert w.publish("x") is None
+        assert w.publish("y")["seq"] == 1
+        assert w.publish("z")["seq"] == 2
+
+
+class TestPages:
+    """Long lists come in pages."""
+
+    def test_names_and_lists(self) -> None:
+        w = World()
+        for index in range(API_NAMES_MAX + 6):
+            w.create(f"S{index:05d}")
+        first = w.api("STREAM.NAMES")
+        assert (first["total"], len(first["streams"])) == (API_NAMES_MAX + 6, API_NAMES_MAX)
+        second = w.api("STREAM.NAMES", {"offset": API_NAMES_MAX})
+        assert (second["offset"], len(second["streams"])) == (API_NAMES_MAX, 6)
+        assert first["streams"] + second["streams"] == sorted(w.account.streams)
+        page = w.api("STREAM.LIST", {"offset": 10})
+        assert len(page["streams"]) == API_LIST_MAX
+        assert page["streams"][0]["config"]["name"] == "S00010"
+        beyond = w.api("STREAM.NAMES", {"offset": 10**6})
+        assert (beyond["offset"], beyond["streams"]) == (API_NAMES_MAX + 6, None)
+
+
+class TestAdvisories:
+    """Events are published when somebody listens."""
+
+    def test_nobody_listens(self) -> None:
+        w = World()
+        w.create("A")
+        assert not [to for to, _, _, _ in w.ports.sent if to.startswith(b"$JS.EVENT")]
+
+    def test_life_of_a_stream(self) -> None:
+        w = World(domain="hub")
+        seen: list[tuple[bytes, Any]] = []
+        w.ports.subscribe(b"$JS.EVENT.ADVISORY.STREAM.>", lambda to, _r, _h, body: seen.append((to, json.loads(body))))
+        w.create("A")
+        w.api("STREAM.UPDATE.A", {"name": "A", "description": "d"})
+        w.api("STREAM.UPDATE.A", {"name": "A", "storage": "memory"})
+        w.api("STREAM.DELETE.A")
+        assert [(to.decode(), event["action"]) for to, event in seen] == [
+            ("$JS.EVENT.ADVISORY.STREAM.CREATED.A", "create"),
+            ("$JS.EVENT.ADVISORY.STREAM.UPDATED.A", "modify"),
+            ("$JS.EVENT.ADVISORY.STREAM.DELETED.A", "delete"),
+        ]
+        event = seen[0][1]
+        assert list(event) == ["type", "id", "timestamp", "stream", "action", "domain"]
+        assert event["type"] == "io.nats.jetstream.advisory.v1.stream_action"
+
+    def test_audit(self) -> None:
+        w = World()
+        seen: list[Any] = []
+        w.ports.subscribe(b"$JS.EVENT.ADVISORY.API", lambda _t, _r, _h, body: seen.append(json.loads(body)))
+        w.create("A")
+        w.publish("A")
+        w.api("STREAM.MSG.GET.A", {"seq": 1})
+        w.api("STREAM.INFO.NONE")
+        w.account.api.handle(b"$JS.API.INFO", b"r", None, b"", {"user": "u"})
+        assert [event["subject"] for event in seen] == [
+            "$JS.API.STREAM.CREATE.A",
+            "$JS.API.STREAM.INFO.NONE",
+            "$JS.API.INFO",
+        ]
+        assert json.loads(seen[1]["response"])["error"]["err_code"] == 10059
+        assert seen[2]["client"] == {"user": "u"}
+
+
+class TestDispatch:
+    """Which requests are answered at all."""
+
+    @pytest.mark.parametrize(
+        "subject",
+        [
+            "$JS.API.BLA",
+            "$JS.API.STREAM.BLA.A",
+            "$JS.API.STREAM.INFO",
+            "$JS.API.STREAM.INFO.A.B",
+            "$JS.API.STREAM.INFO.",
+        ],
+    )
+    def test_unknown_subjects_are_silent(self, subject: str) -> None:
+        w = World()
+        assert w.request(subject) is None
+        assert w.account.api.counters.total == 0
+
+    def test_a_request_without_reply_is_carried_out(self) -> None:
+        w = World()
+        w.ports.route(b"$JS.API.STREAM.CREATE.A", None, None, b'{"name":"A"}')
+        w.ports.settle()
+        assert list(w.account.streams) == ["A"]
+
+    def test_counters(self) -> None:
+        w = World()
+        w.create("A")
+        w.publish("A")
+        w.api("STREAM.MSG.GET.A", {"seq": 1})
+        w.api("STREAM.MSG.GET.A", {"seq": 9})
+        w.api("STREAM.INFO.NONE")
+        assert w.api("INFO")["api"] == {"level": 5, "total": 3, "errors": 2}
+
+    def test_an_account_switched_off(self) -> None:
+        w = World()
+        w.account.api.enabled = False
+        assert error_of(w.api("INFO")) == 10039
+        assert error_of(w.api("STREAM.CREATE.A", {"name": "A"})) == 10039
+
+    def test_handlers_of_other_layers(self) -> None:
+        w = World()
+        seen: list[list[str]] = []
+
+        def handler(request: Any) -> dict[str, object]:
+            seen.append(request.names)
+            return {"ok": True}
+
+        for pattern in ("CONSUMER.CREATE.*", "CONSUMER.CREATE.*.*", "CONSUMER.CREATE.*.*.>"):
+            w.account.api.register(pattern, "consumer_create_response", handler)
+        for tail in ("S", "S.c", "S.c.a.b"):
+            assert w.api(f"CONSUMER.CREATE.{tail}")["ok"] is True
+        assert seen == [["S"], ["S", "c"], ["S", "c", "a", "b"]]
+
+    def test_direct_get_comes_and_goes(self) -> None:
+        w = World()
+        w.create("A")
+        w.publish("A")
+        assert w.request("$JS.API.DIRECT.GET.A", {"seq": 1}) is None
+        w.api("STREAM.UPDATE.A", {"name": "A", "allow_direct": True})
+        assert w.request("$JS.API.DIRECT.GET.A", {"seq": 1}) is not None
+        w.api("STREAM.UPDATE.A", {"name": "A"})
+        assert w.request("$JS.API.DIRECT.GET.A", {"seq": 1}) is None
+
+
+def test_facts_for_monitoring() -> None:
+    w = World()
+    w.create("A", storage="memory", max_bytes=500)
+    w.publish("A", b"12345")
+    facts = w.account.snapshot()
+    assert facts.healthy
+    assert (facts.name, facts.memory_bytes, facts.reserved_memory_bytes) == ("$G", 22, 500)
+    (stream,) = facts.streams
+    assert (stream.name, stream.messages, stream.size_bytes, stream.last_seq, stream.fault) == ("A", 1, 22, 1, "")
+
+
+def test_quarantined_directories_are_reported() -> None:
+    stores = FakeStores()
+    stores.aside = ["/x/quarantine/1"]
+    w = World(stores=stores)
+    assert not w.account.snapshot().healthy
+    assert any("/x/quarantine/1" in text for _, text in w.ports.logged)
+
+
+def test_shutdown_stops_listening() -> None:
+    w = World()
+    w.create("A")
+    w.account.shutdown()
+    assert w.publish("A") is None
+    assert error_of(w.api("STREAM.INFO.A")) == 10059
