@@ -41,6 +41,7 @@ class Driver:
         self.states_committed = 0
         self.units: list[set[int]] = []
         self.erased: list[bytes] = []
+        self._nonce = 0
         self._pending_appends: dict[int, Content] = {}
         self._pending_gone: set[int] = set()
         self._pending_erased: list[bytes] = []
@@ -52,7 +53,9 @@ class Driver:
     def append(self, count: int = 1, *, size: int = 60, subjects: int = 5) -> None:
         for _ in range(count):
             seq = self.store.last_seq + 1
-            content = (seq * 10, b"s.%d" % (seq % subjects), b"", (b"<secret-%d>" % seq).ljust(size, b"."), 0)
+            self._nonce += 1  # so that a sequence used again after a failure carries other bytes
+            body = (b"<secret-%d-%d>" % (seq, self._nonce)).ljust(size, b".")
+            content = (seq * 10, b"s.%d" % (seq % subjects), b"", body, 0)
             self.store.append(seq, *content)
             self.appended.setdefault(seq, set()).add(content)
             self._pending_appends[seq] = content
@@ -121,15 +124,22 @@ class Driver:
             # None of this happened, and none of it will: an asked removal leaves the message as it was or removed.
             self._pending_appends = {}
             self._pending_gone = set()
+            self._pending_erased = []
+            self.units = [unit for unit in self.units if max(unit) <= self.committed_last]
         return done
 
     def upkeep(self, turns: int = 100) -> None:
         for _ in range(turns):
-            job = self.store.begin_upkeep()
+            faulted = self.store.fault is not None
+            job = self.store.begin_upkeep() or self.store.begin_upkeep()  # the second one is the next turn
             if job is None:
                 return
             job.run()
             self.store.finish_upkeep(job)
+            if faulted and self.store.fault is None:
+                # Repaired: what the store shows now is what it goes on from.
+                self.configs.append(self.store.config)
+                self.states.append(self.store.journal_entries())
 
     # --- checking ---------------------------------------------------------------------------------------------------
 

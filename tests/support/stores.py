@@ -57,7 +57,7 @@ def commit(store: Store, *, sync: bool = True) -> Committed | None:
 def upkeep(store: Store, turns: int = 50) -> int:
     """Background work until there is none; how many pieces were done."""
     for turn in range(turns):
-        job = store.begin_upkeep()
+        job = store.begin_upkeep() or store.begin_upkeep()
         if job is None:
             return turn
         job.run()

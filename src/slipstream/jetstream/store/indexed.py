@@ -134,7 +134,7 @@ class IndexedReads:
                 _seq, segment, offset, length = chosen.place(k)
                 out.append(self._read_again(item, segment, offset, length))
         if self._lost_ranges:
-            self._insert_lost(out, max(from_seq, self._index.first_seq), up_to_seq, max_msgs)
+            self._insert_lost(out, from_seq, up_to_seq, max_msgs)
         return out
 
     def load_last(self, subject: bytes) -> Read | None:
@@ -195,7 +195,7 @@ class IndexedReads:
     # --- damage -----------------------------------------------------------------------------------------------------
 
     def _lost_at(self, seq: int) -> Damaged | None:
-        if any(lo <= seq <= hi for lo, hi in self._lost_ranges) and seq >= self._index.first_seq:
+        if any(lo <= seq <= hi for lo, hi in self._lost_ranges):
             return Damaged(seq, "record was not found")
         return None
 

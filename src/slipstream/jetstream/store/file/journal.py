@@ -9,6 +9,7 @@ damage costs redeliveries, and is counted in `damaged`.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
@@ -45,7 +46,9 @@ class JournalWrite:
         """Write, without the final sync of an append (the commit does it)."""
         if not self.replaces:
             if self.allocate:
-                disk.allocate(self.path, self.allocate)
+                # Only an optimisation: without space ahead, the write itself finds out whether there is any.
+                with contextlib.suppress(OSError):
+                    disk.allocate(self.path, self.allocate)
             disk.write(self.path, self.offset, self.data)
             return
         directory, name = self.path.rsplit("/", 1)

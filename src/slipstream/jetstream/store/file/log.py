@@ -50,6 +50,8 @@ class SegmentedLog:
         self.segments: list[Segment] = []
         self.next_id = 1
         self.highest_no = 0
+        self.first_lost = 0
+        """Lowest sequence known to be lost, 0 for none: a later start must not take it for removed."""
         self._by_id: dict[int, Segment] = {}
         self._uncreated: set[int] = set()  # segments whose file does not exist yet
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
@@ -61,6 +63,12 @@ class SegmentedLog:
     def active(self) -> Segment:
         """The segment being written."""
         return self.segments[-1]
+
+    @property
+    def first_kept(self) -> int:
+        """Everything below was removed on purpose: the first message, or the first lost one."""
+        first_seq = self.index.first_seq
+        return min(first_seq, self.first_lost) if self.first_lost else first_seq
 
     @property
     def pending_bytes(self) -> int:
@@ -114,7 +122,7 @@ class SegmentedLog:
         self._by_id[segment.id] = segment
         self._uncreated.add(segment.id)
         writer.open_segment(segment.id, header.salt, HEADER_BYTES, self.segment_bytes, writer.frame_no)
-        state = pack_state(index.first_seq, index.last_seq, last_ts_ns)
+        state = pack_state(self.first_kept, index.last_seq, last_ts_ns)
         writer.control(STATE, index.last_seq, last_ts_ns, b"", state)
         writer.control(CONFIG, index.last_seq, last_ts_ns, b"", config)
 

@@ -278,7 +278,7 @@ class _Recovery:
         scan = self._from_index_file(segment, end) if following is not None else None
         if scan is None:
             scan = self._from_scan(segment, end, is_last=following is None)
-        segment.end = scan.good_end if end is None else end
+        segment.end = scan.good_end if end is None or following is None else end
         segment.last_seq = scan.last_seq
         self.segments.append(segment)
         self.holes += scan.holes
@@ -328,8 +328,9 @@ class _Recovery:
             self.report.rebuilt_indexes += 1
         if is_last and end is None:
             self._cut_torn_tail(segment, scan, len(data))
-        elif end is not None and len(data) < end:
-            self.report.damaged_regions.append((segment.path, len(data), end))
+        elif end is not None and scan.good_end < end:
+            # The log went on from here once, and now there is nothing.
+            self.report.damaged_regions.append((segment.path, scan.good_end, end))
             segment.damaged = True
         for region in scan.regions:
             self.report.damaged_regions.append((segment.path, region.start, region.end))

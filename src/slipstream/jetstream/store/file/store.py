@@ -32,6 +32,7 @@ from slipstream.jetstream.store.file.upkeep import (
 from slipstream.jetstream.store.file.writes import FileStoreOptions, FileStoreWrites
 from slipstream.kernels.record import MARK
 from slipstream.limits import (
+    STORE_ALLOCATE_BYTES_MIN,
     STORE_COMPACT_LIVE_PERCENT,
     STORE_COMPACT_MERGE_MAX,
     STORE_SEGMENT_BYTES,
@@ -104,8 +105,8 @@ class FileStore(FileStoreWrites):
         self._config = recovered.config
         self._last_ts_ns = recovered.last_ts_ns
         self._committed_seq = log.index.last_seq
-        self._durable_first = 0
-        self._lost_ranges = recovered.lost
+        self._durable_first = self._trimmed_first = 0
+        self._set_lost(recovered.lost)
         self._expiries = recovered.expiries
         self._leftovers += recovered.superseded
         self._manifest_version = max(self._manifest_version, recovered.manifest_version)
@@ -131,27 +132,28 @@ class FileStore(FileStoreWrites):
         """See `Store.begin_upkeep`. The most urgent piece comes first."""
         if self._upkeep is not None or self._closed:
             return None
+        if self._upkeep_failed:
+            # Not again before the caller's next turn.
+            self._upkeep_failed = False
+            return None
         self._upkeep = self._next_piece()
         return self._upkeep
 
     def _next_piece(self) -> UpkeepJob | CompactionJob | None:
+        self._mark()
         if self._fault is not None:
             return None if self._job is not None else self._repair()
-        if self._refusal is not None and self._job is None:
-            return SpaceProbeJob(self._disk, self._directory, segment=self._log.active, reserve=self._options.reserve)
-        self._mark()
-        return self._removal() or self._index_file() or self._manifest_write() or self._compaction()
+        return (
+            self._removal() or self._space_probe() or self._index_file() or self._manifest_write() or self._compaction()
+        )
 
     def finish_upkeep(self, job: Job) -> None:
         """See `Store.finish_upkeep`."""
         assert job is self._upkeep and self._upkeep is not None
         done, self._upkeep = self._upkeep, None
+        self._upkeep_failed = done.fault is not None
         if isinstance(done, RepairJob):
             self._finish_repair(done)
-            return
-        if isinstance(done, SpaceProbeJob):
-            if done.fault is None and self._fault is None:
-                self._refusal = None
             return
         if done.fault is not None:
             # Derived files and removals are tried again at the next turn; nothing depends on them.
@@ -160,6 +162,8 @@ class FileStore(FileStoreWrites):
             self._log.drop(done.segments)
             self._leftovers = [path for path in self._leftovers if path not in done.paths]
             self._manifest_due = self._manifest_due or bool(done.segments)
+        elif isinstance(done, SpaceProbeJob):
+            self._refusal = self._fault
         elif isinstance(done, IndexFileJob):
             self._finish_index_file(done)
         elif isinstance(done, ManifestJob):
@@ -194,13 +198,23 @@ class FileStore(FileStoreWrites):
         self._refusal = refusal if full else None
         if self._committed_seq < committed:
             # Acknowledged without sync and gone with the failed one: said, not hidden.
-            self._lost_ranges = cover([*self._lost_ranges, *lost, (self._committed_seq + 1, committed)])
+            self._set_lost(cover([*self._lost_ranges, *lost, (self._committed_seq + 1, committed)]))
             self._index.skip_to(committed)
             self._committed_seq = committed
 
+    def _space_probe(self) -> SpaceProbeJob | None:
+        if self._refusal is None or self._job is not None:
+            return None
+        written = self._log.written_segments()
+        active = self._log.active if written and written[-1] is self._log.active else None
+        room = min(self._options.segment_bytes, 8 * STORE_ALLOCATE_BYTES_MIN)
+        return SpaceProbeJob(self._disk, self._directory, segment=active, room=room, reserve=self._options.reserve)
+
     def _mark(self) -> None:
         """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
-        if self._marked or self._job is not None or self._unsynced or self._log.pending_bytes:
+        if self._marked or self._refusal is not None or self._job is not None:
+            return
+        if self._unsynced or self._log.pending_bytes:
             return
         self._writer.control(MARK, self._index.last_seq, self._last_ts_ns, b"", b"")
         self._journal.mark()
@@ -212,7 +226,7 @@ class FileStore(FileStoreWrites):
 
     def _removal(self) -> RemoveJob | None:
         """Segments at the front that hold nothing, and files left over by compactions."""
-        first_seq = self._index.first_seq
+        first_seq = self._log.first_kept
         dead: list[Segment] = []
         for segment in self._log.closed_segments():
             if segment.last_seq >= first_seq or self._index.segment_has_live(segment.id):
@@ -220,7 +234,7 @@ class FileStore(FileStoreWrites):
             dead.append(segment)
         if dead and self._durable_first <= dead[-1].last_seq:
             # A later start must know that these sequences are gone before their records are.
-            self._trim = max(self._trim, dead[-1].last_seq + 1)
+            self.trim_to(dead[-1].last_seq + 1)
             dead = []
         paths = [name for segment in dead for name in (segment.path, index_path(segment.path))]
         if not paths and not self._leftovers:
@@ -253,7 +267,7 @@ class FileStore(FileStoreWrites):
             version=self._manifest_version + 1,
             uid=self._log.uid,
             config=self._config,
-            first_seq=min(self._index.first_seq, self._committed_seq + 1),
+            first_seq=min(self._log.first_kept, self._committed_seq + 1),
             last_seq=self._committed_seq,
             last_ts_ns=self._last_ts_ns,
             segments=[manifest_entry(segment) for segment in self._log.written_segments()],

@@ -104,19 +104,22 @@ class SpaceProbeJob(UpkeepJob):
     """Find out whether there is space again, by reserving what the next commits need."""
 
     segment: Segment | None = None
+    room: int = STORE_CONTROL_MARGIN_BYTES
+    """Space for a new segment's first messages."""
     reserve: Reserve | None = None
 
     def work(self) -> None:
         """Reserve space ahead in the open segment and the reserve file."""
-        assert self.segment is not None
-        self.disk.allocate(self.segment.path, self.segment.end + 4 * STORE_CONTROL_MARGIN_BYTES)
-        self.segment.allocated = max(self.segment.allocated, self.segment.end + 4 * STORE_CONTROL_MARGIN_BYTES)
+        if self.segment is not None:
+            ahead = self.segment.end + 2 * STORE_CONTROL_MARGIN_BYTES
+            self.disk.allocate(self.segment.path, ahead)
+            self.segment.allocated = max(self.segment.allocated, ahead)
         probe = f"{self.directory}/space.tmp"
         if "space.tmp" in self.disk.list_dir(self.directory):
             self.disk.remove(probe)
         self.disk.create(probe)
         try:
-            self.disk.allocate(probe, 16 * STORE_CONTROL_MARGIN_BYTES)
+            self.disk.allocate(probe, self.room)
         finally:
             self.disk.remove(probe)
         if self.reserve is not None:

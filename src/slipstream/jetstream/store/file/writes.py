@@ -86,8 +86,10 @@ class FileStoreWrites(IndexedReads):
         # Work in flight and left over:
         self._job: CommitJob | None = None
         self._upkeep: UpkeepJob | CompactionJob | None = None
+        self._upkeep_failed = False  # the last piece of upkeep did not succeed
         self._unsynced: set[str] = set()
-        self._in_flight_first = 0
+        self._in_flight_first = 0  # trim that the commit in flight logs
+        self._trimmed_first = 0  # highest trim in the log, synced or not
         self._marked = True  # a frame on disk vouches for the last commit
         self._manifest_version = 0
         self._manifest_due = False
@@ -213,7 +215,7 @@ class FileStoreWrites(IndexedReads):
         self._writable()
         removed = self._index.trim_to(first_seq)
         self._trim = max(self._trim, first_seq)
-        self._lost_ranges = [(max(lo, first_seq), hi) for lo, hi in self._lost_ranges if hi >= first_seq]
+        self._set_lost([(max(lo, first_seq), hi) for lo, hi in self._lost_ranges if hi >= first_seq])
         return removed
 
     def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
@@ -259,6 +261,10 @@ class FileStoreWrites(IndexedReads):
     def _writable(self) -> None:
         if self._fault is not None:
             raise self._fault
+
+    def _set_lost(self, ranges: list[tuple[int, int]]) -> None:
+        self._lost_ranges = ranges
+        self._log.first_lost = ranges[0][0] if ranges else 0
 
     def _log_gap(self, last_seq: int) -> None:
         self._writer.control(SKIP, self._index.last_seq + 1, self._last_ts_ns, b"", pack_seq(last_seq))
@@ -315,7 +321,9 @@ class FileStoreWrites(IndexedReads):
                 self._journal.synced(done.journal)
         else:
             self._unsynced |= done.unsynced
-        self._durable_first = max(self._durable_first, self._in_flight_first)
+        self._trimmed_first = max(self._trimmed_first, self._in_flight_first)
+        if done.sync:
+            self._durable_first = self._trimmed_first
         if done.nearly_full and self._refusal is None:
             self._refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
         self._log.finish_writes()
