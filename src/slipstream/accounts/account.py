@@ -16,6 +16,8 @@ from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Route, Subscription
 
 if TYPE_CHECKING:
+    from slipstream.accounts.imports import StreamImport
+    from slipstream.config.account_options import MsgTraceOptions
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["Account", "Callback"]
@@ -44,6 +46,8 @@ class Account:
         # Called after interest changed, by whoever depends on it (importing and exporting accounts).
         self.interest_listeners: list[Callable[[], None]] = []
         self._delivery = delivery
+        self.msg_trace: MsgTraceOptions | None = None  # where traces of sampled W3C requests go
+        self.traced_imports: list[StreamImport] = []  # stream imports that a message trace may follow
         self.maps_subjects = False  # published subjects may become others
         self._plan: Callable[[bytes], Route] | None = None
         self._always_planned = False
@@ -86,6 +90,12 @@ class Account:
     def publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> int:
         """Publish as the server; returns how many got the message."""
         return self._delivery.deliver(self.interest.find_route(subject), None, subject, reply, header_size, body)
+
+    def allows_trace_of(self, exporter: str, subject: bytes) -> bool:
+        """Whether a trace may tell that a message of another account was delivered here."""
+        return any(
+            stream.exporter == exporter and stream.local_subject(subject) is not None for stream in self.traced_imports
+        )
 
     def has_interest(self, subject: bytes) -> bool:
         """Whether a message on `subject` would reach anybody."""

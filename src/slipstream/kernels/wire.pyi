@@ -30,6 +30,7 @@ class Parser:
     headers: bool
     no_responders: bool
     restricted: bool
+    traceparents: bool
     verdicts: dict[bytes, bool] | None
     interest: Interest
     max_payload: int

@@ -22,6 +22,15 @@ from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.string cimport memchr, memcmp, memcpy
 
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <string.h>
+    """
+    void *memmem(const void *haystack, size_t haystack_size, const void *needle, size_t needle_size)
+
 from slipstream.kernels.delivery cimport Delivery
 from slipstream.kernels.interest cimport Interest, Route
 
@@ -125,6 +134,10 @@ cdef inline bint reserved_subject(Span subject) noexcept nogil:
     return subject.at[0] == b"_" and subject.size >= 5 and memcmp(subject.at, b"_GR_.", 5) == 0
 
 
+cdef inline bint asks_for_trace(const char *header, Py_ssize_t size) noexcept nogil:
+    return memmem(header, size, b"\r\nNats-Trace-Dest:", 18) != NULL
+
+
 cdef class Parser:
     """Parses what one client sends.
 
@@ -133,6 +146,7 @@ cdef class Parser:
         awaiting_connect: the first operation has to be CONNECT; anything else asks `sink.on_early_operation`.
         headers: HPUB is allowed.
         no_responders: tell the sink when a request found nobody.
+        traceparents: the account traces by W3C header, so every message with headers goes to the sink.
         verdicts: subject -> True/False as decided by `sink.may_publish`, or None when everything is allowed.
         interest: where routes are looked up.
     """
@@ -144,6 +158,7 @@ cdef class Parser:
     cdef public bint headers
     cdef public bint no_responders
     cdef public bint restricted
+    cdef public bint traceparents
     cdef public dict verdicts
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
@@ -164,7 +179,7 @@ cdef class Parser:
         self._delivery = delivery
         self.interest = None
         self.fast = self.awaiting_connect = self.headers = self.no_responders = self.dead = False
-        self.restricted = False
+        self.restricted = self.traceparents = False
         self.verdicts = None
         self.max_payload = max_payload
         self.max_control_line = max_control_line
@@ -399,7 +414,12 @@ cdef class Parser:
         cdef Py_ssize_t sent
         self.msgs += 1
         self.msg_bytes += size
-        if not self.fast or reserved_reply(reply) or reserved_subject(subject):
+        if (
+            not self.fast
+            or reserved_reply(reply)
+            or reserved_subject(subject)
+            or (header_size and (self.traceparents or asks_for_trace(body, header_size)))
+        ):
             self._sink.on_publish(
                 span_bytes(subject), span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)
             )

@@ -77,6 +77,10 @@ class Monitoring:
         if self._has_system_account:
             self._requests.start()
 
+    def introduction(self) -> object:
+        """This server as the events of the system account describe it."""
+        return self._ready_sender().server()
+
     def announce_lame_duck(self) -> None:
         """Tell the system account that the server is about to leave."""
         self._events.announce("LAMEDUCK")

@@ -9,8 +9,8 @@ server goes through `Host`. Publishes of a READY client normally do not come her
 earlier (`may_publish`, the account's routes). They do come here while something has to see each of them:
 verbose or pedantic mode, tracing, a subject or reply of the server's own, a mapping that rolls dice.
 
-Invariants: `account` is None until READY; every subscription in `subscriptions` is in the account's interest; nothing is
-written after CLOSED.
+Invariants: `account` is None until READY; every subscription in `subscriptions` is in the account's interest; nothing
+is written after CLOSED.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.kernels.delivery import Delivery
     from slipstream.routing.permissions import Permissions
+    from slipstream.routing.trace import TraceRequest
 
 __all__ = ["ClientConnection", "Host", "Peer", "State"]
 
@@ -90,6 +91,17 @@ class Host(Protocol):
     def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None: ...
     def publish(
         self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> int: ...
+    def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None: ...
+    def publish_traced(
+        self,
+        connection: ClientConnection,
+        traced: TraceRequest,
+        published: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
     ) -> int: ...
 
 
@@ -261,6 +273,7 @@ class ClientConnection:
         """Decide whether the kernel may publish without asking for each message."""
         # Permissions hold for the subject after its mapping, which only the planner knows.
         watched = self._permissions is not None and self.account is not None and self.account.maps_subjects
+        self.parser.traceparents = self.account is not None and self.account.msg_trace is not None
         self.parser.fast = self.state is State.READY and not (self.verbose or self.pedantic or self.tracing or watched)
 
     @property
@@ -434,9 +447,18 @@ class ClientConnection:
         if reply is not None and _is_reserved_reply(reply):
             self.fail(texts.reply_violation(reply))
             return
+        traced = None
+        if header_size:
+            traced = self._host.trace_request(self, body[:header_size])
+            if traced is not None and traced.by_client and self.may_publish(traced.dest) is False:
+                self.on_publish_denied(traced.dest)
+                return
         if self.verbose:
             self.outbox.write(_OK)
-        taken = self._host.publish(self, destination, reply, header_size, body)
+        if traced is not None:
+            taken = self._host.publish_traced(self, traced, subject, destination, reply, header_size, body)
+        else:
+            taken = self._host.publish(self, destination, reply, header_size, body)
         if not taken and reply is not None and self.no_responders:
             self.on_no_responders(destination, reply)
 

@@ -6,7 +6,7 @@ exactly, as nats-server does for its own; the first of several wins. A block tha
 
 from __future__ import annotations
 
-__all__ = ["find_header", "remove_header", "set_header", "status_header"]
+__all__ = ["find_header", "parse_headers", "remove_header", "set_header", "status_header"]
 
 _VERSION = b"NATS/1.0"
 _END = b"\r\n"
@@ -21,6 +21,16 @@ def find_header(key: bytes, header: bytes) -> bytes | None:
     start = at + len(mark)
     end = header.find(_END, start)
     return header[start:end].lstrip(b" \t") if end >= 0 else None
+
+
+def parse_headers(header: bytes) -> dict[str, list[str]]:
+    """All lines of a block by key, for showing them; what is not a line is left out."""
+    found: dict[str, list[str]] = {}
+    for line in header.split(_END)[1:]:
+        key, colon, value = line.partition(b":")
+        if colon and key:
+            found.setdefault(key.decode("utf-8", "replace"), []).append(value.strip().decode("utf-8", "replace"))
+    return found
 
 
 def remove_header(key: bytes, header_size: int, body: bytes) -> tuple[int, bytes]:

@@ -1,7 +1,7 @@
 """The middle of a server, without sockets: accounts, connections, who is let in, who gets what.
 
-The edge (`slipstream.server`) turns accepted sockets into `open_connection`, bytes into calls of the connection's parser,
-and time into timers; the hub answers through outboxes and the few calls of `Edge`. Nothing here blocks.
+The edge (`slipstream.server`) turns accepted sockets into `open_connection`, bytes into calls of the connection's
+parser, and time into timers; the hub answers through outboxes and the few calls of `Edge`. Nothing here blocks.
 
 Several hubs live side by side in one process: there is no global state.
 """
@@ -34,6 +34,7 @@ from slipstream.protocol.connection import ClientConnection, Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.topology import Topology
+from slipstream.routing.trace import MessageTrace, TraceRequest, trace_request
 from slipstream.version import API_LEVEL, SERVER_VERSION
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.clock import Clock
     from slipstream.config.options import Options
+    from slipstream.kernels.interest import Route, Subscription
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
@@ -130,6 +132,8 @@ class Hub:
         self.websocket_host, self.websocket_port = options.websocket.host, options.websocket.port
         self.connect_urls: list[str] = []
         self.jetstream = False
+        # How this server introduces itself in events; monitoring knows more and puts its own here.
+        self.describe_server: Callable[[], object] = self._introduction
         # Whoever wants to know: the system account's events.
         self.on_connected: list[Callable[[ClientConnection], None]] = []
         self.on_closed: list[Callable[[ClosedConnection], None]] = []
@@ -293,11 +297,38 @@ class Hub:
         """Publish for a client to a subject that is mapped already; returns how many got the message."""
         account = connection.account
         assert account is not None
+        return self.delivery.deliver(self._route(account, subject), connection, subject, reply, header_size, body)
+
+    def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None:
+        """Whether a message is to be traced."""
+        assert connection.account is not None
+        return trace_request(header, connection.account, self.rng.randrange)
+
+    def publish_traced(
+        self,
+        connection: ClientConnection,
+        traced: TraceRequest,
+        published: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> int:
+        """Publish and tell where the message went."""
+        account = connection.account
+        assert account is not None
+        trace = MessageTrace(
+            traced, connection, self.delivery.deliver, self.clock.now_ns, _owner, self.topology.service_of
+        )
+        route = self._route(account, subject)
+        sent = trace.publish(published, subject, route, reply, header_size, body)
+        account.publish(traced.dest, None, 0, trace.encode(self.describe_server(), header_size, body))
+        return sent
+
+    def _route(self, account: Account, subject: bytes) -> Route:
         if account.maps_subjects:
-            route = self.topology.planned(account, subject)
-        else:
-            route = account.interest.find_route(subject)
-        return self.delivery.deliver(route, connection, subject, reply, header_size, body)
+            return self.topology.planned(account, subject)
+        return account.interest.find_route(subject)
 
     def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None:
         """What the account's mappings make of a subject; None when this message is to be dropped."""
@@ -339,6 +370,9 @@ class Hub:
         account = connection.account
         return {"acc": account.name if account is not None else "", "rtt": connection.rtt_ns}
 
+    def _introduction(self) -> dict[str, object]:
+        return {"name": self.identity.name, "host": self.host, "id": self.identity.id, "ver": SERVER_VERSION}
+
     # --- reload ---------------------------------------------------------------------------------------------------
 
     def reload(self, options: Options) -> None:
@@ -371,6 +405,11 @@ class Hub:
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""
         return self.connections.values()
+
+
+def _owner(subscription: Subscription) -> Account | None:
+    client: ClientConnection | None = subscription.client
+    return None if client is None else client.account
 
 
 def _kind(connection: ClientConnection) -> ConnectionKind:

@@ -116,11 +116,13 @@ class ServiceImport:
         single: bool,
         threshold_ns: int,
         request_info: Callable[[ClientConnection], bytes],
+        allow_trace: bool = False,
     ) -> None:
         self.subject = subject
         self.subscription = Subscription(subject, None, b"", None, None, self._on_request)
+        self.exporter = exporter
+        self.allow_trace = allow_trace
         self._importer = importer
-        self._exporter = exporter
         self._remote_name = remote_name
         self._responses = responses
         self._single = single
@@ -128,9 +130,25 @@ class ServiceImport:
         # Writes the client info header: all of it when the import shares it, else only the account.
         self._request_info = request_info
 
+    def way_back(self, subject: bytes) -> bytes:
+        """A reply subject in the exporting account that leads to `subject` here, for more than one answer."""
+        return self._responses.open(self._importer, subject, self._threshold_ns, single=False)
+
     def _on_request(
         self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> bool:
+        return self.request(publisher, subject, reply, header_size, body, self.exporter.publish)
+
+    def request(
+        self,
+        publisher: ClientConnection | None,
+        subject: bytes,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+        publish: Callable[[bytes, bytes | None, int, bytes], int],
+    ) -> bool:
+        """Pass a request on through `publish`; False when nobody took it."""
         remote = self._remote_name(subject)
         if remote is None:
             return False
@@ -141,7 +159,7 @@ class ServiceImport:
         way_back = None
         if reply is not None:
             way_back = self._responses.open(self._importer, reply, self._threshold_ns, single=self._single)
-        taken = self._exporter.publish(remote, way_back, header_size, body) > 0
+        taken = publish(remote, way_back, header_size, body) > 0
         if not taken and way_back is not None:
             self._responses.drop(way_back)
         return taken

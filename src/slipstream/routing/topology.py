@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.options import Options
     from slipstream.kernels.delivery import Delivery
-    from slipstream.kernels.interest import Route
+    from slipstream.kernels.interest import Route, Subscription
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["Topology"]
@@ -82,7 +82,13 @@ class Topology:
                 self.accounts[name] = account
                 self._responses[name] = ResponseTable(account, self._clock.monotonic_ns, self._new_token)
             account.limits = resolved.options.limits
+            account.msg_trace = resolved.options.msg_trace
+            account.traced_imports = [stream for stream in resolved.stream_imports if stream.allow_trace]
         self._wire(graph)
+
+    def service_of(self, subscription: Subscription) -> ServiceImport | None:
+        """The service import behind an internal subscription of a route, if it is one."""
+        return self._services.get(id(subscription))
 
     def roll(self, account: Account, subject: bytes) -> bytes | None:
         """The destination that a weighted mapping gives this message; None when it is to be dropped."""
@@ -97,6 +103,7 @@ class Topology:
     def _wire(self, graph: AccountGraph) -> None:
         links: defaultdict[str, list[StreamLink]] = defaultdict(list)
         services: defaultdict[str, list[ServiceImport]] = defaultdict(list)
+        self._services: dict[int, ServiceImport] = {}
         for name, resolved in graph.accounts.items():
             account = self.accounts[name]
             for stream in resolved.stream_imports:
@@ -112,8 +119,11 @@ class Topology:
                         single=service.response_type == "single",
                         threshold_ns=service.response_threshold_ns,
                         request_info=self._shared_info if service.share else self._short_info,
+                        allow_trace=service.allow_trace,
                     )
                 )
+        for found_services in services.values():
+            self._services.update({id(service.subscription): service for service in found_services})
         for name, resolved in graph.accounts.items():
             account = self.accounts[name]
             planner = Planner(account, mappings=resolved.mappings, links=links[name], services=services[name])

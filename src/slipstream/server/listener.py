@@ -93,7 +93,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             # The parser still counts as paused here; it goes on with what it kept before anything new is read.
             self._server.call_soon(self.resume_reading)
 
-    def get_buffer(self, sizehint: int) -> bytearray | memoryview:  # type: ignore[override]  # typeshed wants Buffer
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to."""
         return self.connection.parser.lend(self._shared)
 

@@ -137,6 +137,7 @@ class Server:
 
             self.monitoring = Monitoring(self)
             await self.monitoring.start(self._https_context())
+            self.hub.describe_server = self.monitoring.introduction
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 

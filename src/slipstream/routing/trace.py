@@ -1,0 +1,235 @@
+"""Message tracing: a message that asks for it tells, by one JSON event, where it came in and to whom it went.
+
+    Nats-Trace-Dest: <subject>    where the event goes; the publisher needs the right to publish there
+    Nats-Trace-Only: true         the event alone: nobody gets the message
+    traceparent: ...-01           W3C: traced to the account's `msg_trace` destination, a part of them
+
+The event lists hops: `in` ingress, `sm` subject mapping, `se` stream export, `si` service import, `eg` egress. A hop
+into another account is told only if the import or export allows it; else the trace headers are taken off the copy that
+goes there.
+
+What this is not: the way of ordinary messages. The parser sends only messages with such headers here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from slipstream.clock import rfc3339
+from slipstream.kernels.interest import Route, Subscription
+from slipstream.protocol.headers import find_header, parse_headers, remove_header, set_header
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.protocol.connection import ClientConnection
+    from slipstream.routing.services import ServiceImport
+
+__all__ = ["TRACE_DEST", "MessageTrace", "TraceRequest", "trace_request"]
+
+TRACE_DEST = b"Nats-Trace-Dest"
+TRACE_ONLY = b"Nats-Trace-Only"
+TRACEPARENT = b"traceparent"
+_ON = (b"1", b"t", b"T", b"true", b"TRUE", b"True")
+_CLIENT_KIND = 0
+
+
+class TraceRequest:
+    """What a message asks for."""
+
+    __slots__ = ("by_client", "dest", "only")
+
+    def __init__(self, dest: bytes, *, only: bool, by_client: bool) -> None:
+        self.dest = dest
+        self.only = only
+        self.by_client = by_client  # the client named the destination, so its rights count
+
+
+class Deliver(Protocol):
+    """Executes a route, as the delivery kernel does."""
+
+    def __call__(
+        self, route: Route, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes, /
+    ) -> int: ...
+
+
+def trace_request(header: bytes, account: Account, roll: Callable[[int], int]) -> TraceRequest | None:
+    """Whether, and where to, a message with this header block is traced.
+
+    Args:
+        header: the block.
+        account: the publisher's account, for its `msg_trace` setting.
+        roll: a random number below its argument, for sampling.
+    """
+    dest = find_header(TRACE_DEST, header)
+    if dest:
+        return TraceRequest(dest, only=find_header(TRACE_ONLY, header) in _ON, by_client=True)
+    settings = account.msg_trace
+    parent = find_header(TRACEPARENT, header) if settings is not None else None
+    if settings is None or parent is None or dest is not None or not _is_sampled(parent):
+        return None
+    if settings.sampling < 100 and roll(100) >= settings.sampling:
+        return None
+    return TraceRequest(settings.dest.encode(), only=False, by_client=False)
+
+
+def _is_sampled(parent: bytes) -> bool:
+    """`version-traceid-spanid-flags`, the lowest bit of the flags set."""
+    parts = parent.strip().split(b"-")
+    if len(parts) != 4 or len(parts[3]) != 2:
+        return False
+    try:
+        return bool(int(parts[3], 16) & 1)
+    except ValueError:
+        return False
+
+
+class MessageTrace:
+    """One traced message on its way through this server."""
+
+    def __init__(
+        self,
+        request: TraceRequest,
+        publisher: ClientConnection,
+        deliver: Deliver,
+        now_ns: Callable[[], int],
+        account_of: Callable[[Subscription], Account | None],
+        service_of: Callable[[Subscription], ServiceImport | None],
+    ) -> None:
+        self.request = request
+        self.events: list[dict[str, object]] = []
+        self._publisher = publisher
+        self._deliver = deliver
+        self._now_ns = now_ns
+        self._account_of = account_of
+        self._service_of = service_of
+
+    def publish(
+        self, published: bytes, subject: bytes, route: Route, reply: bytes | None, size: int, body: bytes
+    ) -> int:
+        """Record and deliver. `published` is what the client wrote, `subject` what its mapping made of it."""
+        publisher = self._publisher
+        assert publisher.account is not None
+        self._add(
+            "in", kind=_CLIENT_KIND, cid=publisher.cid, name=publisher.name, acc=publisher.account.name, subj=published
+        )
+        if subject != published:
+            self._add("sm", to=subject)
+        return self._send(publisher.account, subject, route, reply, size, body)
+
+    def encode(self, server: object, header_size: int, body: bytes) -> bytes:
+        """The event as it is published."""
+        request = {"header": parse_headers(body[:header_size]), "msgsize": len(body)}
+        return msgspec.json.encode({"server": server, "request": request, "events": self.events})
+
+    def _send(self, home: Account, subject: bytes, route: Route, reply: bytes | None, size: int, body: bytes) -> int:
+        sent = 0
+        aliases = route.renamed or (None,) * len(route.subscriptions)
+        for subscription, alias in zip(route.subscriptions, aliases, strict=True):
+            service = self._service_of(subscription)
+            if service is not None:
+                sent += self._through(service, subject, reply, size, body)
+            else:
+                sent += self._one(home, Route((subscription,), (), (alias,)), subscription, subject, reply, size, body)
+        queue_aliases = route.queue_renamed or tuple((None,) * len(group) for group in route.queues)
+        for group, names in zip(route.queues, queue_aliases, strict=True):
+            before = [member.delivered for member in group]
+            chosen = Route((), (group,), None, (names,))
+            if self.request.only:
+                sent += 1
+                self._egress(home, group[0], subject)
+                continue
+            sent += self._deliver(chosen, self._publisher, subject, reply, size, body)
+            for member, count in zip(group, before, strict=True):
+                if member.delivered != count:
+                    self._egress(home, member, subject)
+        return sent
+
+    def _one(
+        self,
+        home: Account,
+        route: Route,
+        subscription: Subscription,
+        subject: bytes,
+        reply: bytes | None,
+        size: int,
+        body: bytes,
+    ) -> int:
+        owner = self._account_of(subscription)
+        crosses = owner is not None and owner is not home
+        alias = route.renamed[0] if route.renamed else None
+        allowed = True
+        if crosses:
+            assert owner is not None
+            allowed = owner.allows_trace_of(home.name, subject)
+            if allowed:
+                self._add("se", acc=owner.name, to=alias or subject)
+            else:
+                size, body = _without_trace(size, body)
+        if self.request.only:
+            delivered = 1
+        else:
+            delivered = self._deliver(route, self._publisher, subject, reply, size, body)
+        if delivered and allowed:
+            self._egress(home, subscription, subject)
+        return delivered
+
+    def _through(self, service: ServiceImport, subject: bytes, reply: bytes | None, size: int, body: bytes) -> int:
+        """A service import: the request goes on in the exporting account, traced if that account agrees."""
+
+        def publish(remote: bytes, way_back: bytes | None, remote_size: int, remote_body: bytes) -> int:
+            if not service.allow_trace:
+                remote_size, remote_body = _without_trace(remote_size, remote_body)
+                return 0 if self.request.only else service.exporter.publish(remote, way_back, remote_size, remote_body)
+            self._add("si", acc=service.exporter.name, **{"from": subject}, to=remote)
+            route = service.exporter.interest.find_route(remote)
+            if self.request.by_client:
+                # Traces of what the service does with the message find back to this account.
+                remote_size, remote_body = remove_header(TRACE_DEST, remote_size, remote_body)
+                remote_size, remote_body = set_header(
+                    TRACE_DEST, service.way_back(self.request.dest), remote_size, remote_body
+                )
+            return self._send_into(service.exporter, remote, route, way_back, remote_size, remote_body)
+
+        return int(service.request(self._publisher, subject, reply, size, body, publish))
+
+    def _send_into(
+        self, account: Account, subject: bytes, route: Route, reply: bytes | None, size: int, body: bytes
+    ) -> int:
+        start = len(self.events)
+        sent = self._send(account, subject, route, reply, size, body)
+        for event in self.events[start:]:
+            if event["type"] == "eg":
+                event.setdefault("acc", account.name)
+        return sent
+
+    def _egress(self, home: Account, subscription: Subscription, subject: bytes) -> None:
+        client = subscription.client
+        if client is None:
+            return
+        account = self._account_of(subscription)
+        acc = account.name if account is not None and account is not home else None
+        self._add(
+            "eg",
+            kind=_CLIENT_KIND,
+            cid=client.cid,
+            name=client.name,
+            acc=acc,
+            sub=subscription.subject,
+            queue=subscription.queue,
+        )
+
+    def _add(self, hop: str, /, **fields: object) -> None:
+        event: dict[str, object] = {"type": hop, "ts": rfc3339(self._now_ns())}
+        for key, value in fields.items():
+            if value is not None and value != "":
+                event[key] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        self.events.append(event)
+
+
+def _without_trace(header_size: int, body: bytes) -> tuple[int, bytes]:
+    for key in (TRACE_DEST, TRACE_ONLY):
+        header_size, body = remove_header(key, header_size, body)
+    return header_size, body
