@@ -3,6 +3,7 @@
     <root>/streams/<32 hex digits>/     a stream; its name is in its stored configuration
                                DELETED  in there: removal was decided, only files are left to go
     <root>/quarantine/<name>[.n]        what could not be opened, moved aside; an operator decides about it
+    <root>/unfinished/<name>[.n]        a creation that was cut short before anybody was told of the stream
 
 Nothing is deleted here except what a user asked to delete. What is not a stream, cannot be read, or claims a name that
 another directory has, is moved aside and reported.
@@ -119,9 +120,12 @@ class DirectoryStores:
 
     def _open(self, directory: str, name: str) -> Recovered | None:
         if not _STREAM_DIRECTORY.fullmatch(name) or not self._disk.is_dir(directory):
-            self._quarantine(directory, "it is not a stream")
+            self._move(directory, "quarantine", "it is not a stream")
             return None
         entries = self._disk.list_dir(directory)
+        if not entries:
+            self._disk.remove_dir(directory)
+            return None
         if _DELETED in entries:
             self._remove(directory)
             return None
@@ -129,17 +133,19 @@ class DirectoryStores:
             store = FileStore.open(self._disk, directory, self._options(StreamConfig()))
             config, created_ns = from_stored(store.config)
         except (StorageFault, JsonError) as error:
-            self._quarantine(directory, str(error))
+            # Making a stream ends with its first segment, so without one nobody was told that it exists.
+            begun = any(entry.endswith(".seg") for entry in entries)
+            self._move(directory, "quarantine" if begun else "unfinished", str(error))
             return None
         self._directories[id(store)] = directory
         return Recovered(store, created_ns, config)
 
     def _set_aside(self, store: Store, reason: str) -> None:
         store.close()
-        self._quarantine(self._directories.pop(id(store)), reason)
+        self._move(self._directories.pop(id(store)), "quarantine", reason)
 
-    def _quarantine(self, directory: str, reason: str) -> None:
-        place = f"{self._root}/quarantine"
+    def _move(self, directory: str, where: str, reason: str) -> None:
+        place = f"{self._root}/{where}"
         self._disk.make_dir(place)
         taken = set(self._disk.list_dir(place))
         name = directory.rsplit("/", 1)[1]
@@ -147,7 +153,14 @@ class DirectoryStores:
         while target in taken:
             number += 1
             target = f"{name}.{number}"
-        self._disk.rename(directory, f"{place}/{target}")
+        if self._disk.is_dir(directory):
+            self._disk.make_dir(f"{place}/{target}")
+            for entry in self._disk.list_dir(directory):
+                self._disk.rename(f"{directory}/{entry}", f"{place}/{target}/{entry}")
+            self._disk.sync_dir(f"{place}/{target}")
+            self._disk.remove_dir(directory)
+        else:
+            self._disk.rename(directory, f"{place}/{target}")
         self._disk.sync_dir(place)
         self._log("WRN", f"{directory} could not be used and was moved to {place}/{target}: {reason}")
 
@@ -158,5 +171,6 @@ class DirectoryStores:
                 self._disk.remove(f"{directory}/{name}")
         self._disk.sync_dir(directory)
         self._disk.remove(f"{directory}/{_DELETED}")
+        self._disk.sync_dir(directory)
         self._disk.remove_dir(directory)
         self._disk.sync_dir(directory.rsplit("/", 1)[0])

@@ -1,0 +1,29 @@
+"""`World` over file stores on a simulated disk, which can lose power."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+from slipstream.jetstream.directory import DirectoryStores
+from slipstream.testing.sim_disk import SimDisk
+from support.jetstream_world import FakePorts, World
+from support.stores import options
+
+ROOT = "/js/$G"
+_seeds = itertools.count(1)
+
+
+def disk_world(disk: SimDisk, ports: FakePorts | None = None, **facts: Any) -> World:
+    """An account that keeps its streams on `disk`."""
+    ports = ports or FakePorts()
+    rng = random.Random(next(_seeds))
+    stores = DirectoryStores(
+        disk,
+        ROOT,
+        options=lambda _: options(segment_bytes=1 << 16, seed=rng.getrandbits(32)),
+        new_uid=lambda: rng.randbytes(16),
+        log=ports.log,
+    )
+    return World(stores=stores, ports=ports, **facts)  # type: ignore[arg-type]  # any StreamStores will do
