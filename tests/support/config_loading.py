@@ -17,7 +17,7 @@ def loaded(text: str, probes: Probes | None = None, **overrides: object) -> Load
 
 def options(text: str, **overrides: object) -> Options:
     """The options of a text without warnings."""
-    result = loaded(text, **overrides)
+    result = loaded(text, None, **overrides)
     assert result.warnings == ()
     return result.options
 
