@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from slipstream.auth.authenticator import (
     Authenticator,
     ConnectionKind,
@@ -194,6 +192,7 @@ class Hub:
             self.stale_connections += 1
         record = ClosedConnection(connection, reason, self.clock.now_ns())
         self.closed_connections.append(record)
+        self.topology.connection_closed(connection)
         for listener in self.on_closed:
             listener(record)
         self._edge.close(connection, reason)
@@ -345,28 +344,27 @@ class Hub:
             forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
         self._edge.log(level, f"{forwarded}{peer.ip}:{peer.port} - {prefix}:{connection.cid} - {text}")
 
-    def client_info(self, connection: ClientConnection) -> bytes:
-        """Who a client is, as the `Nats-Request-Info` header tells a service in another account."""
+    def client_info(self, connection: ClientConnection) -> dict[str, object]:
+        """Who a client is, as a service in another account may learn it."""
+        account = connection.account
         info = {
-            **self._short_info(connection),
             "start": rfc3339(connection.start_ns),
             "host": connection.peer.ip,
             "id": connection.cid,
+            "acc": account.name if account is not None else "",
             "user": connection.identity.user if connection.identity is not None else "",
             "name": connection.name,
             "lang": connection.lang,
             "ver": connection.version,
+            "rtt": connection.rtt_ns,
             "server": self.identity.name,
             "kind": "Client",
             "client_type": connection.peer.kind,
         }
-        return msgspec.json.encode({key: value for key, value in info.items() if value})
+        return {key: value for key, value in info.items() if value}
 
-    def account_info(self, connection: ClientConnection) -> bytes:
-        """What a service in another account learns about a client that is not shared: its account."""
-        return msgspec.json.encode(self._short_info(connection))
-
-    def _short_info(self, connection: ClientConnection) -> dict[str, object]:
+    def account_info(self, connection: ClientConnection) -> dict[str, object]:
+        """What a service in another account learns about a client that is not shared."""
         account = connection.account
         return {"acc": account.name if account is not None else "", "rtt": connection.rtt_ns}
 

@@ -13,8 +13,10 @@ about the client when the import shares it, else with its account alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from slipstream.kernels.interest import Subscription
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
@@ -23,6 +25,7 @@ from slipstream.protocol.headers import remove_header, set_header
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.routing.latency import LatencyProbe, LatencyReporter
 
 __all__ = ["REPLY_PREFIX", "ResponseTable", "ServiceImport"]
 
@@ -39,7 +42,7 @@ class RemoteName(Protocol):
 class _Pending:
     """The way back of one request."""
 
-    __slots__ = ("account", "expires_ns", "reply", "single", "threshold_ns")
+    __slots__ = ("account", "expires_ns", "measured", "reply", "requester", "single", "threshold_ns")
 
     def __init__(self, account: Account, reply: bytes, expires_ns: int, threshold_ns: int, *, single: bool) -> None:
         self.account = account
@@ -47,6 +50,8 @@ class _Pending:
         self.expires_ns = expires_ns
         self.threshold_ns = threshold_ns
         self.single = single
+        self.measured: tuple[LatencyReporter, LatencyProbe] | None = None  # whoever wants to know how long it takes
+        self.requester: ClientConnection | None = None  # set when measured
 
 
 class ResponseTable:
@@ -55,12 +60,20 @@ class ResponseTable:
     Invariant: entries are in the order in which they were made or last used, so the next to expire is in front.
     """
 
-    def __init__(self, account: Account, now_ns: Callable[[], int], token: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        account: Account,
+        now_ns: Callable[[], int],
+        token: Callable[[], bytes],
+        client_info: Callable[[ClientConnection], Mapping[str, object]],
+    ) -> None:
         self._account = account
+        self._client_info = client_info
         self._now_ns = now_ns
         self._token = token
         self._pending: dict[bytes, _Pending] = {}
         self._listener: Subscription | None = None
+        self._measured = 0  # open requests that somebody measures
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -79,7 +92,30 @@ class ResponseTable:
 
     def drop(self, reply: bytes) -> None:
         """Forget a request that nobody took."""
-        self._pending.pop(reply[len(REPLY_PREFIX) :], None)
+        pending = self._pending.pop(reply[len(REPLY_PREFIX) :], None)
+        if pending is not None and pending.measured is not None:
+            reporter, probe = pending.measured
+            reporter.failed(probe, 503, "Service Unavailable")
+
+    def measure(
+        self, reply: bytes, reporter: LatencyReporter, probe: LatencyProbe, requester: ClientConnection
+    ) -> None:
+        """Report how long the answer to an open request takes."""
+        pending = self._pending[reply[len(REPLY_PREFIX) :]]
+        pending.measured = reporter, probe
+        pending.requester = requester
+        self._measured += 1
+
+    def requester_left(self, requester: ClientConnection) -> None:
+        """A client closed: its measured requests will not be answered."""
+        if not self._measured:
+            return
+        for token, pending in list(self._pending.items()):
+            if pending.requester is requester and pending.measured is not None:
+                reporter, probe = pending.measured
+                del self._pending[token]
+                self._measured -= 1
+                reporter.failed(probe, 408, "Request Timeout")
 
     def _on_response(
         self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
@@ -89,6 +125,11 @@ class ResponseTable:
         now_ns = self._now_ns()
         if pending is None or pending.expires_ns < now_ns:
             return False
+        if pending.measured is not None and publisher is not None:
+            reporter, probe = pending.measured
+            pending.measured = None
+            self._measured -= 1
+            reporter.answered(probe, self._client_info(publisher))
         if not pending.single:
             pending.expires_ns = now_ns + pending.threshold_ns
             self._pending[token] = pending
@@ -97,9 +138,14 @@ class ResponseTable:
     def _forget_expired(self, now_ns: int) -> None:
         while self._pending:
             oldest = next(iter(self._pending))
-            if self._pending[oldest].expires_ns >= now_ns:
+            pending = self._pending[oldest]
+            if pending.expires_ns >= now_ns:
                 return
             del self._pending[oldest]
+            if pending.measured is not None:
+                reporter, probe = pending.measured
+                self._measured -= 1
+                reporter.failed(probe, 504, "Service Timeout")
 
 
 class ServiceImport:
@@ -115,7 +161,8 @@ class ServiceImport:
         *,
         single: bool,
         threshold_ns: int,
-        request_info: Callable[[ClientConnection], bytes],
+        request_info: Callable[[ClientConnection], Mapping[str, object]],
+        latency: LatencyReporter | None = None,
         allow_trace: bool = False,
     ) -> None:
         self.subject = subject
@@ -129,6 +176,7 @@ class ServiceImport:
         self._threshold_ns = threshold_ns or SERVICE_RESPONSE_THRESHOLD_NS
         # Writes the client info header: all of it when the import shares it, else only the account.
         self._request_info = request_info
+        self._latency = latency
 
     def way_back(self, subject: bytes) -> bytes:
         """A reply subject in the exporting account that leads to `subject` here, for more than one answer."""
@@ -154,11 +202,18 @@ class ServiceImport:
             return False
         if header_size:
             header_size, body = remove_header(REQUEST_INFO, header_size, body)
+        header = body[:header_size]
+        info: Mapping[str, object] = {}
         if publisher is not None:
-            header_size, body = set_header(REQUEST_INFO, self._request_info(publisher), header_size, body)
+            info = self._request_info(publisher)
+            header_size, body = set_header(REQUEST_INFO, msgspec.json.encode(info), header_size, body)
         way_back = None
         if reply is not None:
             way_back = self._responses.open(self._importer, reply, self._threshold_ns, single=self._single)
+            if self._latency is not None and publisher is not None:
+                probe = self._latency.probe(info, header)
+                if probe is not None:
+                    self._responses.measure(way_back, self._latency, probe, publisher)
         taken = publish(remote, way_back, header_size, body) > 0
         if not taken and way_back is not None:
             self._responses.drop(way_back)

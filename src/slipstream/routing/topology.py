@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import Account
 from slipstream.accounts.graph import AccountGraph, build_accounts
+from slipstream.ids import new_nuid
+from slipstream.routing.latency import LatencyReporter
 from slipstream.routing.planner import Planner, StreamLink
 from slipstream.routing.services import ResponseTable, ServiceImport
 
@@ -20,12 +22,15 @@ if TYPE_CHECKING:
     import random
 
     from slipstream.clock import Clock
+    from slipstream.config.account_options import LatencyOptions
     from slipstream.config.options import Options
     from slipstream.kernels.delivery import Delivery
     from slipstream.kernels.interest import Route, Subscription
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["Topology"]
+
+ClientInfo = Callable[["ClientConnection"], Mapping[str, object]]
 
 _TOKEN_BYTES = 12  # 96 bits: a reply subject cannot be guessed
 
@@ -39,7 +44,7 @@ class Topology:
         delivery: Delivery,
         clock: Clock,
         rng: random.Random,
-        request_info: tuple[Callable[[ClientConnection], bytes], Callable[[ClientConnection], bytes]],
+        request_info: tuple[ClientInfo, ClientInfo],
     ) -> None:
         """Build the accounts.
 
@@ -48,7 +53,7 @@ class Topology:
             delivery: executes routes.
             clock: for response deadlines.
             rng: for weighted mappings and reply tokens.
-            request_info: write the client info header of service imports: for those that share it, and for others.
+            request_info: who asks, as services see it: for imports that share it, and for others.
 
         Raises:
             ConfigError: imports and exports do not fit together.
@@ -80,7 +85,9 @@ class Topology:
             if account is None:
                 account = Account(name, self._delivery, is_system=resolved.is_system)
                 self.accounts[name] = account
-                self._responses[name] = ResponseTable(account, self._clock.monotonic_ns, self._new_token)
+                self._responses[name] = ResponseTable(
+                    account, self._clock.monotonic_ns, self._new_token, self._shared_info
+                )
             account.limits = resolved.options.limits
             account.msg_trace = resolved.options.msg_trace
             account.traced_imports = [stream for stream in resolved.stream_imports if stream.allow_trace]
@@ -119,6 +126,7 @@ class Topology:
                         single=service.response_type == "single",
                         threshold_ns=service.response_threshold_ns,
                         request_info=self._shared_info if service.share else self._short_info,
+                        latency=self._reporter(service.latency, service.exporter),
                         allow_trace=service.allow_trace,
                     )
                 )
@@ -135,6 +143,18 @@ class Topology:
             for link in found:
                 # What an importer's clients subscribe to decides where the exporter's messages go.
                 link.importer.interest_listeners.append(self.accounts[exporter].interest.forget_all)
+
+    def connection_closed(self, connection: ClientConnection) -> None:
+        """A client left: requests of it that are being measured end without an answer."""
+        for responses in self._responses.values():
+            responses.requester_left(connection)
+
+    def _reporter(self, latency: LatencyOptions | None, exporter: str) -> LatencyReporter | None:
+        if latency is None:
+            return None
+        return LatencyReporter(
+            latency, self.accounts[exporter], self._clock.now_ns, self._rng.randrange, lambda: new_nuid(self._rng)
+        )
 
     def _new_token(self) -> bytes:
         return base64.urlsafe_b64encode(self._rng.randbytes(_TOKEN_BYTES))

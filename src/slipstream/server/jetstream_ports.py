@@ -6,11 +6,11 @@ Nothing is decided here: times, threads and routes are passed through.
 from __future__ import annotations
 
 import asyncio
-import string
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
+from slipstream.ids import new_nuid
 from slipstream.jetstream.ports import Cancel, OnMessage
 from slipstream.limits import SECOND_NS
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from slipstream.server.server import Server
 
 __all__ = ["AccountPorts"]
-
-_NUID_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_NUID_LENGTH = 22
 
 
 class _Listening:
@@ -100,4 +97,4 @@ class AccountPorts:
 
     def new_nuid(self) -> str:
         """A fresh identifier."""
-        return "".join(self._rng.choices(_NUID_LETTERS, k=_NUID_LENGTH))
+        return new_nuid(self._rng)
