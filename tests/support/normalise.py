@@ -60,14 +60,18 @@ def normal_wire(frame: bytes) -> bytes:
 
 
 def shape(value: Json, *, free: frozenset[str] = frozenset()) -> Json:
-    """The form of a JSON value: keys and kinds, without the values.
+    """The form of a JSON value: keys and kinds, without the values; a build's commit is optional and left out.
 
     Args:
         value: What to look at.
         free: Keys whose values may be anything, for instance maps whose keys are data.
     """
     if isinstance(value, dict):
-        return {key: "<any>" if key in free else shape(item, free=free) for key, item in sorted(value.items())}
+        return {
+            key: "<any>" if key in free else shape(item, free=free)
+            for key, item in sorted(value.items())
+            if key != "git_commit"
+        }
     if isinstance(value, list):
         forms = {json.dumps(form): form for item in value for form in [shape(item, free=free)]}
         return [forms[text] for text in sorted(forms)]

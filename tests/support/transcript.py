@@ -182,6 +182,8 @@ def in_any_order(script: Script) -> Script:
 
 def script_name(script: Script) -> str:
     """What a script is called in test names."""
+    if isinstance(script, Deliberate):
+        return script_name(script.script)
     return script.name if isinstance(script, Case) else str(getattr(script, "__name__", script))
 
 
@@ -229,10 +231,30 @@ def run_on_all(script: Script, servers: Sequence[ServerProcess]) -> list[Outcome
         return list(pool.map(lambda server: run_script(script, server), servers))
 
 
+@dataclass(frozen=True)
+class Deliberate:
+    """A script on which the servers differ on purpose; the test fails when they come to agree."""
+
+    script: Script
+    reason: str
+
+    def __call__(self, talk: Talk) -> None:
+        self.script(talk)
+
+
 def each(scripts: Sequence[Script]) -> pytest.MarkDecorator:
     """Runs a test once for every script, named by it, as the argument `script`."""
     names = [re.sub(r"[^\w.$*>+-]+", "-", script_name(script)) for script in scripts]
-    return pytest.mark.parametrize("script", scripts, ids=names)
+    parameters = [
+        pytest.param(script, id=name, marks=_marks(script)) for script, name in zip(scripts, names, strict=True)
+    ]
+    return pytest.mark.parametrize("script", parameters)
+
+
+def _marks(script: Script) -> list[pytest.MarkDecorator]:
+    if isinstance(script, Deliberate):
+        return [pytest.mark.xfail(raises=AssertionError, strict=True, reason=script.reason)]
+    return []
 
 
 def frames(data: bytes) -> list[bytes]:
