@@ -17,7 +17,9 @@ import trustme
 
 from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file
+from slipstream.config.validate import problems
 from slipstream.errors import ConfigError
+from slipstream.server.configure import Exit, configure
 from slipstream.server.tls import tls_problem
 from slipstream.subjects.transform import transform_problem
 from support.servers import server_binary
@@ -119,6 +121,94 @@ def test_same_verdict(name: str, directory: Path, monkeypatch: pytest.MonkeyPatc
         assert ours.words == real.words
     else:
         assert ours.words != real.words, "the words are the same; take the name off the list"
+
+
+CONTRADICTIONS = (
+    "max_payload: 1MB, max_pending: 1k",
+    'lame_duck_duration: "30s", lame_duck_grace_period: "30s"',
+    "no_auth_user: x",
+    "no_auth_user: x, authorization { users: [{user: y}] }",
+    "websocket { port: -1 }",
+    'websocket { port: -1, no_tls: true, allowed_origins: ["ftp://a"] }',
+    'websocket { port: -1, no_tls: true, allowed_origins: ["http://"] }',
+    "websocket { port: -1, no_tls: true, authorization { user: u } }, authorization { users: [{user: y}] }",
+    "websocket { port: -1, no_tls: true, headers { Host: a } }",
+    "websocket { port: -1, no_tls: true, headers { Sec-WebSocket-X: a } }",
+    "websocket { port: -1, no_tls: true, jwt_cookie: c }",
+    "leafnodes { port: -1, authorization { user: a, account: X } }",
+    "gateway { port: -1 }",
+    "gateway { name: a }",
+    "gateway { name: a, port: -1, gateways: [{name: b}] }",
+    "jetstream: true, cluster { port: -1 }",
+    'jetstream { domain: "a.b" }',
+    "default_sentinel: x",
+    "cluster { port: -1, accounts: [A, A] }",
+)
+
+
+@pytest.mark.parametrize("text", CONTRADICTIONS)
+def test_same_contradictions_at_start(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.conf"
+    file.write_text(f"{text}\nport: -1\n", encoding="utf-8")
+    run = _run("-c", str(file))
+    assert run.returncode == 1
+    (found, *_) = problems(
+        load(parse_file(str(file), read=lambda path: Path(path).read_bytes(), environment={})).options
+    )
+    assert run.stderr == f"nats-server: {found}\n"
+
+
+COMMAND_LINES = (
+    ["-foo"],
+    ["-p"],
+    ["-p", "x"],
+    ["--port=1x"],
+    ["-p", "99999999999999999999"],
+    ["-p", ""],
+    ["-D=maybe"],
+    ["-js=yes"],
+    ["---p"],
+    ["-=x"],
+    ["foo"],
+    ["-"],
+    ["--", "-v"],
+    ["-D", "false"],
+    ["-t"],
+    ["-c", "missing.conf"],
+    ["-t", "-c", "missing.conf"],
+    ["--tls"],
+    ["--tlscert", "a"],
+    ["--tls", "--tlscert", "missing.pem", "--tlskey", "b"],
+    ["--routes", "nats://x"],
+    ["--cluster", "foo"],
+    ["--cluster", "nats://a@h:1"],
+    ["--signal", "stop=not-a-pid"],
+    ["--signal", "stop=a=b"],
+)
+
+
+@pytest.mark.parametrize("arguments", COMMAND_LINES, ids=" ".join)
+def test_same_command_lines_are_refused(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = _run(*arguments)
+    ours = configure(arguments, {})
+    assert isinstance(ours, Exit)
+    assert (ours.code, ours.stderr.split("\n")[0]) == (run.returncode, run.stderr.split("\n")[0])
+
+
+def test_version_and_help_have_the_same_streams() -> None:
+    for argument in ("-v", "--version", "version", "-h", "--help", "help"):
+        run, ours = _run(argument), configure([argument], {})
+        assert isinstance(ours, Exit)
+        assert (ours.code, bool(ours.stdout), ours.stderr) == (run.returncode, bool(run.stdout), run.stderr)
+        if "v" in argument:
+            assert re.fullmatch(r"nats-server: v\d+\.\d+\.\d+\n", ours.stdout)
+            assert re.fullmatch(r"nats-server: v\d+\.\d+\.\d+\n", run.stdout)
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = server_binary("real")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=20, check=False)
 
 
 def test_corpus_holds_both_kinds() -> None:

@@ -91,7 +91,7 @@ def load(parsed: Value | None, *, overrides: Overrides = EMPTY, probes: Probes =
         jetstream = fields.get("jetstream", JetStreamOptions())
         fields["jetstream"] = replace(jetstream, store_dir=fields.pop("store_dir"))
     options = _with_overrides(Options(**_defaulted(fields)), overrides)
-    return Loaded(_with_timeouts(options), tuple(checker.warnings))
+    return Loaded(_completed(options), tuple(checker.warnings))
 
 
 # A zero in the file means "the default" for these, as it does in nats-server.
@@ -133,8 +133,12 @@ def _with_overrides(options: Options, overrides: Overrides) -> Options:
     return replace(options, **changes) if changes else options
 
 
-def _with_timeouts(options: Options) -> Options:
-    """Options with every authentication timeout filled in: longer where TLS comes first."""
+def _completed(options: Options) -> Options:
+    """Options with the defaults that depend on other options.
+
+    Authentication may take longer where TLS comes first; listeners that are on have an address; the system account has
+    a route of its own.
+    """
     changes: dict[str, Any] = {}
     if not options.authorization.timeout_ns or not options.authorization.defined:
         timeout_ns = options.authorization.timeout_ns if options.authorization.defined else 0
@@ -150,6 +154,10 @@ def _with_timeouts(options: Options) -> Options:
         block = getattr(options, name)
         if block.port and not block.host:
             changes[name] = replace(block, host=DEFAULT_HOST)
+    cluster = changes.get("cluster", options.cluster)
+    system = options.system_account_name
+    if cluster.port and cluster.pool_size > 0 and system and system not in cluster.accounts:
+        changes["cluster"] = replace(cluster, accounts=(*cluster.accounts, system))
     if not options.http_host:
         changes["http_host"] = options.host
     return replace(options, **changes)

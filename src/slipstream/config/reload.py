@@ -162,7 +162,7 @@ def _refusal(name: str, before: object, after: object, new: Options) -> str | No
     if block == "cluster" and field:
         shown = f"cluster {field}"
     else:
-        shown = _GO_NAMES.get(block, block) + (f".{field}" if field else "")
+        shown = _GO_NAMES.get(block, block) + (f': field "{field}"' if field else "")
     return f"config reload not supported for {shown}: old={_shown(name, before)}, new={_shown(name, after)}"
 
 

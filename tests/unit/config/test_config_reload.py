@@ -71,24 +71,24 @@ def test_actions_are_grouped() -> None:
         (
             "websocket { port: 80, no_tls: true }",
             "websocket { port: 81, no_tls: true }",
-            "config reload not supported for Websocket.port: old=80, new=81",
+            'config reload not supported for Websocket: field "port": old=80, new=81',
         ),
         (
             "websocket { port: 80, authorization { user: u, password: one } }",
             "websocket { port: 80, authorization { user: u, password: two } }",
-            "config reload not supported for Websocket.password: old=[REDACTED], new=[REDACTED]",
+            'config reload not supported for Websocket: field "password": old=[REDACTED], new=[REDACTED]',
         ),
         (
             'leafnodes { port: -1, reconnect: "1s" }',
             'leafnodes { port: -1, reconnect: "90s" }',
-            "config reload not supported for LeafNode.reconnect_ns: old=1s, new=1m30s",
+            'config reload not supported for LeafNode: field "reconnect_ns": old=1s, new=1m30s',
         ),
         (
             "store_dir: a, jetstream: true",
             "store_dir: b, jetstream: true",
             "config reload not supported for jetstream storage directory",
         ),
-        ("", "jetstream: true", "config reload not supported for JetStream.enabled: old=false, new=true"),
+        ("", "jetstream: true", 'config reload not supported for JetStream: field "enabled": old=false, new=true'),
         ("", "cluster { port: 1 }", "config reload not supported for cluster host: old=, new=0.0.0.0"),
         (
             "resolver: MEMORY",
