@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Route, Subscription
+from slipstream.kernels.subject import is_literal, matches
 
 if TYPE_CHECKING:
     from slipstream.accounts.imports import StreamImport
@@ -26,6 +27,17 @@ __all__ = ["Account", "Callback"]
 Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
 
 _NO_SID = b""
+
+
+class _Watcher:
+    """Somebody who waits for interest in one subject."""
+
+    __slots__ = ("heard", "on_change", "queue")
+
+    def __init__(self, queue: bytes | None, on_change: Callable[[bool], None], heard: bool) -> None:
+        self.queue = queue
+        self.on_change = on_change
+        self.heard = heard  # as last told
 
 
 class Account:
@@ -45,10 +57,11 @@ class Account:
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         # Called after interest changed, by whoever depends on it (importing and exporting accounts).
         self.interest_listeners: list[Callable[[], None]] = []
-        self._delivery = delivery
+        self.delivery = delivery
         self.msg_trace: MsgTraceOptions | None = None  # where traces of sampled W3C requests go
         self.traced_imports: list[StreamImport] = []  # stream imports that a message trace may follow
         self.maps_subjects = False  # published subjects may become others
+        self._watchers: dict[bytes, list[_Watcher]] = {}
         self._plan: Callable[[bytes], Route] | None = None
         self._always_planned = False
         self._checked = 0  # subscriptions whose client may not receive everything they match
@@ -69,8 +82,7 @@ class Account:
             self._checked += 1
             self._choose_planner()
         self.interest.insert(subscription)
-        for changed in self.interest_listeners:
-            changed()
+        self._interest_changed(subscription.subject)
 
     def remove(self, subscription: Subscription) -> None:
         """Take a subscription out."""
@@ -78,8 +90,53 @@ class Account:
             if subscription.checked:
                 self._checked -= 1
                 self._choose_planner()
-            for changed in self.interest_listeners:
-                changed()
+            self._interest_changed(subscription.subject)
+
+    def watch(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Callable[[], None]:
+        """Be told when somebody begins to listen on a literal subject (in this queue group), and when nobody does.
+
+        Returns what ends it.
+        """
+        watcher = _Watcher(queue, on_change, self._is_heard(subject, queue))
+        self._watchers.setdefault(subject, []).append(watcher)
+
+        def cancel() -> None:
+            found = self._watchers.get(subject, [])
+            if watcher in found:
+                found.remove(watcher)
+                if not found:
+                    del self._watchers[subject]
+
+        return cancel
+
+    def interest_changed_elsewhere(self) -> None:
+        """An account that imports from this one has other subscriptions now."""
+        self.interest.forget_all()
+        for subject in list(self._watchers):
+            self._tell_watchers(subject)
+
+    def _interest_changed(self, pattern: bytes) -> None:
+        for changed in self.interest_listeners:
+            changed()
+        if not self._watchers:
+            return
+        if pattern in self._watchers:
+            self._tell_watchers(pattern)
+        if not is_literal(pattern):
+            for subject in [subject for subject in self._watchers if matches(pattern, subject)]:
+                self._tell_watchers(subject)
+
+    def _tell_watchers(self, subject: bytes) -> None:
+        for watcher in list(self._watchers.get(subject, ())):
+            heard = self._is_heard(subject, watcher.queue)
+            if heard != watcher.heard:
+                watcher.heard = heard
+                watcher.on_change(heard)
+
+    def _is_heard(self, subject: bytes, queue: bytes | None) -> bool:
+        if queue is None:
+            return self.has_interest(subject)
+        return any(subscription.queue == queue for subscription in self.interest.match(subject))
 
     def subscribe(self, subject: bytes, callback: Callback, queue: bytes | None = None) -> Subscription:
         """Listen inside the server; `remove` ends it."""
@@ -89,7 +146,7 @@ class Account:
 
     def publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> int:
         """Publish as the server; returns how many got the message."""
-        return self._delivery.deliver(self.interest.find_route(subject), None, subject, reply, header_size, body)
+        return self.delivery.deliver(self.interest.find_route(subject), None, subject, reply, header_size, body)
 
     def allows_trace_of(self, exporter: str, subject: bytes) -> bool:
         """Whether a trace may tell that a message of another account was delivered here."""

@@ -34,7 +34,6 @@ def unsupported(options: Options) -> list[ConfigError]:
 
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
-    ("jetstream", lambda o: o.jetstream.enabled, "JetStream is not supported yet"),
     ("cluster", lambda o: o.cluster.port or o.cluster.routes, "clustering is not supported yet"),
     ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
     ("leafnodes", lambda o: o.leafnodes.remotes, "leaf node remotes are not supported yet"),

@@ -142,7 +142,7 @@ class Topology:
         for exporter, found in links.items():
             for link in found:
                 # What an importer's clients subscribe to decides where the exporter's messages go.
-                link.importer.interest_listeners.append(self.accounts[exporter].interest.forget_all)
+                link.importer.interest_listeners.append(self.accounts[exporter].interest_changed_elsewhere)
 
     def connection_closed(self, connection: ClientConnection) -> None:
         """A client left: requests of it that are being measured end without an answer."""

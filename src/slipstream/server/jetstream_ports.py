@@ -11,7 +11,7 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
 from slipstream.ids import new_nuid
-from slipstream.jetstream.ports import Cancel, OnMessage
+from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.limits import SECOND_NS
 
 if TYPE_CHECKING:
@@ -49,9 +49,12 @@ class AccountPorts:
         self._executor = executor
         self._rng = server.hub.rng
         self.now_ns = server.clock.now_ns
-        self.call_soon = loop.call_soon
         self.has_interest = account.has_interest
         self.log = server.log
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call once at the end of this turn."""
+        self._loop.call_soon(callback)
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
         """Call once after a while."""
@@ -77,6 +80,25 @@ class AccountPorts:
         publish = self._account.publish
         for subject, payload in messages:
             publish(subject, None, 0, payload)
+
+    def deliver_many(self, messages: Iterable[Delivery]) -> bool:
+        """Hand out stored messages: found by their target, shown under their own subject."""
+        find_route, deliver = self._account.interest.find_route, self._account.delivery.deliver
+        last_target: bytes | None = None
+        route = None
+        for target, subject, reply, header, payload in messages:
+            if target != last_target or route is None:
+                route = find_route(target)
+                last_target = target
+            if header:
+                deliver(route, None, subject, reply, len(header), header + payload)
+            else:
+                deliver(route, None, subject, reply, 0, payload)
+        return not self._account.delivery.take_stalled()
+
+    def watch_interest(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Cancel:
+        """Tell when interest in a subject comes and goes."""
+        return self._account.watch(subject, queue, on_change)
 
     def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> _Listening:
         """Receive what is published in the account."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from slipstream.clock import SystemClock
 from slipstream.config.options import Options
 from slipstream.config.record import replace
-from slipstream.errors import SlipstreamError
+from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECKS_MAX, READ_BUFFER_BYTES, SECOND_NS
 from slipstream.protocol.texts import CloseReason
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.client_gate import ClientGate
+    from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["Server", "StartError", "host_port"]
@@ -76,6 +77,7 @@ class Server:
         self.running = False
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
+        self.jetstream: JetStreamRunner | None = None
         self._listener: asyncio.Server | None = None
         self._gate: ClientGate | None = None
         self._others: list[Closable] = []
@@ -121,6 +123,7 @@ class Server:
         self._stopped = asyncio.Event()
         self._announce()
         try:
+            self._start_jetstream()
             await self._open_listeners()
             self._write_files()
         except BaseException:
@@ -128,6 +131,18 @@ class Server:
             raise
         self.running = True
         self.log("INF", "Server is ready")
+
+    def _start_jetstream(self) -> None:
+        if not self.options.jetstream.enabled:
+            return
+        from slipstream.server.jetstream import JetStreamRunner
+
+        assert self._loop is not None
+        self.jetstream = JetStreamRunner(self, self._loop)
+        try:
+            self.jetstream.start()
+        except StorageFault as error:
+            raise StartError(f"Can't start JetStream: {error}") from error
 
     async def _open_listeners(self) -> None:
         options = self.options
@@ -240,6 +255,9 @@ class Server:
         self.stop_accepting()
         if self.monitoring is not None:
             await self.monitoring.stop()
+        if self.jetstream is not None:
+            self.jetstream.stop()
+            self.jetstream = None
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None

@@ -1,0 +1,232 @@
+"""JetStream in a running server: directories, threads, and one JetStream account per account that has it.
+
+    <store_dir>/jetstream/.lock             one server at a time
+    <store_dir>/jetstream/<account>/...     see `slipstream.jetstream.directory`
+
+What this is not: JetStream. That is `slipstream.jetstream`, which knows neither sockets nor files of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from slipstream.config.options import GLOBAL_ACCOUNT
+from slipstream.errors import StorageFault
+from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS
+from slipstream.jetstream.api.register import register_all
+from slipstream.jetstream.directory import DirectoryStores, account_directory
+from slipstream.jetstream.ports import AccountLimits, ServerFacts
+from slipstream.jetstream.store.file import FileStoreOptions
+from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE, JETSTREAM_THREADS
+from slipstream.server.jetstream_ports import AccountPorts
+from slipstream.version import API_LEVEL, SERVER_VERSION
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from slipstream.accounts.account import Callback
+    from slipstream.config.account_options import AccountJetStreamOptions
+    from slipstream.config.options import Options
+    from slipstream.jetstream.config.structs import StreamConfig
+    from slipstream.protocol.connection import ClientConnection
+    from slipstream.server.server import Server
+
+__all__ = ["JetStreamRunner", "storage_directory"]
+
+
+def storage_directory(options: Options) -> str:
+    """Where streams are kept."""
+    root = options.jetstream.store_dir or os.path.join(tempfile.gettempdir(), "nats")
+    return os.path.join(root, "jetstream")
+
+
+class JetStreamRunner:
+    """Starts, holds and stops JetStream."""
+
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
+        """Nothing is opened before `start`."""
+        self._server = server
+        self._loop = loop
+        self._disk = RealDisk()
+        self._executor = ThreadPoolExecutor(max_workers=JETSTREAM_THREADS, thread_name_prefix="slipstream-io")
+        self._lock: int | None = None
+        self.directory = storage_directory(server.options)
+        self.facts = _server_facts(server, self.directory)
+        self.shared = JetStreamServer(self.facts)
+        self.accounts: dict[str, JetStreamAccount] = {}
+
+    def start(self) -> None:
+        """Recover every stream. Blocks: the server does not listen yet.
+
+        Raises:
+            StorageFault: the directory cannot be used.
+        """
+        began = time.perf_counter()
+        self._take_directory()
+        self._announce()
+        for name, limits in self._wanted().items():
+            self._open(name, limits)
+        self._server.hub.jetstream = True
+        self._server.log("INF", f"Took {(time.perf_counter() - began) * 1000:.6f}ms to start JetStream")
+
+    def stop(self) -> None:
+        """Close every stream; everything acknowledged is on disk before that."""
+        self._server.log("INF", "Initiating JetStream Shutdown...")
+        for account in self.accounts.values():
+            account.shutdown()
+        self.accounts.clear()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        self._server.log("INF", "JetStream Shutdown")
+
+    def _wanted(self) -> dict[str, AccountLimits | None]:
+        """Limits of every account; None where JetStream is off. A server without accounts gives it to everybody."""
+        options = self._server.options
+        if all(account.name == options.system_account_name for account in options.accounts):
+            return {GLOBAL_ACCOUNT: AccountLimits()}
+        wanted: dict[str, AccountLimits | None] = {GLOBAL_ACCOUNT: None}
+        for account in options.accounts:
+            if account.name != options.system_account_name:
+                wanted[account.name] = None if account.jetstream is None else _limits(account.jetstream)
+        return wanted
+
+    def _open(self, name: str, limits: AccountLimits | None) -> None:
+        server = self._server
+        ports = AccountPorts(server, server.hub.accounts[name], self._loop, self._executor)
+        stores = DirectoryStores(
+            self._disk,
+            os.path.join(self.directory, account_directory(name)),
+            options=self._store_options,
+            new_uid=lambda: secrets.token_bytes(16),
+            log=server.log,
+        )
+        account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
+        register_all(account)
+        if limits is None:
+            account.api.enabled = False
+        else:
+            account.recover()
+            self.accounts[name] = account
+        self._listen(account)
+
+    def _listen(self, account: JetStreamAccount) -> None:
+        """Let an account's clients call its API, also by the server's domain."""
+        hub = self._server.hub
+        prefixes = [API_PREFIX]
+        if self.facts.domain:
+            prefixes.append(f"$JS.{self.facts.domain}.API.")
+
+        def answer_at(prefix: bytes) -> Callback:
+            def answer(
+                publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+            ) -> None:
+                client = None if publisher is None else hub.client_info(publisher)
+                called = API_PREFIX.encode() + subject[len(prefix) :]
+                account.api.handle(called, reply, body[:header_size] or None, body[header_size:], client)
+
+            return answer
+
+        for prefix in prefixes:
+            for pattern in API_SUBSCRIPTIONS:
+                subject = prefix + pattern.removeprefix(API_PREFIX)
+                hub.accounts[account.name].subscribe(subject.encode(), answer_at(prefix.encode()))
+
+    def _store_options(self, _config: StreamConfig) -> FileStoreOptions:
+        return FileStoreOptions(
+            random64=lambda: secrets.randbits(64), noise=secrets.token_bytes, now_ns=self._server.clock.now_ns
+        )
+
+    def _take_directory(self) -> None:
+        root = self.directory
+        if os.path.exists(root) and not os.path.isdir(root):
+            raise StorageFault("storage directory is not a directory")
+        try:
+            os.makedirs(root, mode=0o700, exist_ok=True)
+            self._lock = os.open(os.path.join(root, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StorageFault(f"could not create storage directory - {error}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StorageFault(f"storage directory {root} is in use by another server") from error
+
+    def _announce(self) -> None:
+        log, options = self._server.log, self._server.options.jetstream
+        log("INF", "Starting JetStream")
+        if not options.store_dir:
+            log("WRN", "Temporary storage directory used, data could be lost on system reboot")
+        log("INF", "---------------- JETSTREAM ----------------")
+        log("INF", f"  Strict:          {str(options.strict).lower()}")
+        log("INF", f"  Max Memory:      {_size(self.facts.max_memory)}")
+        log("INF", f"  Max Storage:     {_size(self.facts.max_storage)}")
+        log("INF", f'  Store Directory: "{self.directory}"')
+        if options.domain:
+            log("INF", f"  Domain:          {options.domain}")
+        log("INF", f"  API Level:       {API_LEVEL}")
+        log("INF", "-------------------------------------------")
+
+
+def _server_facts(server: Server, directory: str) -> ServerFacts:
+    options = server.options.jetstream
+    limits = options.limits
+    return ServerFacts(
+        name=server.identity.name,
+        version=SERVER_VERSION,
+        domain=options.domain,
+        max_memory=options.max_memory_store if options.max_memory_store >= 0 else _memory_share(),
+        max_storage=options.max_file_store if options.max_file_store >= 0 else _disk_share(directory),
+        duplicate_window_max_ns=limits.duplicate_window_ns,
+        sync_always=options.sync_always,
+        sync_interval_ns=options.sync_interval_ns,
+        max_pending_bytes=server.options.max_pending,
+        max_payload_bytes=server.options.max_payload,
+        max_ack_pending=limits.max_ack_pending,
+        max_request_batch=limits.max_request_batch,
+    )
+
+
+def _memory_share() -> int:
+    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * JETSTREAM_MEMORY_SHARE)
+
+
+def _disk_share(directory: str) -> int:
+    """A share of the free space where the directory is or will be."""
+    while not os.path.isdir(directory):
+        parent = os.path.dirname(directory)
+        if parent == directory:
+            break
+        directory = parent
+    space = os.statvfs(directory)
+    return int(space.f_bavail * space.f_frsize * JETSTREAM_DISK_SHARE)
+
+
+def _limits(options: AccountJetStreamOptions) -> AccountLimits:
+    return AccountLimits(
+        max_memory=options.max_memory,
+        max_storage=options.max_store,
+        max_streams=options.max_streams,
+        max_consumers=options.max_consumers,
+        max_ack_pending=options.max_ack_pending,
+        memory_max_stream_bytes=options.mem_max_stream_bytes,
+        storage_max_stream_bytes=options.disk_max_stream_bytes,
+        max_bytes_required=options.max_bytes_required,
+    )
+
+
+def _size(count: int) -> str:
+    amount = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.2f} {unit}"
+        amount /= 1024
+    return f"{amount:.2f} TB"
