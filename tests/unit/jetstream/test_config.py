@@ -132,3 +132,14 @@ def test_repeated_create_ignores_who_wrote_the_level() -> None:
     stored = StreamConfig(name="S", metadata=with_required_level({"a": "b"}, 0))
     assert same_but_for_versioning(StreamConfig(name="S", metadata={"a": "b", "_nats.ver": "1"}), stored)
     assert not same_but_for_versioning(StreamConfig(name="S", metadata={"a": "c"}), stored)
+
+
+@pytest.mark.parametrize(
+    "subject", ["$JS.EVENT.>", "$JS.EVENT.ADVISORY.API", "$SYS.ACCOUNT.>", "$SYS.ACCOUNT.A.CONNECT"]
+)
+def test_events_may_be_captured(subject: str) -> None:
+    assert checked(StreamConfig(name="S", subjects=[subject]), ALONE).subjects == [subject]
+
+
+def test_everything_may_be_captured_without_acks() -> None:
+    assert checked(StreamConfig(name="S", subjects=[">"], no_ack=True), ALONE).subjects == [">"]

@@ -98,19 +98,20 @@ class DirectGet:
         if header and not level_suffices(header):
             self._status(reply, b"412 Required Api Level")
             return
-        asked = self._decoded(reply, payload) if payload else MsgGetRequest()
-        if asked is None:
-            return
-        key = subject[self._key_at :]
-        plain = msgspec.structs.replace(asked, no_hdr=False, max_bytes=0) == MsgGetRequest()
-        if not key or not plain:
-            self._status(reply, b"408 Bad Request")
-            return
-        message = reads.last(self._store, key)
+        no_header = False
+        if payload:
+            asked = self._decoded(reply, payload)
+            if asked is None:
+                return
+            if msgspec.structs.replace(asked, no_hdr=False, max_bytes=0) != MsgGetRequest():
+                self._status(reply, b"408 Bad Request")
+                return
+            no_header = asked.no_hdr
+        message = reads.last(self._store, subject[self._key_at :])
         if message is None:
             self._status(reply, b"404 Message Not Found")
             return
-        self._send(reply, message, no_header=asked.no_hdr)
+        self._send(reply, message, no_header=no_header)
 
     def _decoded(self, reply: bytes, payload: bytes) -> MsgGetRequest | None:
         try:

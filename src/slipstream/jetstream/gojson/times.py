@@ -7,6 +7,7 @@ accepted and turned into UTC: the instant is kept, the offset is not.
 from __future__ import annotations
 
 import calendar
+import functools
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -40,11 +41,18 @@ _ZONE = re.compile(r"Z|([+-])(\d{2}):(\d{2})")
 def format_time(time_ns: int) -> str:
     """RFC 3339 in UTC with as many fraction digits as needed."""
     seconds, nanos = divmod(time_ns, SECOND_NS)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    text = text.rjust(19, "0")  # strftime does not pad years below 1000
+    days, seconds = divmod(seconds, 86_400)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
     if not nanos:
-        return text + "Z"
-    return f"{text}.{nanos:09d}".rstrip("0") + "Z"
+        return f"{_date(days)}T{hours:02d}:{minutes:02d}:{seconds:02d}Z"
+    return f"{_date(days)}T{hours:02d}:{minutes:02d}:{seconds:02d}.{nanos:09d}".rstrip("0") + "Z"
+
+
+@functools.lru_cache(maxsize=64)
+def _date(days: int) -> str:
+    """A day since 1970; cached because the messages of an answer are mostly of a few days."""
+    return (_EPOCH + timedelta(days=days)).date().isoformat()
 
 
 def parse_time(text: str) -> int:
