@@ -18,15 +18,16 @@ import click
 
 from benchmarks import core
 from benchmarks.ceiling import measure_ceiling
-from benchmarks.machine import ProcessorWatch
+from benchmarks.machine import CALM_SHARE, ProcessorWatch, wait_for_calm
 from benchmarks.report import Circumstances, Measured, render
 from benchmarks.scenario import MessagesMissing, Scale, Scenario
 from benchmarks.servers import Server, ServerFailed
 from slipstream.client.options import ClientError
+from slipstream.version import PRODUCT_VERSION
 
 SCENARIOS: tuple[Scenario, ...] = core.SCENARIOS  # a further family of scenarios is added here
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
-_CALM = 0.05  # share of the machine that other processes may take before a run counts as disturbed
+_CALM_TIMEOUT_S = 20.0  # how long a patient comparison waits for a calm machine before a run
 PROGRAMS = Path(sys.executable).parent
 
 
@@ -35,7 +36,12 @@ PROGRAMS = Path(sys.executable).parent
 @click.option("--theirs", type=click.Path(path_type=Path), default=PROGRAMS / "nats-server", help="The real server.")
 @click.option("--only", multiple=True, type=click.Choice([one.name for one in SCENARIOS]), help="Only this scenario.")
 @click.option("--repeat", default=5, type=click.IntRange(1, 100), show_default=True, help="Runs of each server.")
-@click.option("--patience", default=0, type=click.IntRange(0, 20), help="Tries more when others load the machine.")
+@click.option(
+    "--patience",
+    default=0,
+    type=click.IntRange(0, 20),
+    help="Wait for a calm machine, and try disturbed runs again so often.",
+)
 @click.option("--quick", is_flag=True, help="A tenth of the work and one run each; prints, writes nothing.")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Where to write the table.")
 def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, patience: int, quick: bool, output: Path) -> None:
@@ -52,7 +58,7 @@ def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, patience: i
     ceiling = measure_ceiling(scale.of(5_000_000))
     measured = [one for scenario in scenarios for one in comparison.measure(scenario)]
     where = Circumstances(
-        ours=versions[0],
+        ours=f"{PRODUCT_VERSION} ({versions[0]})",
         theirs=versions[1],
         repeats=repeats,
         scale="a tenth of the work" if quick else "full work",
@@ -73,13 +79,13 @@ class _Comparison:
         self._theirs = theirs
         self._scale = scale
         self._patience = patience  # further tries of a disturbed run
-        self.repeats = repeats
+        self._repeats = repeats
         self.foreign_share = 0.0  # the most that other processes took of the machine during a run
 
     def measure(self, scenario: Scenario) -> list[Measured]:
         """All runs of one scenario. A failure of our server is a result; one of theirs ends the comparison."""
         measured = [Measured(row) for row in scenario.rows]
-        for _ in range(self.repeats):
+        for _ in range(self._repeats):
             try:
                 values = self._run(scenario, self._ours)
             except (ClientError, ServerFailed, MessagesMissing) as error:
@@ -97,7 +103,7 @@ class _Comparison:
         """One run; when other processes disturb it, again, and the calmest counts."""
         values, foreign = self._try(scenario, binary)
         for _ in range(self._patience):
-            if foreign <= _CALM:
+            if foreign <= CALM_SHARE:
                 break
             again, foreign_again = self._try(scenario, binary)
             if foreign_again < foreign:
@@ -107,6 +113,8 @@ class _Comparison:
 
     def _try(self, scenario: Scenario, binary: Path) -> tuple[Sequence[float], float]:
         """Measure on a server of its own; also tell which share of the machine other processes took."""
+        if self._patience:
+            wait_for_calm(_CALM_TIMEOUT_S)
         with tempfile.TemporaryDirectory(prefix="benchmark-") as home:
             watch = ProcessorWatch()
             with Server(binary, Path(home), scenario.flags) as server:

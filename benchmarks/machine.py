@@ -7,9 +7,11 @@ import platform
 import resource
 import subprocess
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 
-__all__ = ["ProcessorWatch", "commit", "description"]
+__all__ = ["CALM_SHARE", "ProcessorWatch", "commit", "description", "wait_for_calm"]
+
+CALM_SHARE = 0.05  # what other processes may take of the machine before a run counts as disturbed
 
 
 class ProcessorWatch:
@@ -37,6 +39,16 @@ class ProcessorWatch:
             return 0.0
         foreign_s = _busy_s() - self._busy_before_s - self.load_s() - server_s
         return min(max(foreign_s / elapsed_s / (os.cpu_count() or 1), 0.0), 1.0)
+
+
+def wait_for_calm(timeout_s: float) -> None:
+    """Return when nobody has used the machine for half a second, or when it took too long."""
+    deadline_s = monotonic() + timeout_s
+    while monotonic() < deadline_s:
+        watch = ProcessorWatch()
+        sleep(0.5)
+        if watch.foreign_share(server_s=0.0) <= CALM_SHARE:
+            return
 
 
 def description() -> str:
