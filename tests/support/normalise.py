@@ -34,6 +34,7 @@ _INFO_OPTIONAL = {"git_commit", "api_lvl"}
 
 # What an importer's request carries: who asked, and a round trip time, so the sizes before it vary too.
 _REQUEST_INFO = re.compile(rb"^(HMSG \S+ \S+ (?:\S+ )?)\d+ \d+\r\n(.*Nats-Request-Info: )(\{.*?\})\r\n", re.DOTALL)
+_SERVICE_REPLY = re.compile(rb"\b_R_\.[A-Za-z0-9_.-]{13,}")
 _REQUEST_VOLATILE = ("rtt", "start", "id", "server", "cluster", "ver")
 
 # Maps whose keys go with the version.
@@ -56,7 +57,7 @@ def normal_wire(frame: bytes) -> bytes:
 
     if info_line := _INFO_LINE.fullmatch(frame):
         return b"INFO " + json.dumps(normal_info(json.loads(info_line[1]))).encode() + b" \r\n"
-    return _REQUEST_INFO.sub(normal_request, frame, count=1)
+    return _REQUEST_INFO.sub(normal_request, _SERVICE_REPLY.sub(b"<service-reply>", frame), count=1)
 
 
 def shape(value: Json, *, free: frozenset[str] = frozenset()) -> Json:
