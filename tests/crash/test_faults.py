@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
 
@@ -33,10 +34,8 @@ def workload(driver: Driver) -> None:
         lambda: driver.unit(5),
     ]
     for step in steps:
-        try:
+        with contextlib.suppress(StoreUnavailable, KeyError):
             step()
-        except (StoreUnavailable, KeyError):
-            pass
         driver.commit()
         driver.upkeep()
 

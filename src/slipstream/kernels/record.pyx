@@ -276,6 +276,10 @@ cdef class LogWriter:
         """Bytes not yet taken."""
         return self.length
 
+    def has_room(self, Py_ssize_t length):
+        """Whether a message with a record of this length, and perhaps an expiry, fits in the segment."""
+        return self.base + self.length + ((length + 15) & ~<Py_ssize_t>7) + FRAME_HEAD <= self.limit
+
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL:
         """Room for a record of `n` padded bytes at the end of the open frame, opening one if needed."""
         cdef Py_ssize_t need = self.length + n + FRAME_HEAD, cap
@@ -338,7 +342,10 @@ cdef class LogWriter:
             self.close_frame()
 
     def append(self, uint64_t seq, int64_t ts, bytes subject not None, bytes headers not None, bytes payload not None, int64_t expires=0):
-        """Encode one message and index it. False: it does not fit in this segment, nothing was done."""
+        """Encode one message and index it.
+
+        False, and nothing was done: it does not fit in this segment, or its sequence is not the next one.
+        """
         cdef Py_ssize_t slen = PyBytes_GET_SIZE(subject), hlen = PyBytes_GET_SIZE(headers)
         cdef Py_ssize_t plen = PyBytes_GET_SIZE(payload), total, padded
         cdef unsigned char *p
@@ -347,8 +354,10 @@ cdef class LogWriter:
         cdef uint16_t flags = KIND_MSG
         if slen == 0 or slen > 65535 or hlen + plen > PART_MAX:
             raise ValueError("a part of the message is too long, or the subject is empty")
-        if self.index is not None and seq <= self.index.last_seq:
-            raise ValueError("sequence does not grow")
+        if self.index is not None and seq != self.index.last_seq + 1:
+            if seq <= self.index.last_seq:
+                raise ValueError("sequence does not grow")
+            return False
         total = HEAD + slen + hlen + plen
         length = <uint32_t>total
         if hlen:

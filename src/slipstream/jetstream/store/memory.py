@@ -114,7 +114,9 @@ class MemoryStore(IndexedReads):
         writer = self._writer
         if writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
             self._close_slab()
-        writer.append(seq, ts_ns, subject, headers, payload, expires_ns)
+        if not writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
+            self._index.skip_to(seq - 1)
+            writer.append(seq, ts_ns, subject, headers, payload, expires_ns)
         self._last_ts_ns = ts_ns
         self._dirty = True
 

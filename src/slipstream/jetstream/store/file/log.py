@@ -26,7 +26,7 @@ from slipstream.jetstream.store.file.segment import (
 )
 from slipstream.kernels.record import CONFIG, STATE, LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
-from slipstream.limits import STORE_READ_BYTES_MIN, STORE_TAIL_CACHE_BYTES
+from slipstream.limits import STORE_TAIL_CACHE_BYTES
 
 __all__ = ["SegmentedLog"]
 
@@ -175,9 +175,9 @@ class SegmentedLog:
         where, base, data = self._window
         if where == segment_id and base <= offset and offset + least <= base + len(data):
             return data, base, salt
-        length = min(max(most, STORE_READ_BYTES_MIN), self._written_end(segment) - offset)
-        data = self.disk.read(segment.path, offset, length)
-        self._window = (segment_id, offset, data)
+        data = self.disk.read(segment.path, offset, min(most, self._written_end(segment) - offset))
+        if most > least:
+            self._window = (segment_id, offset, data)
         return data, offset, salt
 
     def slice_afresh(self, segment_id: int, offset: int, least: int) -> tuple[bytes, int, int]:

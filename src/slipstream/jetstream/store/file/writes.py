@@ -163,15 +163,20 @@ class FileStoreWrites(IndexedReads):
         """See `Store.append`."""
         if self._refusal is not None:
             raise self._refusal
-        if seq > self._index.last_seq + 1:
-            self._log_gap(seq - 1)
         if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
             length = RECORD_HEAD + len(subject) + len(headers) + len(payload)
+            self._prepare(seq, length)
+            if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
+                raise AssertionError("the writer has room and expects this sequence")
+        self._last_ts_ns = ts_ns
+
+    def _prepare(self, seq: int, length: int) -> None:
+        """Log the gap before a sequence, and go on in a new segment if this one has no room for the message."""
+        if seq > self._index.last_seq + 1:
+            self._log_gap(seq - 1)
+        if not self._writer.has_room(length):
             self._log.make_room(length, self._config, self._last_ts_ns, self._options.now_ns())
             self._manifest_due = True
-            if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
-                raise AssertionError("a fresh segment has room")
-        self._last_ts_ns = ts_ns
 
     def begin_atomic(self) -> None:
         """See `Store.begin_atomic`."""

@@ -1,0 +1,158 @@
+"""Both stores against the plain model of an index, over random histories with restarts and power cuts."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from models.message_index import MessageIndexModel
+from slipstream.jetstream.store.base import ALL, Store, StoredMessage
+from slipstream.testing.sim_disk import SimDisk
+from support.stores import commit, new_file_store, new_memory_store, reopen, upkeep
+
+SEGMENT = 6000
+SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.c", b"b.c", b"b.c.d"])
+FILTERS = st.sampled_from([b"", b"a", b"a.*", b"*.c", b"b.>", b">", b"nothing"])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One history, three tellers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = SimDisk()
+        self.file: Store = new_file_store(self.disk, segment_bytes=SEGMENT)
+        self.memory: Store = new_memory_store()
+        self.model = MessageIndexModel()
+        self.content: dict[int, StoredMessage] = {}
+        self.config = b'{"name":"S"}'
+        self.journal: dict[bytes, list[bytes]] = {}
+        self.ts = 0
+
+    @property
+    def both(self) -> tuple[Store, Store]:
+        return self.file, self.memory
+
+    @rule(
+        step=st.integers(1, 3),
+        subject=SUBJECTS,
+        headers=st.sampled_from([b"", b"NATS/1.0\r\nA: b\r\n\r\n"]),
+        payload=st.binary(max_size=300),
+        expires=st.sampled_from([0, 0, 0, 12345]),
+        count=st.integers(1, 12),
+    )
+    def append(self, step: int, subject: bytes, headers: bytes, payload: bytes, expires: int, count: int) -> None:
+        for _ in range(count):
+            seq = self.model.last_seq + step
+            self.ts += 7
+            message = StoredMessage(seq, self.ts, subject, headers, payload, expires)
+            for store in self.both:
+                store.append(seq, self.ts, subject, headers, payload, expires)
+            self.content[seq] = message
+            self.model.append(seq, subject, self.file.message_bytes(len(subject), len(headers), len(payload)))
+
+    @rule(back=st.integers(0, 30))
+    def delete(self, back: int) -> None:
+        seq = self.model.last_seq - back
+        expected = self.model.delete(seq)
+        assert [store.delete(seq) for store in self.both] == [expected, expected]
+
+    @rule(back=st.integers(0, 30))
+    def erase(self, back: int) -> None:
+        seq = self.model.last_seq - back
+        expected = self.model.delete(seq)
+        assert [store.erase(seq) for store in self.both] == [expected, expected]
+
+    @rule(ahead=st.integers(0, 20))
+    def trim(self, ahead: int) -> None:
+        first_seq = self.model.first_seq + ahead
+        expected = self.model.trim_to(first_seq)
+        assert [store.trim_to(first_seq) for store in self.both] == [expected, expected]
+
+    @rule(subject=FILTERS, back=st.integers(0, 20), keep=st.integers(0, 4))
+    def purge(self, subject: bytes, back: int, keep: int) -> None:
+        up_to = max(self.model.last_seq - back, 0)
+        passing = self.model.passing((subject,) if subject else (), 0, up_to - 1 if up_to else 1 << 62)
+        doomed = passing[: max(len(passing) - keep, 0)]
+        if not subject and not keep:
+            self.model.trim_to(up_to or self.model.last_seq + 1)
+        for seq in doomed:
+            self.model.delete(seq)
+        assert [s.purge(subject, up_to_seq=up_to, keep=keep) for s in self.both] == [len(doomed), len(doomed)]
+
+    @rule(ahead=st.integers(1, 100))
+    def skip(self, ahead: int) -> None:
+        self.model.skip_to(self.model.last_seq + ahead)
+        for store in self.both:
+            store.skip_to(self.model.last_seq)
+
+    @rule(config=st.binary(min_size=1, max_size=40))
+    def set_config(self, config: bytes) -> None:
+        self.config = config
+        for store in self.both:
+            store.set_config(config)
+
+    @rule(
+        key=st.sampled_from([b"x", b"y"]), state=st.binary(max_size=20), how=st.sampled_from(["put", "add", "remove"])
+    )
+    def consumer(self, key: bytes, state: bytes, how: str) -> None:
+        if how == "put":
+            self.journal[key] = [state]
+        elif how == "add" and key in self.journal:
+            self.journal[key].append(state)
+        elif how == "remove":
+            self.journal.pop(key, None)
+        else:
+            return
+        for store in self.both:
+            if how == "remove":
+                store.journal_remove(key)
+            else:
+                (store.journal_put if how == "put" else store.journal_add)(key, state)
+
+    @rule(sync=st.booleans())
+    def commit(self, sync: bool) -> None:
+        for store in self.both:
+            done = commit(store, sync=sync)
+            assert done is None or (done.fault is None and done.last_seq == self.model.last_seq)
+
+    @rule()
+    def upkeep(self) -> None:
+        for store in self.both:
+            upkeep(store)
+
+    @precondition(lambda self: self.model.last_seq > 0)
+    @rule(clean=st.booleans(), keep=st.sampled_from([0.0, 1.0]))
+    def restart(self, clean: bool, keep: float) -> None:
+        self.commit(True)
+        if clean:
+            self.file.close()
+        self.disk = self.disk.crash(random.Random(0), keep=keep, torn=False)
+        self.file = reopen(self.disk, segment_bytes=SEGMENT)
+        assert self.file.report.damaged_regions == [] and self.file.lost().seqs == []
+        expiring = [(seq, m.expires_ns) for seq, m in sorted(self.content.items()) if m.expires_ns]
+        assert list(self.file.expiries()) == [pair for pair in expiring if pair[0] in self.model.subjects]
+
+    @invariant()
+    def agree(self) -> None:
+        model = self.model
+        for store in self.both:
+            store._index.check()
+            assert (store.first_seq, store.last_seq) == (model.first_seq, model.last_seq)
+            assert (store.messages, store.num_subjects) == (model.messages, model.num_subjects)
+            everything = store.read_batch(ALL, 0, max_msgs=10**6, max_bytes=1 << 40, up_to_seq=max(model.last_seq, 1))
+            assert everything == [self.content[seq] for seq in sorted(model.subjects)]
+            assert store.config == self.config
+            assert store.journal_entries() == self.journal
+            if model.last_seq < 10_000:
+                assert store.deleted(40) == model.deleted(40)
+            for wanted in (b"a.*", b"a.b", b"*.c"):
+                assert store.count_matching((wanted,), 3) == len(model.passing((wanted,), 3))
+        assert self.file.size_bytes == model.size_bytes
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(stateful_step_count=40, deadline=None)
