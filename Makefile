@@ -22,7 +22,7 @@ test: $(STAMP)  ## every test that fits into a commit
 check: $(STAMP)  ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/cython-lint --max-line-length 130 src/slipstream/kernels/*.pyx
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint --max-line-length 130 src/slipstream/kernels/*.pyx
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

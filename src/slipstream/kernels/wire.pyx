@@ -453,7 +453,9 @@ cdef class Parser:
             self._last_subject = name
             self._last_route = route if lasting else None
         if route.dynamic:
-            self._sink.on_publish(name, span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size))
+            self._sink.on_publish(
+                name, span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)
+            )
             return 0
         sent = self._delivery.send(route, self._sink, subject.at, subject.size, reply.at, reply.size, header_size, body, size)
         if sent == 0 and reply.size and self.no_responders:
