@@ -419,7 +419,7 @@ def test_options_show_in_varz(both: Both) -> None:
         + """
         leafnodes { listen: "127.0.0.1:-1" }
         websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true, allowed_origins: ["http://a"] }
-        authorization { user: me, password: "$2a$10$0123456789012345678901234567890123456789012345678901", timeout: 1.5 }
+        authorization { user: me, password: "hush", timeout: 1.5 }
         max_connections: 77
         max_payload: 4096
         max_pending: 1000000

@@ -23,9 +23,41 @@ TIMEOUT_S = 5.0
 
 # Values that differ between any two servers, or between two runs of one.
 VOLATILE = frozenset(
-    """server_id server_name version go start now uptime idle mem cores gomaxprocs cpu port config_load_time config_digest
-    last_activity rtt stop update_time num_inserts num_removes num_matches num_cache cache_hit_rate max_fanout
-    avg_fanout seq time id timestamp ver feature_flags cid""".split()
+    {
+        "server_id",
+        "server_name",
+        "version",
+        "go",
+        "start",
+        "now",
+        "uptime",
+        "idle",
+        "mem",
+        "cores",
+        "gomaxprocs",
+        "cpu",
+        "port",
+        "config_load_time",
+        "config_digest",
+        "last_activity",
+        "rtt",
+        "stop",
+        "update_time",
+        "num_inserts",
+        "num_removes",
+        "num_matches",
+        "num_cache",
+        "cache_hit_rate",
+        "max_fanout",
+        "avg_fanout",
+        "seq",
+        "time",
+        "id",
+        "timestamp",
+        "ver",
+        "feature_flags",
+        "cid",
+    }
 )
 # Only in builds that know their commit.
 ABSENT = frozenset({"git_commit"})
@@ -148,3 +180,59 @@ class Load:
         """End the clients."""
         for client in self.clients:
             client.close()
+
+
+class Asker:
+    """A client that asks services and tells what came back: an answer, the news that nobody listens, or silence."""
+
+    def __init__(self, server: ServerProcess, *, inbox: bytes = b"in", **connect: Json) -> None:
+        """Connects; with the credentials of a system user everything can be asked.
+
+        Args:
+            server: whom to ask.
+            inbox: where answers come; askers that live in one account at the same time need one each.
+            **connect: credentials, and whatever else is said about the client.
+        """
+        self.client = RawClient(server.port)
+        self.client.read_until(rb"INFO [^\n]*\r\n")
+        self.inbox = inbox
+        self.client.send(connect_line(**connect) + b"SUB %b.> 1\r\nPING\r\n" % self.inbox)
+        self.client.read_until(rb"PONG\r\n")
+
+    def ask(self, subject: str, payload: bytes = b"", *, header: bytes = b"", barrier: str = "IDZ") -> bytes:
+        """The answer with its header; `503` when nobody listens; `silence`.
+
+        A second request, to which every server answers, shows that the first was handled. It needs the same queue
+        inside nats-server as the first.
+        """
+        if header:
+            sizes = b"%d %d" % (len(header), len(header) + len(payload))
+            asked = b"HPUB %b %b.answer %b\r\n%b%b\r\n" % (subject.encode(), self.inbox, sizes, header, payload)
+        else:
+            asked = b"PUB %b %b.answer %d\r\n%b\r\n" % (subject.encode(), self.inbox, len(payload), payload)
+        self.client.send(asked + b"PUB $SYS.REQ.SERVER.PING.%b %b.barrier 0\r\n\r\n" % (barrier.encode(), self.inbox))
+        inbox, answer = self.next_message()
+        if inbox.endswith(".barrier"):
+            return b"silence"
+        second, more = self.next_message()
+        assert second.endswith(".barrier"), f"{subject} was answered twice: {answer!r} and {more!r}"
+        return b"503" if answer.startswith(b"NATS/1.0 503") else answer
+
+    def next_message(self) -> tuple[str, bytes]:
+        """Subject and payload of the next message, header included."""
+        line = self.client.read_until(rb"H?MSG [^\r]*\r\n").rpartition(b"MSG ")[2]
+        words = line.split()
+        return words[0].decode(), self.client.read_exactly(int(words[-1]) + 2)[:-2]
+
+    def close(self) -> None:
+        """Ends the client."""
+        self.client.close()
+
+
+def shown_answer(answer: bytes, volatile: Iterable[str] = VOLATILE, order: Callable[[Json], Json] | None = None) -> str:
+    """An answer of a service as text that two servers can agree on."""
+    head, _, body = answer.rpartition(b"\r\n\r\n")
+    if not body.startswith((b"{", b"[")):
+        return answer.decode("utf-8", "replace")
+    value = json.loads(body)
+    return head.decode() + outline(order(value) if order else value, volatile)

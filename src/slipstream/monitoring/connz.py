@@ -270,6 +270,7 @@ def _entry(facts: Facts, row: _Row, now_ns: int, options: ConnzOptions) -> Conne
         version=connection.version,
         tls_version="" if tls is None else tls.version,
         tls_cipher_suite="" if tls is None else tls.cipher_suite,
+        tls_first=getattr(peer, "tls_first", False),
     )
     if closed is not None:
         entry.stop, entry.reason = rfc3339(stop_ns), closed.reason.value

@@ -6,6 +6,7 @@ Go's words, because operators meet them in their tools.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -21,8 +22,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 _INT_MIN, _INT_MAX, _UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _GO_TYPES: Mapping[object, str] = {bool: "bool", int: "int", str: "string", list[str]: "[]string"}
-# Numbers that are never negative in nats-server.
+# Numbers that are never negative in nats-server, and fields whose types have names of their own there.
 _UNSIGNED = frozenset({"cid"})
+_NAMED_TYPES = {"cid": "uint64", "sort": "server.SortOpt", "state": "server.ConnState"}
+_OFFSET = re.compile(r" at offset \d+$")
 
 
 class BadOptions(Exception):
@@ -56,7 +59,7 @@ def read_options(body: bytes, kind: type[T], go_name: str) -> tuple[T, ServerFil
     try:
         end = skip_blank(body, value_end(body, 0))
     except JsonError as error:
-        raise BadOptions(str(error)) from None
+        raise BadOptions(_about_one_document(str(error))) from None
     if end < len(body):
         shown = body[end:].decode("utf-8", "replace")[0]
         raise BadOptions(f"invalid character {go_quote(shown).replace(chr(34), chr(39))} after top-level value")
@@ -67,6 +70,11 @@ def read_options(body: bytes, kind: type[T], go_name: str) -> tuple[T, ServerFil
         raise BadOptions(f"json: cannot unmarshal {_kind(given)} into Go value of type server.{go_name}")
     values = {str(key).lower(): value for key, value in given.items() if value is not None}
     return _filled(kind, values, go_name), _filled(ServerFilter, values, go_name)
+
+
+def _about_one_document(text: str) -> str:
+    """The scanner's complaints are those about a stream of documents; Go says less about a single one."""
+    return "unexpected end of JSON input" if text in ("EOF", "unexpected EOF") else _OFFSET.sub("", text)
 
 
 def concerns(facts: Facts, wanted: ServerFilter) -> bool:
@@ -104,10 +112,11 @@ def _filled(kind: type[T], values: Mapping[str, object], go_name: str) -> T:
         if name in values:
             value = values[name]
             if not _fits(value, field.type, unsigned=name in _UNSIGNED):
-                type_name = "uint64" if name in _UNSIGNED else _GO_TYPES[field.type]
-                raise BadOptions(
-                    f"json: cannot unmarshal {_kind(value)} into Go struct field {go_name}.{name} of type {type_name}"
-                )
+                type_name = _NAMED_TYPES.get(name) or _GO_TYPES[field.type]
+                # A number is quoted only where another number would have done.
+                number = f" {value}" if field.type is int and _kind(value) == "number" else ""
+                place = f"Go struct field {go_name}.{name} of type {type_name}"
+                raise BadOptions(f"json: cannot unmarshal {_kind(value)}{number} into {place}")
             filled[field.name] = value
     return kind(**filled)
 
@@ -126,7 +135,7 @@ def _kind(value: object) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
-        return f"number {value}"
+        return "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"

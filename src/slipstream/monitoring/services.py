@@ -65,6 +65,12 @@ class CidOptions(msgspec.Struct, kw_only=True):
     cid: int = 0
 
 
+def _variables(facts: Facts) -> object:
+    """As over HTTP, in nats-server's other order."""
+    found = expvarz(facts)
+    return {"memstats": found.memstats, "cmdline": found.cmdline}
+
+
 SERVER_SERVICES: dict[str, Service] = {
     "VARZ": Service(NoOptions, "VarzEventOptions", lambda facts, _: varz(facts)),
     "SUBSZ": Service(SubszOptions, "SubszEventOptions", subsz),
@@ -76,7 +82,7 @@ SERVER_SERVICES: dict[str, Service] = {
     "JSZ": Service(JszOptions, "JszEventOptions", jsz),
     "HEALTHZ": Service(HealthzOptions, "HealthzEventOptions", healthz),
     "PROFILEZ": Service(ProfilezOptions, "ProfilezEventOptions", lambda _facts, options: profilez(options)),
-    "EXPVARZ": Service(NoOptions, "ExpvarzEventOptions", lambda facts, _: expvarz(facts)),
+    "EXPVARZ": Service(NoOptions, "ExpvarzEventOptions", lambda facts, _: _variables(facts)),
     "IPQUEUESZ": Service(IpqueueszOptions, "IpqueueszEventOptions", ipqueuesz),
     "RAFTZ": Service(RaftzOptions, "RaftzEventOptions", lambda _facts, options: raftz(options)),
 }
