@@ -44,8 +44,8 @@ OTHER_WORDS = {
     "key without value in a map": "it takes the key for one of the map around",
     "tls with a wrong key": "OpenSSL has other words than Go",
 }
-# It goes through maps in random order, so the column it names varies.
-RANDOM_COLUMN = {"user in two accounts", "store directory twice"}
+# It goes through maps in random order, so the column it names varies, and which of two keys it saw first.
+RANDOM_COLUMN = {"user in two accounts", "store directory twice", "stream and service at once"}
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,8 @@ CONTRADICTIONS = (
     "jetstream: true, cluster { port: -1 }",
     'jetstream { domain: "a.b" }',
     "default_sentinel: x",
+    "system_account: X",
+    "leafnodes { port: -1, compression: foo }",
     "cluster { port: -1, accounts: [A, A] }",
 )
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from slipstream.config.durations import format_duration
-from slipstream.config.options import Options, Position
+from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options, Position
 from slipstream.errors import ConfigError
 
 __all__ = ["UNSUPPORTED", "problems", "unsupported"]
@@ -74,6 +74,43 @@ def _leafnodes(options: Options) -> Iterator[str]:
     for remote in options.leafnodes.remotes:
         if remote.account not in known:
             yield f'cannot find local account "{remote.account}" specified in leafnode remote'
+
+
+# What `compression` may say; the first word of a pair is the canonical one.
+_COMPRESSION_MODES = frozenset(
+    [
+        "on",
+        "enabled",
+        "true",
+        "off",
+        "disabled",
+        "false",
+        "accept",
+        "not_supported",
+        "s2_auto",
+        "auto",
+        "s2_fast",
+        "fast",
+        "s2_better",
+        "better",
+        "s2_best",
+        "best",
+    ]
+) | {"not supported"}
+
+
+def _compression(options: Options) -> Iterator[str]:
+    modes = [options.cluster.compression.mode, options.leafnodes.compression.mode]
+    modes += [remote.compression.mode for remote in options.leafnodes.remotes]
+    for mode in modes:
+        if mode and mode.lower() not in _COMPRESSION_MODES:
+            yield f'unsupported compression mode "{mode}"'
+
+
+def _system_account(options: Options) -> Iterator[str]:
+    known = {account.name for account in options.accounts} | {"", GLOBAL_ACCOUNT, SYSTEM_ACCOUNT}
+    if options.system_account not in known and not options.operator:
+        yield "error resolving system account: account missing"
 
 
 def _no_auth_user(options: Options, name: str) -> Iterator[str]:
@@ -181,9 +218,11 @@ def _origin_problem(origin: str) -> Iterator[str]:
 _CHECKS: tuple[Callable[[Options], Iterator[str]], ...] = (
     _limits,
     _leafnodes,
+    _compression,
     _users,
     _gateway,
     _cluster,
     _jetstream,
     _websocket,
+    _system_account,
 )

@@ -77,6 +77,10 @@ NKEY = _public_key(OPERATOR_KEY)
             ],
         ),
         ("jetstream { domain: a.b }", ["invalid domain name: may not contain ., * or >"]),
+        ("system_account: X", ["error resolving system account: account missing"]),
+        ("system_account: A, accounts { A {} }", []),
+        ("leafnodes { compression: foo }", ['unsupported compression mode "foo"']),
+        ("leafnodes { compression: Best }", []),
         ("default_sentinel: x", ["default sentinel requires operators and accounts"]),
         (
             "cluster { accounts: [A, A] }",
