@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import ssl
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -356,3 +358,28 @@ def test_log_of_modes(launcher: Launcher, pair: Pair) -> None:
     assert available.wait_for_log(r"\[INF\] TLS available for client connections")
     first = launcher(f"tls {{ {pair.block}, handshake_first: true }}\n")
     assert first.wait_for_log(r'\[WRN\] Clients that are not using "TLS Handshake First" option will fail to connect')
+
+
+# --- monitoring -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_connz_tells_about_tls(both: Both, authority: Authority, verifying: str, first: bool) -> None:
+    """Version, suite, certificates and mode, as nats-server shows them."""
+    config = f"http: 127.0.0.1:-1\ntls {{ {verifying}, handshake_first: {str(first).lower()} }}\n"
+    servers = both.fresh(config)
+    context = authority.client_context(authority.issue("me", name="watched", **SUBJECT))
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+    seen = []
+    for server in (servers.real, servers.ours):
+        with secured(server, context, first=first) as connection:
+            assert talks(connection)
+            url = f"http://127.0.0.1:{server.monitor_port}/connz?auth=1"
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+                [entry] = json.load(answer)["connections"]
+        seen.append({key: value for key, value in entry.items() if key.startswith("tls_")})
+        # Before Python 3.13 the standard library shows the client's own certificate only.
+        del seen[-1]["tls_peer_certs"][1:]
+    assert seen[0]["tls_cipher_suite"] == "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    assert seen[0] == seen[1]
