@@ -34,6 +34,7 @@ class Process:
         self._options = configured.options
         self._server: Server | None = None
         self._leaving: asyncio.Task[None] | None = None
+        self._stop_asked = False  # perhaps while the server was still starting
 
     async def run(self) -> int:
         """Serve until stopped; returns the exit code."""
@@ -44,12 +45,15 @@ class Process:
             return 1
         try:
             self._server = server = Server(self._options, log=log)
+            server.on_reload_request = self._reload
+            # Before the server says that it is ready: whoever waits for that may send a signal at once.
+            self._listen_for_signals()
             await server.start()
         except SlipstreamError as error:
             log("FTL", str(error))
             return 1
-        server.on_reload_request = self._reload
-        self._listen_for_signals()
+        if self._stop_asked:
+            await server.stop()
         await server.wait_stopped()
         log.close()
         return 0
@@ -72,6 +76,7 @@ class Process:
 
     def _stop(self) -> None:
         assert self._server is not None
+        self._stop_asked = True
         self._leaving = asyncio.ensure_future(self._server.stop())
 
     def _leave(self) -> None:
