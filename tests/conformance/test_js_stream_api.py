@@ -293,7 +293,7 @@ def test_unknown_streams_and_wrong_bodies(both: Both) -> None:
     for body in (b"x", b"[]", b'{"offset":-1}', b'{"offset":99}', b'{"subject":"s.a"}', b'{"subject":"*"}', b'{"x":1}'):
         both.api("STREAM.NAMES", body)
         both.api("STREAM.LIST", body)
-    for level in ("5", "6", "x", "", "-1"):
+    for level in ("4", "6", "x", "", "-1"):
         both.api("STREAM.NAMES", b"", headers(Nats_Required_Api_Level=level))
         both.api("STREAM.INFO.S", b"", headers(Nats_Required_Api_Level=level))
 

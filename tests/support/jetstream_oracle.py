@@ -16,6 +16,8 @@ from support.jetstream_world import World
 TIMEOUT_S = 5.0
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ZERO_TIME = "0001-01-01T00:00:00Z"
+# Members whose values are the server's own.
+_DIFFERENT = {"leader": "LEADER", "_nats.level": "LEVEL", "_nats.ver": "VERSION"}
 Answer = tuple[bytes | None, bytes]
 
 
@@ -80,7 +82,7 @@ def normalised(answer: Answer) -> tuple[str, Any]:
 
 def _scrubbed(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: "LEADER" if key == "leader" else _scrubbed(member) for key, member in value.items()}
+        return {key: _DIFFERENT.get(key) or _scrubbed(member) for key, member in value.items()}
     if isinstance(value, list):
         return [_scrubbed(member) for member in value]
     if isinstance(value, str) and value != _ZERO_TIME:

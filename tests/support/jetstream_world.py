@@ -23,6 +23,7 @@ from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.kernels.subject import matches
+from slipstream.version import SERVER_VERSION
 
 START_NS = 1_763_173_337_000_000_000
 Message = tuple[bytes, bytes | None, bytes | None, bytes]
@@ -240,7 +241,7 @@ class World:
         self.ports = ports or FakePorts()
         self.stores = stores or FakeStores(disk_like=disk_like)
         facts = {"max_memory": 1 << 40, "max_storage": 1 << 40, **facts}
-        self.facts = ServerFacts(name="SERVER", version="2.15.1", **facts)
+        self.facts = ServerFacts(name="SERVER", version=SERVER_VERSION, **facts)
         self.account = JetStreamAccount(
             "$G", self.ports, JetStreamServer(self.facts), self.stores, limits or AccountLimits()
         )

@@ -8,6 +8,7 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX
+from slipstream.version import API_LEVEL
 from support.jetstream_world import FakeStores, World
 
 
@@ -80,7 +81,7 @@ class TestLimits:
         w.publish("A", b"12345")
         info = w.api("INFO")
         assert (info["memory"], info["storage"], info["streams"], info["domain"]) == (1 + 5 + 16, 0, 1, "hub")
-        assert info["api"] == {"level": 5, "total": 1, "errors": 0}
+        assert info["api"] == {"level": API_LEVEL, "total": 1, "errors": 0}
 
 
 class TestNames:
@@ -245,7 +246,7 @@ class TestDispatch:
         w.api("STREAM.MSG.GET.A", {"seq": 1})
         w.api("STREAM.MSG.GET.A", {"seq": 9})
         w.api("STREAM.INFO.NONE")
-        assert w.api("INFO")["api"] == {"level": 5, "total": 3, "errors": 2}
+        assert w.api("INFO")["api"] == {"level": API_LEVEL, "total": 3, "errors": 2}
 
     def test_an_account_switched_off(self) -> None:
         w = World()

@@ -8,6 +8,7 @@ import msgspec
 
 from slipstream.jetstream.config.enums import AckPolicy, PersistMode
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig
+from slipstream.version import API_LEVEL
 
 __all__ = [
     "API_LEVEL",
@@ -19,7 +20,6 @@ __all__ = [
     "with_required_level",
 ]
 
-API_LEVEL: Final = 5  # of nats-server 2.15
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 _DYNAMIC_KEYS: Final = ("_nats.ver", "_nats.level")
 
