@@ -433,7 +433,7 @@ SERVER: Final = Table(
     Key("accounts", ("map of accounts", _block("account_keys", "accounts")), "Accounts.", reloadable=True),
     Key(
         "mappings maps",
-        ("map of mappings", _block("account_keys", "mappings")),
+        ("map of mappings", _block("sharing_keys", "mappings")),
         "Subjects of the global account that are mapped on publish.",
         reloadable=True,
     ),
