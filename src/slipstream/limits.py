@@ -227,6 +227,8 @@ PROXY_LINE_BYTES_MAX: Final = 107
 PROXY_HEADER_TIMEOUT_NS: Final = 5 * SECOND_NS
 # Time between a store's turns of background work (index files, compaction, scrubbing, repair after a fault).
 STREAM_UPKEEP_INTERVAL_NS: Final = 1 * SECOND_NS
+# The same for a stream where nothing changes: ten thousand idle streams must not keep a core busy.
+STREAM_UPKEEP_IDLE_NS: Final = 1 * MINUTE_NS
 # Header block of a stored message: nats-server keeps its length in 16 bits.
 STREAM_HEADER_BYTES_MAX: Final = 65_535
 # Messages expired in one go before other work gets its turn: a few milliseconds.

@@ -139,6 +139,12 @@ class JetStreamAccount:
             stream.store.close()
         self.streams.clear()
 
+    def set_limits(self, limits: AccountLimits) -> None:
+        """Apply new limits from now on; what is stored or reserved already stays."""
+        self.limits = limits
+        for storage, budget in self.budgets.items():
+            budget.set_limit(self._limit_of(storage))
+
     # --- streams ---
 
     def get_stream(self, name: str) -> Stream:

@@ -56,6 +56,11 @@ class AccountBudget:
         self.used_bytes = 0
         server.join(self)
 
+    def set_limit(self, limit_bytes: int) -> None:
+        """Have another limit from now on; below zero for none."""
+        self.limit_bytes = limit_bytes
+        self.limited = limit_bytes >= 0
+
     def would_exceed(self, extra_bytes: int) -> bool:
         """Whether the account's limit leaves no room for this much more, counting what is not committed yet."""
         return self.limited and self._exact_used() + extra_bytes > self.limit_bytes

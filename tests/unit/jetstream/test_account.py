@@ -70,6 +70,15 @@ class TestLimits:
         w.create("B", storage="memory")
         assert w.publish("B", b"x")["seq"] == 1
 
+    def test_new_limits_hold_at_once(self) -> None:
+        w = World()
+        w.create("A", storage="memory")
+        w.account.set_limits(AccountLimits(max_memory=10, max_streams=1))
+        assert error_of(w.publish("A", b"x")) == 10002
+        assert error_of(w.api("STREAM.CREATE.B", {"name": "B"})) == 10027
+        w.account.set_limits(AccountLimits())
+        assert w.publish("A", b"x")["seq"] == 1
+
     def test_account_rules_about_max_bytes(self) -> None:
         w = World(limits=AccountLimits(max_bytes_required=True, storage_max_stream_bytes=100))
         assert error_of(w.api("STREAM.CREATE.A", {"name": "A"})) == 10113

@@ -251,6 +251,50 @@ class TestExpiry:
         assert first.ts_ns == second.ts_ns
 
 
+class TestUpdates:
+    """Tighter limits bite at once."""
+
+    @pytest.mark.parametrize(
+        ("limits", "left"),
+        [
+            ({"max_msgs": 2}, [5, 6]),
+            ({"max_msgs_per_subject": 1}, [5, 6]),
+            ({"max_msgs_per_subject": 2}, [3, 4, 5, 6]),
+            ({"max_bytes": 3 * 20}, [4, 5, 6]),
+            ({"max_msgs_per_subject": 2, "max_msgs": 3}, [4, 5, 6]),
+            ({"max_msgs": 2, "discard": "new"}, [1, 2, 3, 4, 5, 6]),
+        ],
+    )
+    def test_lowered_limits(self, limits: dict[str, Any], left: list[int]) -> None:
+        w = world()
+        base = {"name": "S", "subjects": ["s.*"], "storage": "memory", "max_msgs_per_subject": 5}
+        w.create(**base)
+        for index in range(6):
+            w.publish(f"s.{index % 2}")
+        assert "error" not in w.api("STREAM.UPDATE.S", {**base, **limits})
+        assert w.seqs() == left
+
+    def test_upkeep_sleeps_while_nothing_happens(self) -> None:
+        w = world()
+        w.create("S", subjects=["s"])
+        calls = 0
+        store = w.account.streams["S"].store
+        real = store.begin_upkeep
+
+        def counted() -> Any:
+            nonlocal calls
+            calls += 1
+            return real()
+
+        store.begin_upkeep = counted  # type: ignore[method-assign]
+        w.ports.advance(10 * MINUTE_NS)
+        idle = calls
+        assert idle < 20
+        w.publish("s")
+        w.ports.advance(5 * SECOND_NS)
+        assert calls > idle
+
+
 class TestDuplicates:
     """A message id counts within its window."""
 

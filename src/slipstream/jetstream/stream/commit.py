@@ -22,7 +22,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
 from slipstream.jetstream.stream.pubacks import PubAcks
-from slipstream.limits import SECOND_NS, STREAM_UPKEEP_INTERVAL_NS
+from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 
 __all__ = ["AfterCommit", "CommitListener", "Committer", "store_error"]
 
@@ -71,6 +71,7 @@ class Committer:
         "_sync_timer",
         "_upkeep_runs",
         "_upkeep_timer",
+        "_upkeep_wanted",
         "_when_quiet",
         "buffered_bytes",
         "idle",
@@ -102,6 +103,7 @@ class Committer:
         self._stopped = False
         self._faulted = False  # a commit failed and the store has not repaired itself yet
         self._upkeep_runs = False  # a piece of upkeep is in its thread
+        self._upkeep_wanted = True  # something happened since upkeep last found nothing to do
         self._when_quiet: Callable[[], None] | None = None
         self.pending: list[Pending] = []  # decided since the last commit began
         self.buffered_bytes = 0  # payload bytes behind `pending`, kept by the ingest
@@ -134,8 +136,8 @@ class Committer:
         self.wake()
 
     def start_upkeep(self) -> None:
-        """Let the store do background work now and then."""
-        self._upkeep_timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self._begin_upkeep)
+        """Let the store do background work now and then: often while it has some, rarely when nothing happens."""
+        self._arm_upkeep()
 
     def stop(self) -> None:
         """No more timers; what waits is not answered any more."""
@@ -188,6 +190,7 @@ class Committer:
             self._faulted = True
             self._listener.on_fault(done.fault)
             self._release(batch, store_error(done.fault))
+            self._upkeep_wanted = True
             self._ports.call_soon(self._begin_upkeep)
         else:
             first, self._committed_seq = self._committed_seq + 1, done.last_seq
@@ -195,6 +198,9 @@ class Committer:
             if done.last_seq >= first:
                 self._listener.on_committed(first, done.last_seq)
             self._listener.on_settled()
+            if not self._upkeep_wanted:
+                self._upkeep_wanted = True
+                self._arm_upkeep()
             if not self._sync_always and self._sync_timer is None:
                 self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
         # What arrived meanwhile is the next batch: begin at once, without waiting for the end of the turn.
@@ -231,10 +237,11 @@ class Committer:
             self._sync_timer = self._ports.call_later(SECOND_NS, self._sync_due)
 
     def _begin_upkeep(self) -> None:
-        if self._stopped:
+        if self._stopped or self._upkeep_runs:
             return
         job = self._store.begin_upkeep()
         if job is None:
+            self._upkeep_wanted = False
             self._arm_upkeep()
         elif job.inline:
             job.run()
@@ -245,6 +252,7 @@ class Committer:
 
     def _finish_upkeep(self, job: Job) -> None:
         self._upkeep_runs = False
+        self._upkeep_wanted = True
         self._store.finish_upkeep(job)
         if self._when_quiet is not None:
             self._when_quiet()
@@ -258,7 +266,8 @@ class Committer:
             return
         if self._upkeep_timer is not None:
             self._upkeep_timer()
-        self._upkeep_timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self._begin_upkeep)
+        delay_ns = STREAM_UPKEEP_INTERVAL_NS if self._upkeep_wanted else STREAM_UPKEEP_IDLE_NS
+        self._upkeep_timer = self._ports.call_later(delay_ns, self._begin_upkeep)
 
 
 def store_error(fault: StorageFault) -> ApiError:

@@ -97,7 +97,7 @@ class Stream:
         """Listen on the subjects, enforce limits on what was recovered, and keep time."""
         self.report_size()
         self._subscribe(self.config.subjects)
-        self._enforce_all()
+        self._enforce_limits()
         self.committer.start_upkeep()
         self._expire()
 
@@ -122,7 +122,9 @@ class Stream:
         self._subscribe(config.subjects)
         if old.duplicate_window_ns < config.duplicate_window_ns:
             self._rebuild_ids()
-        self._enforce_all()
+        if config.max_msgs_per_subject > 0 and not 0 < old.max_msgs_per_subject <= config.max_msgs_per_subject:
+            self._enforce_subjects(config.max_msgs_per_subject)
+        self._enforce_limits()
         if config.retention is RetentionPolicy.INTEREST is not old.retention and not self.interest.consumer_count:
             self.purge()  # nobody wants what is there
         self.interest.on_config(old, config)
@@ -261,16 +263,17 @@ class Stream:
             store.delete(oldest)
             self._removed(oldest)
 
-    def _enforce_all(self) -> None:
-        """Limits may have become tighter: by an update, or while the server was down."""
-        config, store = self.config, self.store
-        if config.max_msgs_per_subject > 0:
-            for subject, count in store.subjects_matching(b">"):
-                if count > config.max_msgs_per_subject:
-                    self.purge(subject, keep=config.max_msgs_per_subject)
-        if config.discard is DiscardPolicy.OLD:
-            if 0 < config.max_msgs < store.messages:
-                self.purge(keep=config.max_msgs)
+    def _enforce_subjects(self, limit: int) -> None:
+        """The limit per subject has become tighter. Looks at every subject, so only an update does this."""
+        for subject, count in self.store.subjects_matching(b">"):
+            if count > limit:
+                self.purge(subject, keep=limit)
+
+    def _enforce_limits(self) -> None:
+        """The stream's limits may have become tighter, or a crash may have come between a message and its price."""
+        if self.config.discard is DiscardPolicy.OLD:
+            if 0 < self.config.max_msgs < self.store.messages:
+                self.purge(keep=self.config.max_msgs)
             self._enforce_stream()
 
     def _expire(self) -> None:
