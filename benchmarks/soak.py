@@ -27,6 +27,8 @@ from slipstream.client.workers import run_together
 
 _GROWTH_MAX = 1.10  # the end of the run against its second quarter
 _GROWTH_SAMPLES_MIN = 40  # fewer say nothing about growth
+# By the second quarter of so long a run the list of closed connections that a server keeps for monitoring is full.
+_GROWTH_SECONDS_MIN = 20 * 60
 _GROWTH_MIN_BYTES = 16 * limits.MIB  # less is the allocator's own breathing
 
 
@@ -56,12 +58,15 @@ class SoakResult:
     def growth_bytes(self) -> float:
         """Median memory of the last quarter less that of the second, when caches and pools were filled.
 
-        0 when there are too few samples to tell.
+        0 when the run was too short to tell.
         """
-        quarter = len(self.resident_bytes) // 4
-        if len(self.resident_bytes) < _GROWTH_SAMPLES_MIN:
+        if not self.judges_growth():
             return 0.0
-        return median(self.resident_bytes[-quarter:]) - self._settled_bytes()
+        return median(self.resident_bytes[-(len(self.resident_bytes) // 4) :]) - self._settled_bytes()
+
+    def judges_growth(self) -> bool:
+        """Whether the run was long enough to tell growth from warming up."""
+        return self.received.seconds >= _GROWTH_SECONDS_MIN and len(self.resident_bytes) >= _GROWTH_SAMPLES_MIN
 
     def _settled_bytes(self) -> float:
         quarter = len(self.resident_bytes) // 4
@@ -135,8 +140,9 @@ def _print(result: SoakResult) -> None:
     click.echo(f"latency    p50 {received.p50_ns / 1e3:,.0f} µs, p99 {received.p99_ns / 1e3:,.0f} µs")
     click.echo(f"clients    {result.rounds:,} came and went")
     click.echo(f"memory     first {resident[0]:.1f}, last {resident[-1]:.1f}, most {max(resident):.1f} MiB")
-    if len(resident) < _GROWTH_SAMPLES_MIN:
-        click.echo(f"           too few samples to judge its growth: {len(resident)} of {_GROWTH_SAMPLES_MIN}")
+    if not result.judges_growth():
+        minutes = _GROWTH_SECONDS_MIN // 60
+        click.echo(f"           too short to judge its growth: {minutes} minutes and {_GROWTH_SAMPLES_MIN} samples do")
 
 
 def _mib(values: Sequence[int]) -> list[float]:

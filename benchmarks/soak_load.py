@@ -73,7 +73,7 @@ class Churning:
 
     url: str
     duration_ns: int
-    pause_ns: int = 10 * limits.MILLISECOND_NS
+    pause_ns: int = 4 * limits.MILLISECOND_NS
 
     def prepare(self) -> Runner:
         """Nothing is open between the rounds."""
