@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.server_process import ServerProcess
+from support.server_process import ServerProcess, ServerStartError
 from support.transcript import Script, run_on_all
 
 
@@ -38,12 +38,20 @@ class ServerPool:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._shared: dict[tuple[str, str, tuple[str, ...]], ServerProcess] = {}
+        # Starts that failed; the next test that asks is told so at once.
+        self._refused: dict[tuple[str, str, tuple[str, ...]], ServerStartError] = {}
 
     def shared(self, kind: str, config: str, flags: tuple[str, ...]) -> ServerProcess:
         """A running server that other tests may use too."""
         key = (kind, config, flags)
+        if key in self._refused:
+            raise ServerStartError(str(self._refused[key]))
         if key not in self._shared:
-            self._shared[key] = self.prepared(kind, config, flags).start()
+            try:
+                self._shared[key] = self.prepared(kind, config, flags).start()
+            except ServerStartError as error:
+                self._refused[key] = error
+                raise
         return self._shared[key]
 
     def prepared(self, kind: str, config: str, flags: tuple[str, ...]) -> ServerProcess:
