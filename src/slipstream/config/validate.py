@@ -44,7 +44,6 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("authorization", lambda o: o.authorization.auth_callout, "auth_callout is not supported yet"),
     ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
     ("tls", lambda o: o.tls and o.tls.ocsp_peer and o.tls.ocsp_peer.verify, "ocsp_peer is not supported yet"),
-    ("syslog", lambda o: o.syslog or o.remote_syslog, "syslog is not supported yet"),
     ("prof_port", lambda o: o.prof_port, "profiling over HTTP is not supported"),
 )
 

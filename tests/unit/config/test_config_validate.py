@@ -106,7 +106,6 @@ ASKED = {
     "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA, auth_users: [a] } }",
     "ocsp": "ocsp: true",
     "tls": "tls { ocsp_peer: true }",
-    "syslog": "syslog: true",
     "prof_port": "prof_port: 6000",
 }
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from pathlib import Path
 
-from slipstream.server.logs import FileLog
+import pytest
+
+from slipstream.server.logs import FileLog, open_log
 
 LINE = re.compile(r"^\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(\w{3})\] (.*)$")
 
@@ -61,3 +64,27 @@ def test_text_that_is_not_unicode_is_written_as_it_came(tmp_path: Path) -> None:
     log("ERR", b"\xff\xfe".decode("utf-8", "surrogateescape"))
     log.close()
     assert (tmp_path / "log").read_bytes().endswith(b"[ERR] \xff\xfe\n")
+
+
+@pytest.mark.parametrize("scheme", ["udp", "tcp"])
+def test_remote_syslog_gets_one_record_a_line(scheme: str) -> None:
+    kind = socket.SOCK_DGRAM if scheme == "udp" else socket.SOCK_STREAM
+    with socket.socket(socket.AF_INET, kind) as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        daemon.settimeout(5)
+        if scheme == "tcp":
+            daemon.listen()
+        log = open_log(remote_syslog=f"{scheme}://127.0.0.1:{daemon.getsockname()[1]}")
+        receiver = daemon.accept()[0] if scheme == "tcp" else daemon
+        log("DBG", "not asked for")
+        log("WRN", "disk is slow")
+        record = receiver.recv(1000)
+        assert record.startswith(b"<12>") and b"nats-server disk is slow" in record
+        assert b"not asked for" not in record
+        log.close()
+        receiver.close()
+
+
+def test_a_missing_syslog_daemon_is_an_error() -> None:
+    with pytest.raises(OSError):
+        open_log(remote_syslog="tcp://127.0.0.1:1")
