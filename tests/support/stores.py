@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.base import Committed, Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk import Disk, RealDisk
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.testing.sim_disk import SimDisk
 
@@ -80,13 +80,10 @@ def payload(seq: int, size: int = 50) -> bytes:
     return (b"payload-%d-" % seq).ljust(size, b"x")
 
 
-Maker = Callable[[], Store]
-
-
-def makers() -> dict[str, Maker]:
-    """One maker a kind of store."""
-    return {
-        "memory": new_memory_store,
-        "file": lambda: new_file_store(SimDisk()),
-        "file-small-segments": lambda: new_file_store(SimDisk(), segment_bytes=8192),
-    }
+MAKERS: dict[str, Callable[[str], Store]] = {
+    "memory": lambda _directory: new_memory_store(),
+    "file": lambda _directory: new_file_store(SimDisk()),
+    "file-small-segments": lambda _directory: new_file_store(SimDisk(), segment_bytes=8192),
+    "file-real-disk": lambda directory: new_file_store(RealDisk(), directory, segment_bytes=8192),
+}
+"""One maker a kind of store; the argument is a directory that is not there yet."""

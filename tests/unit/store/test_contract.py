@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slipstream.jetstream.store.base import ALL, Store, StoredMessage, SubjectState
-from support.stores import commit, fill, makers, payload, upkeep
+from support.stores import MAKERS, commit, fill, payload, upkeep
 
 
-@pytest.fixture(params=sorted(makers()))
-def store(request: pytest.FixtureRequest) -> Store:
+@pytest.fixture(params=sorted(MAKERS))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """A fresh store of each kind."""
-    return makers()[request.param]()
+    return MAKERS[request.param](str(tmp_path / "stream"))
 
 
 def test_empty(store: Store) -> None:

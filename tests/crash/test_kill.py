@@ -1,0 +1,48 @@
+"""kill -9 at arbitrary moments, on a real disk: what was committed is there, again and again."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slipstream.jetstream.store.base import StoredMessage
+from slipstream.jetstream.store.file.disk import RealDisk
+from support.stores import reopen
+
+VICTIM = Path(__file__).with_name("kill_victim.py")
+
+
+def cycles(directory: Path, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    for cycle in range(count):
+        with subprocess.Popen(
+            [sys.executable, str(VICTIM), str(directory), str(seed + cycle)], stdout=subprocess.PIPE
+        ) as victim:
+            assert victim.stdout is not None
+            said = [victim.stdout.readline() for _ in range(rng.randint(1, 40))]
+            victim.kill()
+            said += victim.stdout.readlines()
+        last, first = map(int, [line for line in said if line.endswith(b"\n")][-1].split())
+        store = reopen(RealDisk(), str(directory), segment_bytes=64 * 1024)
+        assert store.last_seq >= last
+        assert store.lost().seqs == [] and store.report.damaged_regions == []
+        for seq in range(max(first, store.first_seq), last + 1):
+            message = store.get(seq)
+            assert isinstance(message, StoredMessage), seq
+            assert message.payload.rstrip(b"\0") == b"message %d" % seq
+        # What is not committed by the victim may trim more, never less.
+        assert store.first_seq >= first
+
+
+def test_kill(tmp_path: Path) -> None:
+    cycles(tmp_path / "s", 3, 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_kill_long(tmp_path: Path) -> None:
+    cycles(tmp_path / "s", 200, 2)

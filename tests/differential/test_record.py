@@ -1,0 +1,101 @@
+"""The compiled codec against the drawn layout, and its scan against hostile bytes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.records import Record, crc32c, encode_frame
+from slipstream.kernels import record as kernel
+from slipstream.kernels.segscan import SegmentScan
+from slipstream.kernels.subjectindex import MessageIndex
+
+SALTS = st.integers(0, 2**64 - 1)
+PARTS = st.tuples(
+    st.integers(-(2**62), 2**62),
+    st.binary(min_size=1, max_size=30),
+    st.binary(max_size=20),
+    st.binary(max_size=60),
+    st.sampled_from([0, 0, 1, 2**62]),
+)
+
+
+def scanned(data: bytes, salt: int, first_seq: int = 1) -> SegmentScan:
+    scan = SegmentScan(data, 0, salt, first_seq, 0)
+    while scan.step(7):
+        pass
+    return scan
+
+
+@given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
+def test_checksum(data: bytes, start: int) -> None:
+    assert kernel.crc32c(data, start) == kernel.crc32c_table(data, start) == crc32c(data, start)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=6), SALTS)
+def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: int) -> None:
+    records = [Record(i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
+    index = MessageIndex(1)
+    writer = kernel.LogWriter(index)
+    writer.open_segment(3, salt, 0, 1 << 30, 6)
+    writer.synced_upto, writer.epoch = 5, 9
+    for r in records:
+        assert writer.append(r.seq, r.ts, r.subject, r.headers, r.payload, r.expires)
+    data = writer.take()
+    assert data == encode_frame(records, no=7, salt=salt, synced_upto=5, epoch=9)
+    scan = scanned(data + bytes(64), salt)
+    assert (len(scan), scan.regions, scan.holes, scan.good_end) == (len(records), [], [], len(data))
+    assert (scan.last_seq, scan.synced_upto, scan.epoch, scan.last_frame_no) == (len(records), 5, 9, 7)
+    loaded = MessageIndex(2)
+    scan.load_into(loaded, 3)
+    loaded.check()
+    for r in records:
+        assert loaded.locate(r.seq) == index.locate(r.seq)
+        message = kernel.read_message(data, index.locate(r.seq)[1], salt, r.seq)
+        assert (message.ts_ns, message.subject, message.headers) == (r.ts, r.subject, r.headers)
+        assert (message.payload, message.expires_ns) == (r.payload, r.expires)
+        assert kernel.read_message(data, index.locate(r.seq)[1], salt ^ 1, r.seq) is None
+        assert kernel.read_message(data, index.locate(r.seq)[1], salt, r.seq + 1) is None
+
+
+@given(st.lists(PARTS, min_size=2, max_size=6), SALTS, st.data())
+def test_index_file_is_the_scan(parts: list[tuple], salt: int, data: st.DataObject) -> None:
+    records = [Record(2 * i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
+    scan = scanned(encode_frame(records, no=1, salt=salt), salt)
+    packed = scan.to_bytes(b"controls")
+    again, controls = SegmentScan.from_bytes(packed, salt)
+    assert controls == b"controls"
+    assert (again.holes, again.expiries, again.last_seq) == (scan.holes, scan.expiries, scan.last_seq)
+    one, two = MessageIndex(1), MessageIndex(2)
+    scan.load_into(one, 1)
+    again.load_into(two, 1)
+    two.check()
+    for r in records:
+        assert one.locate(r.seq) == two.locate(r.seq)
+    assert SegmentScan.from_bytes(packed, salt ^ 1) is None
+    at = data.draw(st.integers(0, len(packed) - 1))
+    assert SegmentScan.from_bytes(packed[:at] + bytes([packed[at] ^ 1]) + packed[at + 1 :], salt) is None
+    assert SegmentScan.from_bytes(packed[:at], salt) is None
+
+
+@given(st.lists(PARTS, min_size=3, max_size=6), SALTS, st.data())
+def test_one_changed_byte_costs_one_record_at_most(parts: list[tuple], salt: int, data: st.DataObject) -> None:
+    records = [Record(i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
+    whole = encode_frame(records[:2], no=1, salt=salt) + encode_frame(records[2:], no=2, salt=salt, synced_upto=1)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    hurt = whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
+    scan = scanned(hurt, salt)
+    assert len(scan) >= len(records) - 1
+    lost = sum(hi - lo + 1 for lo, hi in scan.holes)
+    assert len(scan) + lost + (len(records) - scan.last_seq) == len(records)
+
+
+@given(st.binary(max_size=400), SALTS)
+def test_scan_of_any_bytes_ends(data: bytes, salt: int) -> None:
+    scan = scanned(data, salt)
+    assert len(scan) == 0 or kernel.record_kind(data, 0, salt) or scan.first_frame_no
+
+
+@given(st.binary(max_size=200), SALTS)
+def test_any_index_file_is_read_or_refused(data: bytes, salt: int) -> None:
+    assert SegmentScan.from_bytes(data, salt) is None
