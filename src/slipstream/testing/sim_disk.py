@@ -142,6 +142,9 @@ class SimDisk:
     def rename(self, old: str, new: str) -> None:
         """See `Disk.rename`."""
         self._call(old)
+        if old in self._dirs:
+            self._rename_dir(old, new)
+            return
         inode = self._inode(old)
         self._rename_entry(new, inode)
         self._rename_entry(old, None)
@@ -236,6 +239,13 @@ class SimDisk:
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return inode
+
+    def _rename_dir(self, old: str, new: str) -> None:
+        """Directories move at once, with everything in them."""
+        for table in (self._names, self._durable_names):
+            for path in [path for path in table if path.startswith(old + "/")]:
+                table[new + path[len(old) :]] = table.pop(path)
+        self._dirs = {new + path[len(old) :] if (path + "/").startswith(old + "/") else path for path in self._dirs}
 
     def _rename_entry(self, path: str, inode: _Inode | None) -> None:
         _set_name(self._names, path, inode)

@@ -62,7 +62,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, replacing what has it."""
+        """Give a file another name, replacing what has it; or a directory a new one."""
         ...
 
     def remove(self, path: str) -> None:
@@ -167,8 +167,10 @@ class RealDisk:
 
     def rename(self, old: str, new: str) -> None:
         """See `Disk.rename`."""
-        self._forget(old)
-        self._forget(new)
+        with self._lock:
+            below = [path for path in self._open if path.startswith(old + "/")]
+        for path in (old, new, *below):
+            self._forget(path)
         os.rename(old, new)
 
     def remove(self, path: str) -> None:
