@@ -33,6 +33,8 @@ def note_json(talk: Talk, title: str, value: Json) -> None:
 
 def _next_message(peer: Peer) -> tuple[str, Json]:
     head = peer.until(rb"H?MSG [^\r]*\r\n")
+    if peer.closed:
+        raise ConnectionError(f"closed instead of an answer: {head!r}")
     words = head.split(b"\r\n")[-2].split()
     payload = peer.client.read_exactly(int(words[-1]) + 2)[:-2]
     header_size = int(words[-2]) if words[0] == b"HMSG" else 0
