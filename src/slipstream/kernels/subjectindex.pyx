@@ -75,6 +75,20 @@ cdef class Selection:
             raise IndexError(i)
         return self.seq[i], self.seg[i], self.off[i], self.len[i] & LENGTH_MASK
 
+    def reach(self, Py_ssize_t i, uint64_t limit):
+        """Bytes from entry `i` to the end of the last entry that one read of `limit` bytes would still take in."""
+        cdef Py_ssize_t k = i
+        cdef uint64_t end = 0, stop
+        if i < 0 or i >= self.n:
+            raise IndexError(i)
+        while k < self.n and self.seg[k] == self.seg[i]:
+            stop = <uint64_t>self.off[k] + (self.len[k] & LENGTH_MASK) + 8 - self.off[i]
+            if k > i and (self.off[k] < self.off[i] or stop > limit):
+                break
+            end = stop
+            k += 1
+        return end
+
     cdef int push(self, uint64_t seq, uint32_t seg, uint32_t off, uint32_t length) except -1:
         cdef Py_ssize_t cap
         if self.n == self.cap:

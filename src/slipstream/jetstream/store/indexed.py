@@ -120,7 +120,7 @@ class IndexedReads:
         while i < count:
             _seq, segment, offset, length = chosen.place(i)
             least = length + _EXPIRY_BYTES
-            data, base, salt = self._slice(segment, offset, least, max(least, STORE_READ_AHEAD_BYTES))
+            data, base, salt = self._slice(segment, offset, least, chosen.reach(i, STORE_READ_AHEAD_BYTES))
             after = read_selection(chosen, i, data, base, salt, found)
             if after == i:  # not even one whole record came back: the file is shorter than the index says
                 found.append(chosen.place(i)[0])
