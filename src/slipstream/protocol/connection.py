@@ -108,6 +108,46 @@ class Host(Protocol):
 class ClientConnection:
     """One client."""
 
+    # Thousands are open, and ten thousand closed ones are kept for monitoring: each byte counts.
+    __slots__ = (
+        "_greeted_again",
+        "_host",
+        "_permissions",
+        "_permits",
+        "account",
+        "cid",
+        "claimed_user",
+        "close_reason",
+        "connected",
+        "echo",
+        "edge",
+        "headers",
+        "identity",
+        "lang",
+        "last_activity_ns",
+        "last_read_ns",
+        "last_subscriptions",
+        "name",
+        "no_responders",
+        "nonce",
+        "outbox",
+        "parser",
+        "pedantic",
+        "peer",
+        "ping_sent_ns",
+        "pings_out",
+        "protocol",
+        "rtt_ns",
+        "stalls",
+        "start_ns",
+        "state",
+        "subscriptions",
+        "tracing",
+        "verbose",
+        "version",
+        "__weakref__",
+    )
+
     def __init__(self, host: Host, cid: int, peer: Peer) -> None:
         options = host.options
         self.cid = cid

@@ -124,6 +124,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 reason = CloseReason.READ_ERROR
             self.connection.close(reason)
             self.connection.outbox.close()
+            # The record of a closed connection stays; its socket, buffers and timers do not.
+            self.connection.edge = None
 
     def pause_writing(self) -> None:
         """The transport keeps bytes: the peer reads slower than we write."""
