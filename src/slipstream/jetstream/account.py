@@ -285,7 +285,8 @@ class JetStreamAccount:
             self.limits,
             self.server.budgets[config.storage],
             reserved_bytes=self._reserved(config.storage, besides=config.name),
-            extra_bytes=config.max_bytes if new else 0,
+            extra_bytes=config.max_bytes,
+            released_bytes=self._reserved_by(config),
         )
 
     def _check_overlap(self, config: StreamConfig) -> None:
@@ -419,6 +420,13 @@ class JetStreamAccount:
             for config in configs
             if config.storage is storage and config.max_bytes > 0 and config.name != besides
         )
+
+    def _reserved_by(self, config: StreamConfig) -> int:
+        """What the stream that would be replaced by `config` has reserved in the same storage."""
+        stream = self.streams.get(config.name)
+        if stream is None or stream.config.storage is not config.storage:
+            return 0
+        return max(stream.config.max_bytes, 0)
 
     def _limit_of(self, storage: StorageType) -> int:
         return self.limits.max_memory if storage is StorageType.MEMORY else self.limits.max_storage

@@ -72,7 +72,13 @@ class AccountBudget:
 
 
 def check_limits(
-    config: StreamConfig, limits: AccountLimits, server: ServerBudget, *, reserved_bytes: int, extra_bytes: int
+    config: StreamConfig,
+    limits: AccountLimits,
+    server: ServerBudget,
+    *,
+    reserved_bytes: int,
+    extra_bytes: int,
+    released_bytes: int = 0,
 ) -> None:
     """Whether the account and the server can take a stream.
 
@@ -82,6 +88,7 @@ def check_limits(
         server: the budget for this kind of storage.
         reserved_bytes: what the account's other streams have reserved in it.
         extra_bytes: what the stream adds: its `max_bytes`, or the growth of it in an update.
+        released_bytes: what the server would get back first, when a stream asks to be made that exists.
 
     Raises:
         ApiError: 10026, 10028 or 10047.
@@ -93,6 +100,6 @@ def check_limits(
     memory = config.storage is StorageType.MEMORY
     limit_bytes = limits.max_memory if memory else limits.max_storage
     over_account = limit_bytes >= 0 and reserved_bytes + added > limit_bytes
-    over_server = server.reserved_bytes + added > server.max_bytes
+    over_server = server.reserved_bytes - released_bytes + added > server.max_bytes
     if over_account or over_server:
         raise ApiError(table.MEMORY_RESOURCES_EXCEEDED if memory else table.STORAGE_RESOURCES_EXCEEDED)

@@ -182,10 +182,10 @@ class DirectGet:
         if len(seqs) > DIRECT_MULTI_LAST_MAX:
             self._status(reply, b"413 Too Many Results")
             return
-        seqs = [seq for seq in seqs if seq >= asked.seq]
         if not seqs:
             self._status(reply, b"404 No Results")
             return
+        seqs = [seq for seq in seqs if seq >= asked.seq]
         bytes_max = asked.max_bytes or self._bytes_max
         sent_bytes = last_sent = 0
         pending = len(seqs)

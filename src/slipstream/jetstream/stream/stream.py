@@ -62,6 +62,7 @@ class Stream:
         """Take over a store, new or recovered. Nothing is listened to before `start`."""
         self.config = config  # checked; replaced as a whole by `update`
         self.created_ns = created_ns
+        self.is_untouched = config.first_seq == 0  # nothing ever decided its first sequence: shown as 0, not 1
         self.store = store
         self.interest: Interest = NoConsumers()  # the consumer layer puts itself here
         self._ports = ports
@@ -125,7 +126,8 @@ class Stream:
         if config.max_msgs_per_subject > 0 and not 0 < old.max_msgs_per_subject <= config.max_msgs_per_subject:
             self._enforce_subjects(config.max_msgs_per_subject)
         self._enforce_limits()
-        if config.retention is RetentionPolicy.INTEREST is not old.retention and not self.interest.consumer_count:
+        becomes_interest = config.retention is RetentionPolicy.INTEREST is not old.retention
+        if becomes_interest and self.store.messages and not self.interest.consumer_count:
             self.purge()  # nobody wants what is there
         self.interest.on_config(old, config)
         self._expire()
@@ -145,6 +147,8 @@ class Stream:
             self.ingest.last_seq = self.store.last_seq
         else:
             count = self.store.purge(subject, up_to_seq=below_seq, keep=keep)
+        if not subject and not keep:
+            self.is_untouched = False
         self.interest.on_purged(subject)
         self.committer.wake()
         return count
