@@ -271,10 +271,10 @@ class TestDispatch:
             seen.append(request.names)
             return {"ok": True}
 
-        for pattern in ("CONSUMER.CREATE.*", "CONSUMER.CREATE.*.*", "CONSUMER.CREATE.*.*.>"):
-            w.account.api.register(pattern, "consumer_create_response", handler)
+        for pattern in ("STREAM.NEW.*", "STREAM.NEW.*.*", "STREAM.NEW.*.*.>"):
+            w.account.api.register(pattern, "new_response", handler)
         for tail in ("S", "S.c", "S.c.a.b"):
-            assert w.api(f"CONSUMER.CREATE.{tail}")["ok"] is True
+            assert w.api(f"STREAM.NEW.{tail}") == {"type": "io.nats.jetstream.api.v1.new_response", "ok": True}
         assert seen == [["S"], ["S", "c"], ["S", "c", "a", "b"]]
 
     def test_direct_get_comes_and_goes(self) -> None:

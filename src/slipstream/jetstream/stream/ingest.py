@@ -266,10 +266,10 @@ class Ingest:
         self._assigned(seq, ts_ns, message_id)
         committer = self._committer
         committer.buffered_bytes += len(payload) + len(header)
-        if rollup:
-            self._owner.rolled_up(subject if rollup == b"sub" else b"", 1)
         if self._watched or expires_ns:
             self._owner.appended(seq, subject, expires_ns)
+        if rollup:
+            self._owner.rolled_up(subject if rollup == b"sub" else b"", 1)
         if self.republisher is not None:
             effect = self.republisher.effect(seq, ts_ns, subject, header, payload, previous)
             if effect is not None:
