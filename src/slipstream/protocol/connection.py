@@ -15,7 +15,6 @@ is written after CLOSED.
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +25,7 @@ from slipstream.kernels.subject import is_valid_publish, is_valid_subscription, 
 from slipstream.protocol import texts
 from slipstream.protocol.info import ConnectOptions, decode_connect
 from slipstream.protocol.texts import CloseReason, error_line
+from slipstream.protocol.tracelog import connect_line, message_line, operation_line, payload_line
 from slipstream.routing.permissions import ResponsePermits
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class ClientConnection:
 
     # Thousands are open, and ten thousand closed ones are kept for monitoring: each byte counts.
     __slots__ = (
+        "__weakref__",
         "_greeted_again",
         "_host",
         "_permissions",
@@ -145,7 +146,6 @@ class ClientConnection:
         "tracing",
         "verbose",
         "version",
-        "__weakref__",
     )
 
     def __init__(self, host: Host, cid: int, peer: Peer) -> None:
@@ -199,7 +199,7 @@ class ClientConnection:
         if self.state is State.CLOSED:
             return
         if error is not None:
-            self.outbox.write(error_line(error))
+            self._send_error(error)
         self.state = State.CLOSED
         self.close_reason = reason
         self.parser.stop()
@@ -209,9 +209,14 @@ class ClientConnection:
 
     def fail(self, text: str, *, log: bool = True) -> None:
         """Report an error that does not end the connection."""
-        self.outbox.write(error_line(text))
+        self._send_error(text)
         if log:
             self._host.log("ERR", self, text)
+
+    def _send_error(self, text: str) -> None:
+        self.outbox.write(error_line(text))
+        if self.tracing:
+            self._host.log("TRC", self, f"->> [-ERR {text}]")
 
     # --- CONNECT and authentication -------------------------------------------------------------------------------
 
@@ -224,10 +229,10 @@ class ClientConnection:
     def on_connect(self, text: bytes) -> None:
         """CONNECT, also when it is not the first one."""
         if self.tracing:
-            self._host.log("TRC", self, f"<<- [CONNECT {_redacted(text)}]")
+            self._host.log("TRC", self, connect_line(text))
         options = decode_connect(text)
         if options is None:
-            self.close(CloseReason.PARSE_ERROR)
+            self.close(CloseReason.PROTOCOL_VIOLATION)
             return
         self._adopt(options)
         if self.protocol not in (0, 1):
@@ -379,7 +384,7 @@ class ClientConnection:
     def on_sub(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
         """Subscribe, unless something speaks against it."""
         if self.tracing:
-            self._host.log("TRC", self, f"<<- [SUB {_words(subject, queue, sid)}]")
+            self._host.log("TRC", self, operation_line("SUB", subject, queue, sid))
         if self.account is None:
             return
         self.last_activity_ns = self.last_read_ns
@@ -423,7 +428,7 @@ class ClientConnection:
     def on_unsub(self, sid: bytes, max_msgs: int) -> None:
         """Unsubscribe now, or after `max_msgs` deliveries counted from the SUB."""
         if self.tracing:
-            self._host.log("TRC", self, f"<<- [UNSUB {_words(sid)}]")
+            self._host.log("TRC", self, operation_line("UNSUB", sid, max_msgs if max_msgs >= 0 else None))
         self.last_activity_ns = self.last_read_ns
         subscription = self.subscriptions.get(sid)
         if subscription is not None:
@@ -469,7 +474,7 @@ class ClientConnection:
     def on_publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> None:
         """A publish that has to be looked at."""
         if self.tracing:
-            self._host.log("TRC", self, f"<<- [{_publish_line(subject, reply, header_size, body)}]")
+            self._trace_publish(subject, reply, header_size, body)
         if self.account is None:
             return
         self.last_activity_ns = self.last_read_ns
@@ -501,6 +506,24 @@ class ClientConnection:
             taken = self._host.publish(self, destination, reply, header_size, body)
         if not taken and reply is not None and self.no_responders:
             self.on_no_responders(destination, reply)
+
+    def _trace_publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> None:
+        verb = "HPUB" if header_size else "PUB"
+        self._host.log("TRC", self, operation_line(verb, subject, reply, header_size or None, len(body)))
+        payload = payload_line("<<-", body, self._host.options.max_traced_msg_len)
+        if payload is not None:
+            self._host.log("TRC", self, payload)
+
+    def trace_delivery(
+        self, subscription: Subscription, subject: bytes, reply: bytes | None, size: int, body: bytes
+    ) -> None:
+        """Log a message that went to this client; `size` is that of the header in front of `body`."""
+        if size and not subscription.headers:
+            body, size = body[size:], 0
+        self._host.log("TRC", self, message_line(subject, subscription.sid, reply, size, len(body)))
+        payload = payload_line("->>", body, self._host.options.max_traced_msg_len)
+        if payload is not None:
+            self._host.log("TRC", self, payload)
 
     def _is_reserved(self, subject: bytes) -> bool:
         if subject.startswith(_SERVER_SUBJECTS):
@@ -562,20 +585,3 @@ class ClientConnection:
 def _is_reserved_reply(reply: bytes) -> bool:
     """Whether only the server itself may hand out this reply subject."""
     return reply.startswith(_SERVICE_REPLY) or (reply.startswith(_SERVER_REPLIES) and reply not in _SERVER_REPLIES)
-
-
-def _words(*words: bytes | None) -> str:
-    return " ".join(word.decode("utf-8", "backslashreplace") for word in words if word is not None)
-
-
-def _publish_line(subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> str:
-    words = _words(subject, reply)
-    return f"HPUB {words} {header_size} {len(body)}" if header_size else f"PUB {words} {len(body)}"
-
-
-_SECRETS = re.compile(rb'("(?:pass|auth_token|sig|jwt)"\s*:\s*)"(?:[^"\\]|\\.)*"')
-
-
-def _redacted(connect: bytes) -> str:
-    """CONNECT for the log, without anything secret."""
-    return _SECRETS.sub(rb'\1"[REDACTED]"', connect).decode("utf-8", "backslashreplace")

@@ -87,8 +87,14 @@ def error_line(text: str) -> bytes:
 def quoted(name: bytes) -> str:
     """A name a peer sent, inside a text that goes back to it: escaped as Go's `%q` would."""
     text = name.decode("utf-8", "surrogateescape")
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\x{ord(c) & 0xFF:02x}" for c in quoted) + '"'
+    return '"' + "".join(c if c.isprintable() and c not in _ESCAPES else _escape(c) for c in text) + '"'
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\r": "\\r", "\n": "\\n", "\t": "\\t"}
+
+
+def _escape(char: str) -> str:
+    return _ESCAPES.get(char) or f"\\x{ord(char) & 0xFF:02x}"
 
 
 def publish_violation(subject: bytes) -> str:

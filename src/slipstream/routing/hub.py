@@ -12,6 +12,7 @@ import base64
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.auth.authenticator import (
@@ -25,6 +26,7 @@ from slipstream.auth.authenticator import (
 )
 from slipstream.clock import rfc3339
 from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.interest import Route
 from slipstream.kernels.outbox import FlushQueue
 from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol import texts
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.clock import Clock
     from slipstream.config.options import Options
-    from slipstream.kernels.interest import Route, Subscription
+    from slipstream.kernels.interest import Subscription
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
@@ -165,6 +167,7 @@ class Hub:
         if self.authenticator.needs_nonce:
             connection.nonce = self.new_nonce()
         self.connections[connection.cid] = connection
+        self.log("DBG", connection, "Client connection created")
         if 0 <= self.options.max_connections < len(self.connections):
             self.log("ERR", connection, texts.MAXIMUM_CONNECTIONS)
             connection.greet()
@@ -180,6 +183,7 @@ class Hub:
     def closed(self, connection: ClientConnection, reason: CloseReason) -> None:
         """A connection ended; called once for each."""
         self.connections.pop(connection.cid, None)
+        self.log("DBG", connection, f"Client connection closed: {reason.value}")
         self.closed_in_msgs += connection.parser.msgs
         self.closed_in_bytes += connection.parser.msg_bytes
         self.closed_out_msgs += connection.outbox.msgs
@@ -240,6 +244,8 @@ class Hub:
             api_lvl=API_LEVEL,
             xkey=self.identity.xkey,
         )
+        if getattr(connection.peer, "tls_first", False) and not after_connect:
+            info.tls_required = True
         if connection.peer.kind == "websocket":
             info.host, info.port = self.websocket_host, self.websocket_port
             info.auth_required = self.authenticator.is_auth_announced("WEBSOCKET")
@@ -296,7 +302,30 @@ class Hub:
         """Publish for a client to a subject that is mapped already; returns how many got the message."""
         account = connection.account
         assert account is not None
-        return self.delivery.deliver(self._route(account, subject), connection, subject, reply, header_size, body)
+        route = self._route(account, subject)
+        if self.options.trace:
+            return self._deliver_logged(route, connection, subject, reply, header_size, body)
+        return self.delivery.deliver(route, connection, subject, reply, header_size, body)
+
+    def _deliver_logged(
+        self, route: Route, connection: ClientConnection, subject: bytes, reply: bytes | None, size: int, body: bytes
+    ) -> int:
+        """Deliver one receiver after the other, and log each copy."""
+        sent = 0
+        parts = [
+            (Route((one,), (), (alias,)), (one,), (alias,))
+            for one, alias in zip(route.subscriptions, route.renamed or repeat(None), strict=False)
+        ] + [
+            (Route((), (group,), None, (aliases,)), group, aliases)
+            for group, aliases in zip(route.queues, _queue_aliases(route), strict=True)
+        ]
+        for part, members, aliases in parts:
+            before = [member.delivered for member in members]
+            sent += self.delivery.deliver(part, connection, subject, reply, size, body)
+            for member, count, alias in zip(members, before, aliases, strict=True):
+                if member.delivered != count and member.client is not None:
+                    member.client.trace_delivery(member, alias or subject, reply, size, body)
+        return sent
 
     def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None:
         """Whether a message is to be traced."""
@@ -403,6 +432,10 @@ class Hub:
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""
         return self.connections.values()
+
+
+def _queue_aliases(route: Route) -> tuple[tuple[bytes | None, ...], ...]:
+    return route.queue_renamed or tuple((None,) * len(group) for group in route.queues)
 
 
 def _owner(subscription: Subscription) -> Account | None:

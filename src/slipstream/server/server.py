@@ -24,7 +24,7 @@ from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECKS_MAX, READ_BUFFER_BYTES, SECOND_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
-from slipstream.server.files import PortsFile, remove_file, write_pid_file
+from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
@@ -173,7 +173,8 @@ class Server:
     def _https_context(self) -> ssl.SSLContext | None:
         options = self.options
         if options.http_port and options.https_port:
-            raise StartError(f"Can't specify both http ({options.http_port}) and https ({options.https_port}) ports")
+            ports = f"HTTP ({options.http_port}) and HTTPs ({options.https_port}) ports"
+            raise StartError(f"Can't start monitoring: can't specify both {ports}")
         if not options.https_port:
             return None
         if options.tls is None:
@@ -205,6 +206,8 @@ class Server:
             where = host_port(host, max(port, 0))
             reason = os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else "invalid port"
             text = f'Error listening on {what}: {where}, "listen tcp {where}: bind: {reason}"'
+            if what == "monitor":
+                text = f"Can't start monitoring: can't listen to the monitor port: listen tcp {where}: bind: {reason}"
             raise StartError(text) from error
 
     def _write_files(self) -> None:
@@ -263,8 +266,6 @@ class Server:
             self._executor = None
         if self._ports_file is not None:
             self._ports_file.remove()
-        if self.options.pidfile:
-            remove_file(self.options.pidfile)
 
     def enter_lame_duck_mode(self) -> None:
         """Leave slowly; see `lame_duck`."""

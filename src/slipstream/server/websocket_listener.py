@@ -73,6 +73,8 @@ class WebsocketListener:
         self.front = WebsocketFront.from_options(server.options.websocket)
         self.host = server.options.websocket.host or DEFAULT_HOST
         self.port = server.options.websocket.port
+        # Sockets that are not clients yet; the server knows nothing of them.
+        self.waiting: set[WebsocketProtocol] = set()
         self._listener: asyncio.Server | None = None
 
     @classmethod
@@ -88,7 +90,7 @@ class WebsocketListener:
         listener.port = listening.getsockname()[1]
         server.hub.websocket_host, server.hub.websocket_port = listener.host, listener.port
         loop = asyncio.get_running_loop()
-        listener._listener = await loop.create_server(lambda: WebsocketProtocol(server, listener.front), sock=listening)
+        listener._listener = await loop.create_server(lambda: WebsocketProtocol(server, listener), sock=listening)
         server.log("INF", f"Listening for websocket clients on {listener._scheme}://{listener.host}:{listener.port}")
         if listener.front.tls is None:
             server.log("WRN", "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
@@ -108,19 +110,23 @@ class WebsocketListener:
         return "ws" if self.front.tls is None else "wss"
 
     def close(self) -> None:
-        """Let nobody new in."""
+        """Let nobody new in, nor those who are only half in."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        for protocol in list(self.waiting):
+            protocol.transport.abort()
 
 
 class WebsocketProtocol(TlsClientProtocol):
     """One socket on the WebSocket port."""
 
-    def __init__(self, server: Server, front: WebsocketFront) -> None:
+    def __init__(self, server: Server, listener: WebsocketListener) -> None:
         super().__init__(server)
-        self._context = front.tls
-        self._socket = WebSocketConnection(front.settings, server.options.max_payload, time.time)
+        self._listener = listener
+        # One client sees one configuration, whatever is reloaded meanwhile.
+        self._context = listener.front.tls
+        self._socket = WebSocketConnection(listener.front.settings, server.options.max_payload, time.time)
         self._facts: TlsFacts | None = None
         self._known = False  # the client is authenticated
         self._plain_request = False  # it began with a plain request where TLS is spoken
@@ -130,6 +136,12 @@ class WebsocketProtocol(TlsClientProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is there; whether it is a client, its request tells."""
         self.transport = cast(asyncio.Transport, transport)
+        waiting = self._listener.waiting
+        waiting.add(self)
+        if 0 <= self._server.options.max_connections < len(waiting):
+            # Those who wait are not counted as clients, but they have to have a limit too.
+            self._drop()
+            return
         self.set_step_timer(self._server.options.websocket.handshake_timeout_ns, self._on_handshake_timeout)
         if self._context is not None:
             self.begin_tls(self._context, b"")
@@ -145,6 +157,11 @@ class WebsocketProtocol(TlsClientProtocol):
             self._on_frames(data)
         else:
             self._on_encrypted(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._listener.waiting.discard(self)
+        super().connection_lost(exc)
 
     def resume_writing(self) -> None:
         """Everything handed over is sent: control frames may go on."""
@@ -243,6 +260,7 @@ class WebsocketProtocol(TlsClientProtocol):
     def _admit(self) -> None:
         """The request was accepted: from here on it is a client like any other."""
         self.cancel_step_timer()
+        self._listener.waiting.discard(self)
         upgrade = self._socket.upgrade
         assert upgrade is not None
         peer = SecurePeer(*address_of(self.transport), kind="websocket")
