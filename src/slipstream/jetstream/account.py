@@ -10,7 +10,6 @@ the server's reserved bytes are the sum of `max_bytes` over all its streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -30,6 +29,7 @@ from slipstream.jetstream.config.versioning import (
     with_required_level,
 )
 from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
 from slipstream.jetstream.ports import AccountLimits, Ports, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
 from slipstream.jetstream.store.base import Store
@@ -53,42 +53,6 @@ class JetStreamServer:
             StorageType.MEMORY: ServerBudget(facts.max_memory),
             StorageType.FILE: ServerBudget(facts.max_storage),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFacts:
-    """One stream, for /jsz."""
-
-    name: str
-    created_ns: int
-    config: StreamConfig
-    messages: int
-    size_bytes: int
-    first_seq: int
-    last_seq: int
-    consumers: int
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountFacts:
-    """One account, for /jsz and /healthz."""
-
-    name: str
-    memory_bytes: int
-    storage_bytes: int
-    reserved_memory_bytes: int
-    reserved_storage_bytes: int
-    api_total: int
-    api_errors: int
-    streams: list[StreamFacts] = field(default_factory=list)
-    offline: dict[str, str] = field(default_factory=dict)
-    quarantined: list[str] = field(default_factory=list)
-
-    @property
-    def healthy(self) -> bool:
-        """Whether every stream is there and takes messages."""
-        return not self.offline and not self.quarantined and not any(stream.fault for stream in self.streams)
 
 
 class JetStreamAccount:
@@ -251,7 +215,7 @@ class JetStreamAccount:
             reserved_storage_bytes=self.reserved_bytes(StorageType.FILE),
             api_total=self.api.counters.total,
             api_errors=self.api.counters.errors,
-            streams=[_facts(stream) for _, stream in sorted(self.streams.items())],
+            streams=[facts_of(stream) for _, stream in sorted(self.streams.items())],
             offline=dict(self.offline),
             quarantined=self._stores.quarantined(),
         )
@@ -439,18 +403,3 @@ class JetStreamAccount:
 
     def _stored_in(self, storage: StorageType) -> Iterable[Stream]:
         return (stream for stream in self.streams.values() if stream.config.storage is storage)
-
-
-def _facts(stream: Stream) -> StreamFacts:
-    store = stream.store
-    return StreamFacts(
-        name=stream.name,
-        created_ns=stream.created_ns,
-        config=stream.config,
-        messages=store.messages,
-        size_bytes=store.size_bytes,
-        first_seq=store.first_seq,
-        last_seq=store.last_seq,
-        consumers=stream.interest.consumer_count,
-        fault=str(store.fault) if store.fault is not None else "",
-    )
