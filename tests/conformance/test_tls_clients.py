@@ -260,8 +260,9 @@ def test_info_of_each_mode(both: Both, pair: Pair, verifying: str) -> None:
         assert lines[0] == lines[1], config
 
 
-def test_info_inside_tls(both: Both, authority: Authority, pair: Pair) -> None:
-    servers = both(f"tls {{ {pair.block}, handshake_first: true }}\n")
+@pytest.mark.parametrize("rest", ["", "allow_non_tls: true\n"], ids=["secure only", "mixed"])
+def test_info_inside_tls(both: Both, authority: Authority, pair: Pair, rest: str) -> None:
+    servers = both(f"tls {{ {pair.block}, handshake_first: true }}\n{rest}")
     lines = []
     for server in (servers.real, servers.ours):
         with secured(server, authority.client_context(), first=True) as connection:

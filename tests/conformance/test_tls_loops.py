@@ -57,6 +57,14 @@ async def connect(port: int, context: ssl.SSLContext | None) -> tuple[asyncio.St
     return await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname=name, limit=8_000_000)
 
 
+async def rest_of(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the end; a reset is an end too."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
 async def close(writer: asyncio.StreamWriter) -> None:
     writer.transport.abort()
     await asyncio.sleep(0)
@@ -112,6 +120,7 @@ def test_server_stops_in_the_middle_of_handshakes(run: Runner, tls: TLSOptions) 
         await half[1].drain()
         await server.stop()
         assert await half[0].read() == b""
+        assert await rest_of(silent[0]) == b""
         await close(half[1])
         await close(silent[1])
 
@@ -137,6 +146,26 @@ def test_peer_vanishes_in_every_step(run: Runner, tls: TLSOptions) -> None:
             reasons = [await closed.get() for _ in range(3)]
             assert reasons == ["Client Closed", "Client Closed", "TLS Handshake Failure"]
             assert server.hub.connections == {}
+
+    run(scenario)
+
+
+def test_sockets_that_are_no_clients_yet_are_limited(run: Runner) -> None:
+    async def scenario() -> None:
+        websocket = WebsocketOptions(host="127.0.0.1", port=-1, no_tls=True)
+        async with Server(port=-1, host="127.0.0.1", websocket=websocket, max_connections=2) as server:
+            assert server.websocket is not None
+            first, second = [await connect(server.websocket.port, None) for _ in range(2)]
+            first[1].write(b"GET")
+            second[1].write(b"GET")
+            third = await connect(server.websocket.port, None)
+            assert await rest_of(third[0]) == b""
+            first[1].write(request()[3:])
+            assert b" 101 " in await first[0].readuntil(b"\r\n\r\n")
+            await first[0].readuntil(b"INFO")
+            assert len(server.websocket.waiting) == 1
+            for _, writer in (first, second, third):
+                await close(writer)
 
     run(scenario)
 
