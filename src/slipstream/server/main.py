@@ -8,7 +8,7 @@ import sys
 __all__ = ["main"]
 
 # Freed memory the process keeps for the next burst instead of returning it page by page.
-_REUSED_MEMORY_BYTES = 64 * 1024 * 1024
+_REUSED_MEMORY_BYTES = 16 * 1024 * 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
