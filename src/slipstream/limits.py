@@ -362,3 +362,9 @@ JETSTREAM_MEMORY_SHARE: Final = 0.75
 JETSTREAM_DISK_SHARE: Final = 0.75
 # Threads for file work: commits of different streams wait for the disk side by side.
 JETSTREAM_THREADS: Final = 16
+# Monitoring work: entries of a page built before messages get their turn (some milliseconds), the share of the event
+# loop's time it may take in the long run, the time it may take at once, and jobs that may wait for that.
+MONITOR_STEP_ENTRIES: Final = 256
+MONITOR_SHARE_PERCENT: Final = 25
+MONITOR_BURST_NS: Final = 500 * MILLISECOND_NS
+MONITOR_JOBS_MAX: Final = 1000

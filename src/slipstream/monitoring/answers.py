@@ -31,6 +31,7 @@ from slipstream.monitoring.services import (
     Silence,
 )
 from slipstream.monitoring.userinfo import user_info
+from slipstream.monitoring.worker import Job, Worker, in_steps
 from slipstream.protocol.headers import find_header
 
 if TYPE_CHECKING:
@@ -59,10 +60,11 @@ class Request(msgspec.Struct):
 class Answers:
     """Answers the requests of one server."""
 
-    def __init__(self, sender: Sender, events: Events) -> None:
+    def __init__(self, sender: Sender, events: Events, worker: Worker) -> None:
         self._sender = sender
         self._facts = sender.facts
         self._events = events
+        self._worker = worker
 
     # --- subjects -------------------------------------------------------------------------------------------------
 
@@ -105,9 +107,12 @@ class Answers:
     # --- services -------------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request, service: Service, about: Callable[[object], None] | None = None) -> None:
+        """Let the worker answer. When it has too much to do the request is lost, as any message may be."""
+        if request.reply is not None:
+            self._worker.submit(self._make_answer(request, service, about))
+
+    def _make_answer(self, request: Request, service: Service, about: Callable[[object], None] | None) -> Job:
         """Read the options, ask the service, send what it says."""
-        if request.reply is None:
-            return
         try:
             options, wanted = read_options(request.body, service.options, service.go_name)
         except BadOptions as error:
@@ -118,7 +123,7 @@ class Answers:
         if about is not None:
             about(options)
         try:
-            data = service.answer(self._facts, options)
+            data = yield from in_steps(service.answer(self._facts, options))
         except (Silence, NotLeader):
             return
         except REFUSALS as error:

@@ -1,7 +1,7 @@
 """/connz: open and closed connections, filtered, sorted and cut into pages.
 
 Only the connections of the page are turned into entries; filters and sort keys look at the connections themselves.
-Offsets and limits of any size are safe: a page is a slice.
+Offsets and limits of any size are safe: a page is a slice, and a large one is built in steps.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import msgspec
 from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.kernels.subject import overlaps
-from slipstream.limits import MONITOR_PAGE
+from slipstream.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.client_facts import issuer_of, text, tls_of, user_of
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
+from slipstream.monitoring.worker import Steps
 from slipstream.protocol.connection import ClientConnection
 from slipstream.routing.hub import ClosedConnection
 
@@ -167,8 +168,8 @@ def connz_options(query: Query) -> ConnzOptions:
     )
 
 
-def connz(facts: Facts, options: ConnzOptions) -> Connz:
-    """A page of connections.
+def connz(facts: Facts, options: ConnzOptions) -> Steps[Connz]:
+    """A page of connections, built in steps.
 
     Raises:
         BadRequest: the options do not go together.
@@ -198,12 +199,18 @@ def connz(facts: Facts, options: ConnzOptions) -> Connz:
         return page
     candidates = _candidates(facts, options)
     page.total = len(candidates)
+    if len(candidates) > MONITOR_STEP_ENTRIES:
+        yield
     rows = _filtered(candidates, options)
     key, descending = _SORTS[sort]
     rows.sort(key=lambda row: key(row, now_ns), reverse=descending)
     chosen = rows[offset : offset + limit]
-    page.connections = [_entry(facts, row, now_ns, options) for row in chosen]
-    page.num_connections = len(chosen)
+    entries: list[ConnectionInfo] = []
+    for at in range(0, len(chosen), MONITOR_STEP_ENTRIES):
+        if at:
+            yield
+        entries += [_entry(facts, row, now_ns, options) for row in chosen[at : at + MONITOR_STEP_ENTRIES]]
+    page.connections, page.num_connections = entries, len(entries)
     return page
 
 

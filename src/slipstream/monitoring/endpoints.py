@@ -32,6 +32,7 @@ from slipstream.monitoring.routez import routez, routez_options
 from slipstream.monitoring.stacksz import stacksz
 from slipstream.monitoring.subsz import subsz, subsz_options
 from slipstream.monitoring.varz import varz
+from slipstream.monitoring.worker import Steps, in_steps
 
 __all__ = ["ENDPOINTS", "Endpoints", "Reply", "base_path"]
 
@@ -61,7 +62,7 @@ class Endpoint(NamedTuple):
     """One path: how to read its parameters, how to answer, when to count, and its words on the index page."""
 
     read: Callable[[Query], Any]
-    answer: Callable[[Facts, Any], Reply]
+    answer: Callable[[Facts, Any], Reply | Steps[Reply]]
     counted: Counted
     words: str = ""
     counted_as: str = ""  # another path to count under
@@ -71,8 +72,11 @@ def _json(body: object, status: int = 200) -> Reply:
     return Reply(status, _JSON, encode_indented(body), _ANYWHERE)
 
 
-def _shown(answer: Callable[[Facts, Any], object]) -> Callable[[Facts, Any], Reply]:
-    return lambda facts, options: _json(answer(facts, options))
+def _shown(answer: Callable[[Facts, Any], object]) -> Callable[[Facts, Any], Steps[Reply]]:
+    def answered(facts: Facts, options: Any) -> Steps[Reply]:
+        return _json((yield from in_steps(answer(facts, options))))
+
+    return answered
 
 
 def _nothing(_query: Query) -> None:
@@ -130,8 +134,8 @@ class Endpoints:
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
 
-    def reply(self, path: str, query: str) -> Reply:
-        """The answer to a request; bad ones get an answer too. `path` is decoded, `query` is not."""
+    def reply(self, path: str, query: str) -> Steps[Reply]:
+        """The answer to a request, made in steps; bad ones get an answer too. `path` is decoded, `query` is not."""
         clean = posixpath.normpath("/" + path.lstrip("/"))
         if clean not in (path, path.rstrip("/")):
             location = _escaped(clean) + (f"?{query}" if query else "")
@@ -144,9 +148,9 @@ class Endpoints:
         endpoint = ENDPOINTS.get(path[len(base) :]) if path.startswith(f"{base}/") else None
         if endpoint is None:
             return Reply(404, _TEXT, b"404 page not found\n", (("X-Content-Type-Options", "nosniff"),))
-        return self._answer(path[len(base) :], endpoint, query)
+        return (yield from self._answer(path[len(base) :], endpoint, query))
 
-    def _answer(self, name: str, endpoint: Endpoint, query: str) -> Reply:
+    def _answer(self, name: str, endpoint: Endpoint, query: str) -> Steps[Reply]:
         counted = endpoint.counted_as or name
         try:
             if endpoint.counted is Counted.FIRST:
@@ -154,7 +158,7 @@ class Endpoints:
             options = endpoint.read(Query(query))
             if endpoint.counted is Counted.WHEN_READ:
                 self._count(counted)
-            return endpoint.answer(self._facts, options)
+            return (yield from in_steps(endpoint.answer(self._facts, options)))
         except (BadRequest, NotLeader) as error:
             # The text repeats what the client sent; nobody should take it for a page.
             text = str(error).encode("utf-8", "surrogateescape")

@@ -1,17 +1,17 @@
 """HTTP/1.1 of one monitoring connection without its socket, on the sans-io library h11.
 
-    bytes in ──receive──► h11 ──request──► respond(path, query) ──► bytes out (next_answer)
+    receive(bytes) ──► next_request() ──► ... ──► answer(reply) ──► bytes for the wire ──► next_request() ...
 
 Any method is answered as GET would be, as nats-server does: no endpoint changes anything. Request bodies are read and
-dropped, up to a limit. Requests that follow each other on one connection are answered one at a time, when the transport
-has room for it.
+dropped, up to a limit. Requests that follow each other on one connection are taken one at a time.
 
-Invariant: after `is_closing` nothing more is answered.
+Invariants: after a request the next call is `answer`; after `is_closing` there are no more requests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import h11
 
@@ -19,7 +19,7 @@ from slipstream.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
 from slipstream.monitoring.endpoints import Reply
 from slipstream.monitoring.query import decode_component
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "HttpRequest"]
 
 _PHRASES = {
     200: "OK",
@@ -35,18 +35,23 @@ _PHRASES = {
 }
 
 
+class HttpRequest(NamedTuple):
+    """What is asked: a decoded path and a raw query."""
+
+    path: str
+    query: str
+
+
 class Exchange:
     """The requests of one connection, one after the other.
 
     Args:
-        respond: decoded path and raw query in, answer out.
         date: the value of the Date header now.
     """
 
-    def __init__(self, respond: Callable[[str, str], Reply], date: Callable[[], str]) -> None:
+    def __init__(self, date: Callable[[], str]) -> None:
         self.is_closing = False
         self.is_idle = True  # between two requests
-        self._respond = respond
         self._date = date
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MONITOR_REQUEST_BYTES_MAX)
         self._request: h11.Request | None = None
@@ -61,16 +66,19 @@ class Exchange:
             # The client closed and went on, which no transport does; whatever it is, it ends here.
             self.is_closing = True
 
-    def next_answer(self) -> bytes | None:
-        """The answer to the next complete request, None when there is none yet."""
+    def next_request(self) -> HttpRequest | bytes | None:
+        """The next complete request, None when there is none yet.
+
+        What is not a proper request, or needs no thought, is answered here: those bytes are to be sent.
+        """
         if self.is_closing:
             return None
         try:
-            return self._next_answer()
+            return self._next_request()
         except h11.RemoteProtocolError as error:
             return self._refuse(error.error_status_hint)
 
-    def _next_answer(self) -> bytes | None:
+    def _next_request(self) -> HttpRequest | bytes | None:
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA or event is h11.PAUSED:
@@ -80,27 +88,25 @@ class Exchange:
                 self._body_bytes = 0
                 if self._http.they_are_waiting_for_100_continue:
                     # The body would be dropped anyway; the connection ends instead.
-                    return self._answer(event)
+                    return self._read(event)
             elif isinstance(event, h11.Data):
                 self._body_bytes += len(event.data)
                 if self._body_bytes > MONITOR_BODY_BYTES_MAX:
                     return self._refuse(413)
             elif isinstance(event, h11.EndOfMessage):
                 assert self._request is not None
-                return self._answer(self._request)
+                return self._read(self._request)
             else:
                 self.is_closing = True
                 return None
 
-    def _answer(self, request: h11.Request) -> bytes | None:
+    def _read(self, request: h11.Request) -> HttpRequest | bytes | None:
         place = _place(request.target.decode("latin-1"))
         if place == "*":
-            return self._send(Reply(200, "text/plain; charset=utf-8", b""))
-        if place is None:
-            return self._refuse(400)
-        path, _, query = place.partition("?")
-        decoded = decode_component(path, plus=False)
-        return self._refuse(400) if decoded is None else self._send(self._respond(decoded, query))
+            return self.answer(Reply(200, "text/plain; charset=utf-8", b""))
+        path, _, query = (place or "").partition("?")
+        decoded = decode_component(path, plus=False) if place is not None else None
+        return self._refuse(400) if decoded is None else HttpRequest(decoded, query)
 
     def _refuse(self, status: int) -> bytes | None:
         """An answer to something that is not a proper request; the connection ends with it."""
@@ -108,9 +114,10 @@ class Exchange:
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return None
         text = f"{status} {_PHRASES.get(status, 'Error')}"
-        return self._send(Reply(status, "text/plain; charset=utf-8", text.encode(), (("Connection", "close"),)))
+        return self.answer(Reply(status, "text/plain; charset=utf-8", text.encode(), (("Connection", "close"),)))
 
-    def _send(self, reply: Reply) -> bytes:
+    def answer(self, reply: Reply) -> bytes:
+        """The answer to the request taken last, as it goes over the wire."""
         headers = [
             *reply.headers,
             ("Content-Type", reply.content_type),

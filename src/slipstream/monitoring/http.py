@@ -2,6 +2,7 @@
 
 Everything is bounded: connections, the size of a request, the time to send one, the time to read an answer, the time
 between two requests. A client that does not read is not read from either: little more than one answer waits for it.
+Answers are made by the worker, in steps and within a share of the time.
 
 `h11` and the endpoints are imported with the first connection: most servers that tests start are never asked.
 """
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     import ssl
 
     from slipstream.monitoring.endpoints import Endpoints, Reply
-    from slipstream.monitoring.exchange import Exchange
+    from slipstream.monitoring.exchange import Exchange, HttpRequest
     from slipstream.monitoring.facts import Facts
+    from slipstream.monitoring.worker import Job, Worker
 
 __all__ = ["MonitoringListener"]
 
@@ -38,8 +40,9 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 class MonitoringListener:
     """One monitoring port, plain or with TLS."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, worker: Worker) -> None:
         self.facts = facts
+        self.worker = worker
         self.port = 0  # once started
         self.connections: set[_HttpProtocol] = set()
         self._endpoints: Endpoints | None = None
@@ -68,23 +71,18 @@ class MonitoringListener:
 
     def new_exchange(self) -> Exchange:
         """HTTP of a new connection."""
-        from slipstream.monitoring.endpoints import Endpoints
         from slipstream.monitoring.exchange import Exchange
 
+        return Exchange(_date)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """What answers."""
         if self._endpoints is None:
+            from slipstream.monitoring.endpoints import Endpoints
+
             self._endpoints = Endpoints(self.facts)
-        return Exchange(self._respond, _date)
-
-    def _respond(self, path: str, query: str) -> Reply:
-        """The root of a request: a bug in an endpoint must not end the server."""
-        from slipstream.monitoring.endpoints import Reply
-
-        assert self._endpoints is not None
-        try:
-            return self._endpoints.reply(path, query)
-        except Exception as error:
-            self.facts.server.log("ERR", f"Monitoring request failed: {type(error).__name__}: {error}")
-            return Reply(500, "text/plain; charset=utf-8", b"500 Internal Server Error\n")
+        return self._endpoints
 
 
 class _HttpProtocol(asyncio.Protocol):
@@ -96,6 +94,7 @@ class _HttpProtocol(asyncio.Protocol):
         self._exchange: Exchange = cast("Exchange", None)
         self._timer: asyncio.TimerHandle | None = None
         self._blocked = False  # the transport holds an answer it could not send
+        self._working = False  # an answer is being made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there."""
@@ -137,7 +136,6 @@ class _HttpProtocol(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The answer is sent: go on."""
         self._blocked = False
-        self._stop_waiting()
         if self._transport.is_closing():
             return
         self._transport.resume_reading()
@@ -150,20 +148,43 @@ class _HttpProtocol(asyncio.Protocol):
         self._transport.abort()
 
     def _answer(self) -> None:
+        """Take the requests that are complete, one after the other."""
         exchange, transport = self._exchange, self._transport
-        while not self._blocked and not transport.is_closing():
-            answer = exchange.next_answer()
-            if answer is not None:
-                transport.write(answer)
-            if exchange.is_closing:
+        while not (self._blocked or self._working or transport.is_closing()):
+            request = exchange.next_request()
+            if isinstance(request, bytes):
+                transport.write(request)
+            elif request is not None:
+                self._working = True
+                if not self._listener.worker.submit(self._make_answer(request)):
+                    self._send(_busy())
+            if exchange.is_closing and not self._working:
                 # A client that does not read would keep the socket for ever.
                 self._wait(MONITOR_WRITE_TIMEOUT_NS)
                 transport.close()
-                return
-            if answer is None:
+            elif request is None:
                 break
-        if not self._blocked and exchange.is_idle:
+        if exchange.is_idle and not (self._blocked or self._working or transport.is_closing()):
             self._wait(MONITOR_IDLE_TIMEOUT_NS)
+
+    def _make_answer(self, request: HttpRequest) -> Job:
+        """A job for the worker. Whatever becomes of it, the client gets an answer."""
+        self._stop_waiting()
+        try:
+            reply = yield from self._listener.endpoints.reply(request.path, request.query)
+        except Exception:
+            self._send(_failed())
+            raise
+        self._send(reply)
+
+    def _send(self, reply: Reply) -> None:
+        """Send an answer and go on with the next request."""
+        self._working = False
+        if self._transport.is_closing():
+            return
+        self._transport.write(self._exchange.answer(reply))
+        self._wait(MONITOR_READ_TIMEOUT_NS)
+        self._answer()
 
     def _wait(self, timeout_ns: int) -> None:
         """Give the client so long for its next step."""
@@ -175,6 +196,18 @@ class _HttpProtocol(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _busy() -> Reply:
+    from slipstream.monitoring.endpoints import Reply
+
+    return Reply(503, "text/plain; charset=utf-8", b"503 Service Unavailable\n")
+
+
+def _failed() -> Reply:
+    from slipstream.monitoring.endpoints import Reply
+
+    return Reply(500, "text/plain; charset=utf-8", b"500 Internal Server Error\n")
 
 
 def _date() -> str:

@@ -16,8 +16,11 @@ from slipstream.monitoring.jetstream_facts import (
     StreamFacts,
 )
 from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.worker import Steps
 
 __all__ = ["AccountJetStream", "Jsz", "JszOptions", "NotLeader", "jsz", "jsz_account", "jsz_options"]
+
+_STEP_STREAMS = 32  # streams looked at before messages get their turn
 
 
 class NotLeader(SlipstreamError):
@@ -115,8 +118,8 @@ def jsz_options(query: Query) -> JszOptions:
     )
 
 
-def jsz(facts: Facts, options: JszOptions) -> Jsz:
-    """JetStream as it is now.
+def jsz(facts: Facts, options: JszOptions) -> Steps[Jsz]:
+    """JetStream as it is now, gathered in steps.
 
     Raises:
         NotLeader: only the leader was asked.
@@ -132,12 +135,16 @@ def jsz(facts: Facts, options: JszOptions) -> Jsz:
     for account in accounts:
         for stream in account.streams():
             _count(whole, stream, leaders=options.raft)
-    whole.account_details = [_account(account, options) for account in _chosen(accounts, options)]
+            if not whole.streams % _STEP_STREAMS:
+                yield
+    for account in _chosen(accounts, options):
+        detail = yield from _account(account, options)
+        whole.account_details = [*whole.account_details, detail]
     return whole
 
 
-def jsz_account(facts: Facts, options: JszOptions) -> AccountJetStream:
-    """One account, as `$SYS.REQ.ACCOUNT.<account>.JSZ` asks for it.
+def jsz_account(facts: Facts, options: JszOptions) -> Steps[AccountJetStream]:
+    """One account, gathered in steps, as `$SYS.REQ.ACCOUNT.<account>.JSZ` asks for it.
 
     Raises:
         BadRequest: it does not exist or has no JetStream.
@@ -149,7 +156,7 @@ def jsz_account(facts: Facts, options: JszOptions) -> AccountJetStream:
         raise BadRequest(f'account "{options.account}" not found')
     for account in jetstream.accounts():
         if account.name == options.account:
-            return _account(account, options)
+            return (yield from _account(account, options))
     raise BadRequest(f'account "{options.account}" not jetstream enabled')
 
 
@@ -210,13 +217,17 @@ def _chosen(accounts: list[AccountFacts], options: JszOptions) -> list[AccountFa
     return accounts[offset : offset + limit]
 
 
-def _account(account: AccountFacts, options: JszOptions) -> AccountJetStream:
-    streams = account.streams() if options.streams or options.consumer else ()
+def _account(account: AccountFacts, options: JszOptions) -> Steps[AccountJetStream]:
+    details: list[StreamDetail] = []
+    for stream in account.streams() if options.streams or options.consumer else ():
+        details.append(_stream(stream, options))
+        if not len(details) % _STEP_STREAMS:
+            yield
     return AccountJetStream(
         name=account.name,
         id=account.name,
         **msgspec.structs.asdict(account.stats()),
-        stream_detail=[_stream(stream, options) for stream in streams],
+        stream_detail=details,
     )
 
 

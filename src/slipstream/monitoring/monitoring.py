@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from slipstream.monitoring.events import Events
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.requests import Requests
+from slipstream.monitoring.worker import Worker
 
 if TYPE_CHECKING:
     import ssl
@@ -29,7 +30,9 @@ class Monitoring:
         self.listener: MonitoringListener | None = None
         self._sender: Sender | None = None
         self._events = Events(self.facts, self._ready_sender)
-        self._requests = Requests(self.facts, self._events, self._ready_sender)
+        self._worker = Worker(server)
+        self.facts.queues["Monitoring"] = self._worker.__len__
+        self._requests = Requests(self.facts, self._events, self._ready_sender, self._worker)
         self._has_system_account = False
 
     @property
@@ -62,7 +65,7 @@ class Monitoring:
 
             host = options.http_host or options.host
             listening = server.bind("monitor", host, options.https_port or options.http_port)
-            self.listener = MonitoringListener(self.facts)
+            self.listener = MonitoringListener(self.facts, self._worker)
             await self.listener.start(listening, ssl_context if options.https_port else None)
             shown = f"[{host}]" if ":" in host else host
             server.log("INF", f"Starting {self._scheme} monitor on {shown}:{self.listener.port}")
@@ -94,6 +97,7 @@ class Monitoring:
         """Close the port and listen no more."""
         self._events.stop()
         self._requests.stop()
+        self._worker.stop()
         if self.listener is not None:
             await self.listener.stop()
             self.listener = None

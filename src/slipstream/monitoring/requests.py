@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.events import Events
     from slipstream.monitoring.facts import Facts
+    from slipstream.monitoring.worker import Worker
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["OWN_SUBJECTS", "SYSTEM_SUBJECTS", "Requests"]
@@ -42,10 +43,11 @@ OWN_SUBJECTS: dict[bytes, Answer] = {
 class Requests:
     """The listeners of one server."""
 
-    def __init__(self, facts: Facts, events: Events, sender: Callable[[], Sender]) -> None:
+    def __init__(self, facts: Facts, events: Events, sender: Callable[[], Sender], worker: Worker) -> None:
         self._facts = facts
         self._events = events
         self._sender = sender
+        self._worker = worker
         self._answers: Answers | None = None
         # By account, as an object: a reload may replace an account by another of the same name.
         self._listening: dict[Account, list[Subscription]] = {}
@@ -84,5 +86,5 @@ class Requests:
         if self._answers is None:
             from slipstream.monitoring.answers import Answers
 
-            self._answers = Answers(self._sender(), self._events)
+            self._answers = Answers(self._sender(), self._events, self._worker)
         return self._answers

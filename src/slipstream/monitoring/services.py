@@ -31,8 +31,9 @@ from slipstream.monitoring.profilez import ProfilezOptions, profilez
 from slipstream.monitoring.query import BadRequest
 from slipstream.monitoring.raftz import RaftzOptions, raftz
 from slipstream.monitoring.routez import RoutezOptions, routez
-from slipstream.monitoring.subsz import SubszOptions, subsz
+from slipstream.monitoring.subsz import Subsz, SubszOptions, subsz
 from slipstream.monitoring.varz import varz
+from slipstream.monitoring.worker import Steps
 from slipstream.protocol.connection import State
 from slipstream.protocol.texts import CloseReason
 
@@ -51,7 +52,7 @@ class NoOptions(msgspec.Struct):
 
 
 class Service(NamedTuple):
-    """One service: the options it reads, nats-server's name for them, and the answer."""
+    """One service: the options it reads, nats-server's name for them, and the answer, which may come in steps."""
 
     options: type[msgspec.Struct]
     go_name: str
@@ -88,7 +89,7 @@ SERVER_SERVICES: dict[str, Service] = {
 }
 
 
-def _account_subsz(facts: Facts, options: SubszOptions) -> object:
+def _account_subsz(facts: Facts, options: SubszOptions) -> Steps[Subsz]:
     options.subscriptions = True
     return subsz(facts, options)
 

@@ -9,11 +9,12 @@ import msgspec
 from slipstream.accounts.account import Account
 from slipstream.kernels.interest import Interest, Subscription
 from slipstream.kernels.subject import is_valid_publish
-from slipstream.limits import MONITOR_PAGE
+from slipstream.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number
 from slipstream.monitoring.query import BadRequest, Query
+from slipstream.monitoring.worker import Steps
 
 __all__ = [
     "SubscriptionDetail",
@@ -97,8 +98,8 @@ def subsz_options(query: Query) -> SubszOptions:
     )
 
 
-def subsz(facts: Facts, options: SubszOptions) -> Subsz:
-    """The tables as they are now.
+def subsz(facts: Facts, options: SubszOptions) -> Steps[Subsz]:
+    """The tables as they are now, gathered in steps.
 
     Raises:
         BadRequest: the subject to test is not one.
@@ -108,8 +109,18 @@ def subsz(facts: Facts, options: SubszOptions) -> Subsz:
         raise BadRequest(f"invalid test subject, must be valid publish subject: {options.test}")
     accounts = [account for account in facts.accounts.values() if options.account in ("", account.name)]
     offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else MONITOR_PAGE
-    found = _found(accounts, test) if options.subscriptions else []
     stats = stats_of(account.interest for account in accounts)
+    found: list[tuple[str, Subscription]] = []
+    for account in accounts if options.subscriptions else ():
+        if len(found) > MONITOR_STEP_ENTRIES:
+            yield
+        found += _found(account, test)
+    shown: list[SubscriptionDetail] = []
+    page = found[offset : offset + limit]
+    for at in range(0, len(page), MONITOR_STEP_ENTRIES):
+        if at:
+            yield
+        shown += [detail_of(subscription, name) for name, subscription in page[at : at + MONITOR_STEP_ENTRIES]]
     return Subsz(
         server_id=facts.server_id,
         now=facts.now(),
@@ -117,18 +128,14 @@ def subsz(facts: Facts, options: SubszOptions) -> Subsz:
         total=len(found),
         offset=offset,
         limit=limit,
-        subscriptions_list=[detail_of(subscription, name) for name, subscription in found[offset : offset + limit]],
+        subscriptions_list=shown,
     )
 
 
-def _found(accounts: Iterable[Account], test: bytes) -> list[tuple[str, Subscription]]:
-    """Subscriptions of clients, with the names of their accounts; the server's own are nobody's business."""
-    return [
-        (account.name, subscription)
-        for account in accounts
-        for subscription in (account.interest.match(test) if test else account.interest.subscriptions())
-        if subscription.client is not None
-    ]
+def _found(account: Account, test: bytes) -> list[tuple[str, Subscription]]:
+    """Subscriptions of clients, with the name of their account; the server's own are nobody's business."""
+    candidates = account.interest.match(test) if test else account.interest.subscriptions()
+    return [(account.name, subscription) for subscription in candidates if subscription.client is not None]
 
 
 def detail_of(subscription: Subscription, account: str) -> SubscriptionDetail:

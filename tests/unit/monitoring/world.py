@@ -106,7 +106,7 @@ class World:
 
     def sent_to(self, connection: ClientConnection) -> bytes:
         """What waits for a client, which is then taken as sent."""
-        return connection.outbox.take()
+        return b"".join(connection.outbox.take())
 
 
 def two_accounts(**more: object) -> Options:
