@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import trustme
@@ -47,9 +46,3 @@ class Authority:
         if pair is not None:
             context.load_cert_chain(pair.cert_file, pair.key_file)
         return context
-
-
-@cache
-def authority(directory: Path, name: str = "ca") -> Authority:
-    """The authority of that name in a directory, made once."""
-    return Authority(directory, name)

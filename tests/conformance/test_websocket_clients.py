@@ -9,10 +9,11 @@ import nats
 import nats.errors
 import pytest
 
+from models.wsframes import Frame
 from support.nats_py import run
 from support.raw_client import RawClient
 from support.server_process import ServerProcess
-from support.servers import Launcher
+from support.servers import Both, Launcher
 from support.transcript import connect_line
 from tlsfiles import Authority, Pair
 from wsclient import WebSocketClient
@@ -153,3 +154,40 @@ def test_authentication_timeout_of_the_websocket_block(launcher: Launcher) -> No
     socket = WebSocketClient(RawClient(launcher(config).websocket_port)).until(rb"-ERR '[^\n]*\r\n")
     assert b"-ERR 'Authentication Timeout'\r\n" in socket.stream
     socket.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n", b"junk\r\n\r\n", b"\x16\x03\x01\x00\x05xxxxx"],
+)
+def test_who_does_not_speak_tls_on_a_tls_port(both: Both, pair: Pair, data: bytes) -> None:
+    """A plain request is told so in clear; others get an alert at most. The log says who it was."""
+    servers = both(f"websocket {{ port: -1, tls {{ {pair.block} }} }}\n")
+    answers = []
+    for server in (servers.real, servers.ours):
+        position = len(server.log_lines)
+        with RawClient(server.websocket_port) as client:
+            client.send(data)
+            answers.append(client.read_to_close())
+        assert server.wait_for_log(r"\[ERR\] websocket: TLS handshake error from 127\.0\.0\.1:\d+: .", after=position)
+    if answers[0].startswith(b"HTTP"):
+        assert answers[1] == answers[0]
+    else:
+        assert all(answer == b"" or answer[0] == 0x15 for answer in answers)
+
+
+def test_silence_on_a_tls_port(launcher: Launcher, pair: Pair) -> None:
+    server = launcher(f'websocket {{ port: -1, handshake_timeout: "100ms", tls {{ {pair.block} }} }}\n')
+    with RawClient(server.websocket_port) as client:
+        assert client.read_to_close() == b""
+    assert server.wait_for_log(r"\[ERR\] websocket: TLS handshake error from 127\.0\.0\.1:\d+: .*i/o timeout")
+
+
+def test_forwarded_address_in_the_log(launcher: Launcher) -> None:
+    server = launcher.fresh(f"debug: true\n{PLAIN}")
+    for address, shown in (("203.0.113.7", "203.0.113.7/"), ("2001:db8::7", r"\[2001:db8::7\]/"), ("a, b", "")):
+        socket = WebSocketClient(RawClient(server.websocket_port), X_Forwarded_For=address).until(rb"INFO [^\n]*\r\n")
+        socket.send(Frame(3, b"x"))
+        socket.until(rb"never")
+        socket.close()
+        assert server.wait_for_log(rf"\[ERR\] {shown}127\.0\.0\.1:\d+ - wid:\d+ - read error: unknown opcode 3")

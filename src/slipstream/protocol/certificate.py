@@ -9,12 +9,11 @@ stranger all the same: every length is compared with what is there, and nothing 
 
 from __future__ import annotations
 
-import calendar
 import hashlib
 import ipaddress
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from slipstream.errors import SlipstreamError
 
@@ -187,7 +186,7 @@ def _not_after(der: bytes, validity: _Element) -> int:
         # Two digits for the year: 50 and above are of the last century (RFC 5280).
         text = ("20" if text < "5" else "19") + text
     try:
-        return calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ"))
+        return int(datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp())
     except ValueError as error:
         raise MalformedCertificate("validity is malformed") from error
 

@@ -276,6 +276,23 @@ def test_announced_lengths_cost_no_memory() -> None:
     assert kept < 4096
 
 
+def test_strangers_who_stop_half_way_keep_little() -> None:
+    """Many connections in the middle of a request or a frame (CVE-2026-33219)."""
+    sockets = [WebSocketConnection(HandshakeSettings(), MAX_PAYLOAD_BYTES, lambda: 0.0) for _ in range(100)]
+    tracemalloc.start()
+    for socket in sockets:
+        assert received(socket, REQUEST + b"X: " + b"x" * 20_000) == b""
+    requests = tracemalloc.get_traced_memory()[0]
+    for socket in sockets:
+        assert received(socket, b"x" * 20_000) == b""
+        assert socket.state is WebSocketState.CLOSED
+        socket.data_to_send()
+    closed = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert requests < 100 * 48 * 1024
+    assert closed < 100 * 4 * 1024
+
+
 # --- outgoing -----------------------------------------------------------------------------------------------------
 
 
