@@ -12,15 +12,28 @@ from typing import Protocol
 
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Store
-from slipstream.limits import MAX_PENDING_BYTES, SYNC_INTERVAL_NS
+from slipstream.limits import MAX_PAYLOAD_BYTES, MAX_PENDING_BYTES, SYNC_INTERVAL_NS
 
-__all__ = ["AccountLimits", "Cancel", "OnMessage", "Ports", "Recovered", "ServerFacts", "StreamStores", "Subscription"]
+__all__ = [
+    "AccountLimits",
+    "Cancel",
+    "Delivery",
+    "OnMessage",
+    "Ports",
+    "Recovered",
+    "ServerFacts",
+    "StreamStores",
+    "Subscription",
+]
 
 Cancel = Callable[[], None]
 """Undoes what gave it; calling it twice, or too late, does nothing."""
 
 OnMessage = Callable[[bytes, bytes | None, bytes | None, bytes], None]
 """`(subject, reply, header, payload)`; `header` is a whole block or None."""
+
+Delivery = tuple[bytes, bytes, bytes | None, bytes | None, bytes]
+"""`(target, subject, reply, header, payload)`: routed by `target`, while the receiver sees `subject`."""
 
 
 class Subscription(Protocol):
@@ -58,8 +71,23 @@ class Ports(Protocol):
         """Publish `(subject, payload)` pairs in order, without reply or header: the acks of one commit."""
         ...
 
+    def deliver_many(self, messages: Iterable[Delivery]) -> bool:
+        """Hand out stored messages in order. Each is routed by its target and shown with its own subject.
+
+        False: a receiver is close to its limit of pending bytes; the caller should pause a moment. Nothing was
+        dropped.
+        """
+        ...
+
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody would receive a message on this subject."""
+        ...
+
+    def watch_interest(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Cancel:
+        """Tell whenever the answer to "is anybody subscribed here" changes; `queue`: in this group only.
+
+        `on_change` is not called before this returns: ask `has_interest` for the present state.
+        """
         ...
 
     def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> Subscription:
@@ -149,3 +177,6 @@ class ServerFacts:
     sync_always: bool = True
     sync_interval_ns: int = SYNC_INTERVAL_NS
     max_pending_bytes: int = MAX_PENDING_BYTES
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    max_ack_pending: int = 0
+    max_request_batch: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.account import AccountApi
+from slipstream.jetstream.api.consumers import ConsumerApi
 from slipstream.jetstream.api.direct import DirectApi
 from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.streams import StreamApi
@@ -16,6 +17,7 @@ def register_all(account: JetStreamAccount) -> None:
     """Make an account answer its API. Call once, before `JetStreamAccount.recover`."""
     AccountApi(account)
     StreamApi(account)
+    ConsumerApi(account)
     MessageApi(account)
     UnavailableApi(account)
     DirectApi(account)

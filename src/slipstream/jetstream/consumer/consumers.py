@@ -1,0 +1,423 @@
+"""All consumers of one stream: making, finding and removing them, and what the stream tells them.
+
+Implements `stream.interest.Interest`. A consumer that waits for messages is in `_hungry`, one that has something out is
+in `_tracking`; the others cost nothing when a message comes or goes.
+
+Invariants: every consumer in the journal is in `consumers` or `offline`; names are unique; a work queue's consumers
+have disjoint filters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, RetentionPolicy
+from slipstream.jetstream.config.structs import ConsumerConfig, ConsumerLimits, StreamConfig
+from slipstream.jetstream.config.validate import is_valid_asset_name
+from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, consumer_level, with_required_level
+from slipstream.jetstream.consumer.acks import AckEngine
+from slipstream.jetstream.consumer.answers import account_hash
+from slipstream.jetstream.consumer.config import ConsumerContext, checked
+from slipstream.jetstream.consumer.consumer import Consumer
+from slipstream.jetstream.consumer.deadletters import check_dead_letters
+from slipstream.jetstream.consumer.filters import Filters, subjects_of
+from slipstream.jetstream.consumer.retention import Retention
+from slipstream.jetstream.consumer.start import first_position
+from slipstream.jetstream.consumer.state import ConsumerState
+from slipstream.jetstream.consumer.update import check_update
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson.times import ZERO_TIME_NS
+from slipstream.jetstream.ports import Cancel
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.kernels.subject import matches, overlaps
+from slipstream.limits import ASSET_NAME_BYTES_MAX, CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, INTEREST_CACHE_MAX
+
+__all__ = ["Consumers"]
+
+_EPHEMERAL_NAME_LENGTH = 8
+Done = Callable[[Consumer | ApiError], None]
+
+
+class Consumers:
+    """The consumers of one stream."""
+
+    def __init__(self, stream: Stream, account: JetStreamAccount) -> None:
+        """Read the journal; nothing runs before `start`."""
+        self.stream = stream
+        self.consumers: dict[str, Consumer] = {}
+        self.offline: dict[str, str] = {}  # consumers that cannot run here: name → why
+        self.version = 0
+        self.account_name = account.name
+        self.account_hash = account_hash(account.name)
+        self._account = account
+        self._ports = account.ports
+        self._retention = Retention(stream, account.ports, lambda: list(self.consumers.values()))
+        self._hungry: dict[str, Consumer] = {}
+        self._tracking: dict[str, Consumer] = {}
+        self._interest: dict[bytes, bool] = {}  # subject → whether some consumer wants it
+        self._commit_timer: Cancel | None = None
+        self._recover()
+
+    # --- what the stream asks and tells ---
+
+    @property
+    def consumer_count(self) -> int:
+        """See `Interest.consumer_count`."""
+        return len(self._visible())
+
+    def has_interest(self, subject: bytes) -> bool:
+        """See `Interest.has_interest`."""
+        known = self._interest.get(subject)
+        if known is None:
+            if len(self._interest) >= INTEREST_CACHE_MAX:
+                self._interest.clear()
+            known = any(consumer.filters.match(subject) for consumer in self.consumers.values())
+            self._interest[subject] = known
+        return known
+
+    def on_committed(self, first_seq: int, last_seq: int) -> None:
+        """See `Interest.on_committed`."""
+        self.version += 1
+        if self._hungry:
+            hungry, self._hungry = self._hungry, {}
+            for consumer in hungry.values():
+                consumer.pump()
+
+    def on_removed(self, seqs: Sequence[int]) -> None:
+        """See `Interest.on_removed`."""
+        self.version += 1
+        if not self._tracking:
+            return
+        for name, consumer in list(self._tracking.items()):
+            consumer.on_removed(seqs)
+            state = consumer.state
+            if not (state.acks.pending or state.acks.exhausted or state.dead):
+                self._tracking.pop(name, None)
+
+    def on_purged(self, subject: bytes) -> None:
+        """See `Interest.on_purged`."""
+        self.version += 1
+        for consumer in list(self.consumers.values()):
+            if not subject or consumer.filters.touch(subject):
+                consumer.on_purged()
+
+    def on_config(self, old: StreamConfig, new: StreamConfig) -> None:
+        """See `Interest.on_config`."""
+        self.version += 1
+        self._interest.clear()
+        for consumer in self.consumers.values():
+            consumer.on_stream_config()
+        if old.retention is not new.retention:
+            self._retention.sweep()
+
+    def beyond(self, limits: ConsumerLimits) -> list[str]:
+        """See `Interest.beyond`."""
+        return [
+            name
+            for name, consumer in sorted(self.consumers.items())
+            if 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+            or 0 < limits.inactive_threshold_ns < consumer.config.inactive_threshold_ns
+        ]
+
+    def stop(self, *, deleted: bool) -> None:
+        """See `Interest.stop`."""
+        self._retention.stopped = True
+        for consumer in list(self.consumers.values()):
+            if deleted:
+                consumer.close(b"409 Consumer Deleted")
+                if not consumer.config.direct:
+                    consumer.events.deleted()
+            else:
+                consumer.close(b"409 Server Shutdown", counts=True)
+        if self._commit_timer is not None:
+            self._commit_timer()
+            self._commit_timer = None
+
+    # --- what consumers ask ---
+
+    def hungry(self, consumer: Consumer) -> None:
+        """See `ConsumerOwner.hungry`."""
+        self._hungry[consumer.name] = consumer
+
+    def tracking(self, consumer: Consumer) -> None:
+        """See `ConsumerOwner.tracking`."""
+        self._tracking[consumer.name] = consumer
+
+    def acked(self, consumer: Consumer, seqs: Sequence[int]) -> None:
+        """See `ConsumerOwner.acked`."""
+        self._retention.acked(consumer, seqs)
+
+    def commit_soon(self) -> None:
+        """See `ConsumerOwner.commit_soon`."""
+        if self._commit_timer is None:
+            self._commit_timer = self._ports.call_later(CONSUMER_COMMIT_DELAY_NS, self._commit)
+
+    def captures(self, subject: bytes) -> bool:
+        """See `ConsumerOwner.captures`."""
+        return any(
+            matches(own.encode(), subject) and not stream.config.no_ack
+            for stream in self._account.streams.values()
+            for own in stream.config.subjects
+        )
+
+    def inactive(self, consumer: Consumer) -> None:
+        """See `ConsumerOwner.inactive`."""
+        if self.consumers.get(consumer.name) is consumer:
+            self._remove(consumer)
+
+    def _commit(self) -> None:
+        self._commit_timer = None
+        self.stream.committer.wake()
+
+    # --- making, changing, removing ---
+
+    def get(self, name: str) -> Consumer:
+        """The consumer of this name.
+
+        Raises:
+            ApiError: 10014, or 10195 if it exists but cannot run here.
+        """
+        consumer = self.consumers.get(name)
+        if consumer is None:
+            if name in self.offline:
+                raise TableError(table.CONSUMER_OFFLINE_REASON, err=self.offline[name])
+            raise TableError(table.CONSUMER_NOT_FOUND)
+        return consumer
+
+    def create(self, config: ConsumerConfig, action: str, done: Done, *, pedantic: bool = False) -> None:
+        """Make a consumer, or change the one of this name; `done` gets it when that is durable.
+
+        Args:
+            config: as asked for.
+            action: `create` only, `update` only, or empty for either.
+            done: told of the outcome, also if the disk refuses.
+            pedantic: refuse what would be corrected silently.
+
+        Raises:
+            ApiError: what the request itself breaks.
+        """
+        name = config.durable_name or config.name
+        existing = self.consumers.get(name) if name else None
+        if name in self.offline:
+            raise TableError(table.CONSUMER_OFFLINE_REASON, err=self.offline[name])
+        config = msgspec.structs.replace(config)
+        if existing is not None:
+            config.pause_until_ns = existing.config.pause_until_ns
+        config.metadata = _leveled(config)
+        stream_config = self.stream.config
+        limits, facts = self._account.limits, self._account.facts
+        context = ConsumerContext(stream_config, facts.max_ack_pending, facts.max_request_batch, limits.max_ack_pending)
+        config = checked(config, context, pedantic=pedantic)
+        check_dead_letters(config, stream_config, Filters(subjects_of(config), stream_config.subjects))
+        if existing is not None:
+            self._change(existing, config, action)
+            self.stream.after_commit(lambda error: done(error or existing))
+            return
+        if action == "update":
+            raise TableError(table.CONSUMER_DOES_NOT_EXIST)
+        self._check_room(config)
+        self._check_work_queue(config, name)
+        self._make(self._name(config), config, done)
+
+    def delete(self, name: str, done: Callable[[ApiError | None], None]) -> None:
+        """Remove a consumer; `done` is called when that is durable.
+
+        Raises:
+            ApiError: 10014.
+        """
+        if self.offline.pop(name, None) is not None:
+            self.stream.store.journal_remove(name.encode())
+        else:
+            self._remove(self.get(name))
+        self.stream.after_commit(done)
+
+    def pause(self, consumer: Consumer, until_ns: int | None, done: Callable[[ApiError | None], None]) -> None:
+        """Deliver nothing until then; None resumes."""
+        config = msgspec.structs.replace(consumer.config, pause_until_ns=until_ns)
+        config.metadata = _leveled(config)
+        consumer.update(config)
+        self.stream.after_commit(done)
+
+    def reset(self, consumer: Consumer, seq: int, done: Callable[[ApiError | None], None]) -> int:
+        """Begin again at `seq`, or behind the ack floor if it is 0; where that is.
+
+        Raises:
+            ApiError: 10204.
+        """
+        config = consumer.config
+        if seq == 0:
+            seq = consumer.state.acks.floor[1] + 1
+        elif config.deliver_policy is DeliverPolicy.BY_START_SEQUENCE:
+            if seq < config.opt_start_seq:
+                raise TableError(table.CONSUMER_INVALID_RESET, err="below start seq")
+        elif config.deliver_policy is DeliverPolicy.BY_START_TIME:
+            assert config.opt_start_time_ns is not None
+            if seq < self.stream.store.seq_for_time(config.opt_start_time_ns):
+                raise TableError(table.CONSUMER_INVALID_RESET, err="below start time")
+        elif config.deliver_policy is not DeliverPolicy.ALL:
+            raise TableError(table.CONSUMER_INVALID_RESET, err="not allowed")
+        self.version += 1
+        consumer.reset(seq)
+        if self.stream.config.retention is RetentionPolicy.INTEREST:
+            self._retention.sweep()
+        self.stream.after_commit(done)
+        return seq
+
+    # --- inside ---
+
+    def _visible(self) -> list[Consumer]:
+        return [consumer for consumer in self.consumers.values() if not consumer.config.direct]
+
+    def _change(self, existing: Consumer, config: ConsumerConfig, action: str) -> None:
+        old = existing.config
+        if action == "create" and config != old:
+            raise TableError(table.CONSUMER_ALREADY_EXISTS)
+        if not old.durable_name and not config.inactive_threshold_ns:
+            config.inactive_threshold_ns = CONSUMER_INACTIVE_NS
+        if self.stream.config.retention is RetentionPolicy.WORK_QUEUE:
+            self._check_partition(config, existing.name)
+        target = old.deliver_subject.encode()
+        check_update(old, config, bound=bool(target) and self._ports.has_interest(target))
+        if config == old:
+            return
+        self.version += 1
+        self._interest.clear()
+        existing.update(config)
+        if subjects_of(old) != subjects_of(config) and self.stream.config.retention is RetentionPolicy.INTEREST:
+            self._retention.sweep()
+
+    def _check_room(self, config: ConsumerConfig) -> None:
+        limit, account_limit = self.stream.config.max_consumers, self._account.limits.max_consumers
+        if limit <= 0 or 0 < account_limit < limit:
+            limit = account_limit
+        if 0 < limit <= len(self._visible()) and not config.direct:
+            raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
+
+    def _check_work_queue(self, config: ConsumerConfig, name: str) -> None:
+        if self.stream.config.retention is not RetentionPolicy.WORK_QUEUE or config.direct or config.sourcing:
+            return
+        if config.ack_policy not in (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL):
+            raise TableError(table.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
+        if config.deliver_policy is not DeliverPolicy.ALL:
+            raise TableError(table.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL)
+        if self.consumers and not subjects_of(config):
+            raise TableError(table.CONSUMER_WQ_MULTIPLE_UNFILTERED)
+        self._check_partition(config, name)
+
+    def _check_partition(self, config: ConsumerConfig, name: str) -> None:
+        wanted = [subject.encode() for subject in subjects_of(config)]
+        for other in self.consumers.values():
+            if other.name == name or other.config.direct or other.config.sourcing:
+                continue
+            taken = other.filters.subjects
+            if wanted and (not taken or any(overlaps(one, two) for one in wanted for two in taken)):
+                raise TableError(table.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
+
+    def _name(self, config: ConsumerConfig) -> str:
+        name = config.durable_name or config.name
+        if len(name.encode()) > ASSET_NAME_BYTES_MAX:
+            raise TableError(table.CONSUMER_NAME_TOO_LONG, max=ASSET_NAME_BYTES_MAX)
+        if name and not is_valid_asset_name(name):
+            raise TableError(table.CONSUMER_BAD_DURABLE_NAME)
+        while not name or (name in self.consumers and not (config.durable_name or config.name)):
+            name = self._ports.new_nuid()[-_EPHEMERAL_NAME_LENGTH:]
+        return name
+
+    def _make(self, name: str, config: ConsumerConfig, done: Done) -> None:
+        stream = self.stream
+        if not config.durable_name and not config.inactive_threshold_ns:
+            config.inactive_threshold_ns = CONSUMER_INACTIVE_NS
+        filters = Filters(subjects_of(config), stream.config.subjects)
+        one_per_subject = stream.config.max_msgs_per_subject == 1
+        next_seq, resume_seq = first_position(config, stream.store, filters, one_per_subject=one_per_subject)
+        state = ConsumerState(
+            config=config,
+            created_ns=self._ports.now_ns(),
+            next_seq=next_seq,
+            acks=AckEngine(next_seq),
+            resume_seq=resume_seq,
+            trusted_from=next_seq,
+        )
+        consumer = self._add(name, state)
+        consumer.journal.put()
+        consumer.start()
+
+        def committed(error: ApiError | None) -> None:
+            if error is not None:
+                self._remove(consumer, announced=False)
+            done(error or consumer)
+
+        stream.after_commit(committed)
+
+    def _add(self, name: str, state: ConsumerState) -> Consumer:
+        account = self._account
+        consumer = Consumer(name, state, self.stream, self._ports, account.facts, account.advisories, self)
+        self.consumers[name] = consumer
+        self._interest.clear()
+        self.version += 1
+        return consumer
+
+    def _remove(self, consumer: Consumer, *, announced: bool = True) -> None:
+        name = consumer.name
+        if self.consumers.get(name) is not consumer:
+            return
+        consumer.close(b"409 Consumer Deleted")
+        del self.consumers[name]
+        self._hungry.pop(name, None)
+        self._tracking.pop(name, None)
+        self._interest.clear()
+        consumer.journal.remove()
+        if announced and not consumer.config.direct:
+            consumer.events.deleted()
+        if self.stream.config.retention is RetentionPolicy.INTEREST:
+            if self.consumers:
+                self._retention.sweep()
+            else:
+                self.stream.purge()
+
+    # --- restart ---
+
+    def _recover(self) -> None:
+        store = self.stream.store
+        for key, parts in store.journal_entries().items():
+            name = key.decode("utf-8", "replace")
+            try:
+                state = ConsumerState.decode(parts)
+            except ValueError as error:
+                self._ports.log("ERR", f"Consumer '{self.stream.name} > {name}' cannot be recovered: {error}")
+                self.offline[name] = str(error)
+                continue
+            level = state.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
+            if not level.isdecimal() or int(level) > API_LEVEL:
+                self.offline[name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
+                continue
+            consumer = self._add(name, state)
+            self._tracking[name] = consumer
+
+    def start(self) -> None:
+        """Let recovered consumers run."""
+        for consumer in list(self.consumers.values()):
+            consumer.on_purged()  # what is not stored any more is not pending either
+            consumer.start()
+        if self.consumers:
+            self._retention.sweep()
+
+    def check_invariants(self) -> None:
+        """What must hold between calls."""
+        for name, consumer in self.consumers.items():
+            assert consumer.name == name and not consumer.closed
+            consumer.check_invariants()
+        assert self._hungry.keys() <= self.consumers.keys()
+
+
+def _leveled(config: ConsumerConfig) -> dict[str, str]:
+    """The metadata with the API level the consumer needs; a pause until the zero time is none."""
+    level = config
+    if config.pause_until_ns == ZERO_TIME_NS:
+        level = msgspec.structs.replace(config, pause_until_ns=None)
+    return with_required_level(config.metadata, consumer_level(level))

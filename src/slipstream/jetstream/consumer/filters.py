@@ -1,0 +1,54 @@
+"""The subjects a consumer wants: as given, as the store takes them, and as a question about one subject.
+
+A filter list that covers everything the stream collects is the same as none, and reading without filters is faster;
+`Filters.for_store` knows that. Literal filters are a set, so a thousand of them cost one lookup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.kernels.subject import is_literal, is_subset, matches, overlaps
+
+__all__ = ["Filters", "first_overlap", "subjects_of"]
+
+
+def subjects_of(config: ConsumerConfig) -> list[str]:
+    """The filters of a configuration, whichever of the two fields they are in."""
+    return list(config.filter_subjects) or ([config.filter_subject] if config.filter_subject else [])
+
+
+class Filters:
+    """The filters of one consumer. Immutable; a change makes a new one."""
+
+    __slots__ = ("_literals", "_patterns", "for_store", "subjects")
+
+    def __init__(self, subjects: Iterable[str], stream_subjects: Sequence[str]) -> None:
+        """Take filters as configured and what their stream collects."""
+        self.subjects = tuple(subject.encode() for subject in subjects)
+        self._literals = frozenset(subject for subject in self.subjects if is_literal(subject))
+        self._patterns = tuple(subject for subject in self.subjects if subject not in self._literals)
+        collected = [subject.encode() for subject in stream_subjects]
+        covered = bool(collected) and all(any(is_subset(own, wide) for wide in self.subjects) for own in collected)
+        self.for_store: tuple[bytes, ...] = () if covered else self.subjects
+
+    def match(self, subject: bytes) -> bool:
+        """Whether a message on this subject is wanted."""
+        if not self.for_store or subject in self._literals:
+            return True
+        return any(matches(pattern, subject) for pattern in self._patterns)
+
+    def touch(self, subject: bytes) -> bool:
+        """Whether a message matching this filter could be wanted."""
+        return not self.for_store or any(overlaps(subject, own) for own in self.subjects)
+
+
+def first_overlap(subjects: Sequence[str]) -> bool:
+    """Whether one of the filters is contained in another, or given twice."""
+    encoded = [subject.encode() for subject in subjects]
+    literals = {subject for subject in encoded if is_literal(subject)}
+    patterns = [subject for subject in encoded if subject not in literals]
+    if len(literals) + len(set(patterns)) < len(encoded):
+        return True
+    return any(wide is not narrow and is_subset(narrow, wide) for wide in patterns for narrow in (*patterns, *literals))

@@ -1,0 +1,74 @@
+"""How a consumer looks in answers."""
+
+from __future__ import annotations
+
+from slipstream.jetstream.config.structs import CONSUMER_CONFIG
+from slipstream.jetstream.config.versioning import shown
+from slipstream.jetstream.consumer.consumer import Consumer
+from slipstream.jetstream.consumer.pull import PullSink
+from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
+
+__all__ = ["consumer_fields"]
+
+
+def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> dict[str, object]:
+    """The members of a ConsumerInfo; with `version`, the metadata says which server answers."""
+    config, acks = consumer.config, consumer.state.acks
+    wire = CONSUMER_CONFIG.wire(config)
+    if version is not None:
+        wire["metadata"] = dict(sorted(shown(config.metadata, version).items()))
+    floor_dseq, floor_seq = acks.floor
+    fields: dict[str, object] = {
+        "stream_name": consumer.stream.name,
+        "name": consumer.name,
+        "created": format_time(consumer.state.created_ns),
+        "config": _ordered(wire),
+        "delivered": _pair(acks.dseq, acks.delivered_seq, consumer.deliverer.last_delivered_ns),
+        "ack_floor": _pair(floor_dseq, floor_seq, consumer.last_ack_ns),
+        "num_ack_pending": len(acks.pending),
+        # With one delivery there are no redeliveries to report.
+        "num_redelivered": 0 if config.max_deliver == 1 else acks.redelivered_count,
+        "num_waiting": _waiting(consumer, now_ns),
+        "num_pending": consumer.deliverer.pending(),
+    }
+    if not isinstance(consumer.sink, PullSink) and consumer.sink.listening:
+        fields["push_bound"] = True
+    until_ns = config.pause_until_ns
+    if until_ns is not None and until_ns > now_ns:
+        fields["paused"] = True
+        fields["pause_remaining"] = until_ns - now_ns
+    fields["ts"] = format_time(now_ns)
+    if config.priority_groups:
+        fields["priority_groups"] = [_group(consumer)]
+    return fields
+
+
+_METADATA_AT = [field.name for field in CONSUMER_CONFIG.fields]
+
+
+def _ordered(wire: dict[str, object]) -> dict[str, object]:
+    return {name: wire[name] for name in _METADATA_AT if name in wire}
+
+
+def _pair(dseq: int, seq: int, last_ns: int) -> dict[str, object]:
+    pair: dict[str, object] = {"consumer_seq": dseq, "stream_seq": seq}
+    if last_ns:
+        pair["last_active"] = format_time(last_ns)
+    return pair
+
+
+def _waiting(consumer: Consumer, now_ns: int) -> int:
+    if not isinstance(consumer.sink, PullSink):
+        return 0
+    consumer.sink.drop_gone(now_ns)
+    return len(consumer.sink.waiting)
+
+
+def _group(consumer: Consumer) -> dict[str, object]:
+    """The one group that is shown, as by nats-server."""
+    groups = consumer.groups
+    fields: dict[str, object] = {"group": consumer.config.priority_groups[0]}
+    if groups.pin_id:
+        fields["pinned_client_id"] = groups.pin_id
+    fields["pinned_ts"] = format_time(groups.pinned_ns or ZERO_TIME_NS)
+    return fields

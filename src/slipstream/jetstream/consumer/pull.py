@@ -1,0 +1,289 @@
+"""Delivery on request: who gets the next message, and what those are told who get none.
+
+Every request ends with a status, or with its last message. Statuses are put into the same list as messages, so that a
+client sees them in order.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from slipstream.jetstream.config.enums import PriorityPolicy
+from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.consumer.priority import Admission, PriorityGroups
+from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
+from slipstream.jetstream.gojson.scan import JsonError
+from slipstream.jetstream.gojson.times import format_duration
+from slipstream.jetstream.ports import Cancel, Delivery, Ports
+from slipstream.limits import (
+    CONSUMER_CAREFUL_MSGS,
+    CONSUMER_WAITING_CEILING,
+    CONSUMER_WAITING_SWEEP_NS,
+    REDELIVER_INTERVAL_MIN_NS,
+)
+
+__all__ = ["PullOwner", "PullSink"]
+
+
+class PullOwner(Protocol):
+    """The consumer, as far as a sink needs it."""
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Its configuration."""
+        ...
+
+    @property
+    def out(self) -> list[Delivery]:
+        """What is to be sent, in order."""
+        ...
+
+    def available(self) -> int:
+        """Messages that could be delivered: new ones and those to be delivered again."""
+        ...
+
+    def ack_pending(self) -> int:
+        """Messages handed out and not acknowledged."""
+        ...
+
+    def heartbeat(self) -> bytes:
+        """A header block that says how far the consumer is."""
+        ...
+
+    def wake(self) -> None:
+        """Look for something to deliver at the end of this turn, and send what is in `out`."""
+        ...
+
+
+class PullSink:
+    """The waiting requests of one consumer."""
+
+    def __init__(self, owner: PullOwner, ports: Ports, groups: PriorityGroups) -> None:
+        """Serve requests for `owner`."""
+        self._owner = owner
+        self._ports = ports
+        self._groups = groups
+        self._timer: Cancel | None = None
+        self._timer_ns = 0
+        self._swept_ns = 0  # when gone clients were last looked for
+        self.waiting = WaitingRequests()
+        self.last_active_ns = ports.now_ns()
+
+    # --- requests ---
+
+    def on_request(self, reply: bytes, body: bytes) -> None:
+        """Queue a request, or say why not."""
+        config, now_ns = self._owner.config, self._ports.now_ns()
+        try:
+            request = read_request(reply, body, now_ns)
+        except JsonError as error:
+            self._status(reply, b"400 Bad Request - %b" % str(error).encode())
+            return
+        refusal = self._beyond(request, config, now_ns) or self._groups.refusal(request, config)
+        if refusal is None and request.no_wait:
+            refusal = self._nothing_there(request, now_ns)
+        if refusal is not None:
+            self._status(reply, refusal)
+            return
+        if config.priority_policy is not PriorityPolicy.PRIORITIZED:
+            request.priority = 0
+        if self._full(config, now_ns):
+            # A client with heartbeats notices by itself; told at once it would ask again at once.
+            if not request.heartbeat_ns:
+                self._status(reply, b"409 Exceeded MaxWaiting")
+            return
+        self.waiting.add(request)
+        self.last_active_ns = now_ns
+        self._arm()
+        self._owner.wake()
+
+    def _beyond(self, request: PullRequest, config: ConsumerConfig, now_ns: int) -> bytes | None:
+        if 0 < config.max_batch < request.batch:
+            return b"409 Exceeded MaxRequestBatch of %d" % config.max_batch
+        if request.expires_ns and 0 < config.max_expires_ns < request.expires_ns - now_ns:
+            return b"409 Exceeded MaxRequestExpires of %b" % format_duration(config.max_expires_ns).encode()
+        if 0 < config.max_bytes < request.bytes_left:
+            return b"409 Exceeded MaxRequestMaxBytes of %d" % config.max_bytes
+        return None
+
+    def _nothing_there(self, request: PullRequest, now_ns: int) -> bytes | None:
+        """A request that does not wait is refused if there is nothing, or others have a claim to it."""
+        available = self._owner.available()
+        if available == 0 and not request.expires_ns:
+            self.last_active_ns = now_ns
+            return b"404 No Messages"
+        if available > 0 and self.waiting and available < self._claimed(now_ns):
+            self.last_active_ns = now_ns
+            return b"408 Requests Pending"
+        return None
+
+    def _claimed(self, now_ns: int) -> int:
+        self.on_timer()
+        self.drop_gone(now_ns)
+        return self.waiting.wanted
+
+    def _full(self, config: ConsumerConfig, now_ns: int) -> bool:
+        limit = min(config.max_waiting, CONSUMER_WAITING_CEILING)
+        if len(self.waiting) >= limit and now_ns - self._swept_ns > CONSUMER_WAITING_SWEEP_NS:
+            self.drop_gone(now_ns)
+        return len(self.waiting) >= limit
+
+    def drop_gone(self, now_ns: int) -> None:
+        """Forget requests whose clients no longer listen."""
+        self._swept_ns = now_ns
+        for request in list(self.waiting):
+            if not self._ports.has_interest(request.reply):
+                self.waiting.end(request)
+
+    # --- messages ---
+
+    def demand(self) -> int:
+        """How many messages to read for those who wait; 0: nobody does."""
+        if len(self.waiting) == 1:
+            first = self.waiting.first()
+            assert first is not None
+            return max(first.batch, 1)
+        return CONSUMER_CAREFUL_MSGS if self.waiting else 0
+
+    def bulk(self, count: int) -> tuple[bytes, int] | None:
+        """Where the next messages go without further questions, and how many; None: ask for each."""
+        if len(self.waiting) != 1 or self._owner.config.priority_policy is not PriorityPolicy.NONE:
+            return None
+        request = self.waiting.first()
+        assert request is not None
+        if request.bytes_left > 0 or (request.expires_ns and request.expires_ns <= self._ports.now_ns()):
+            return None
+        if not self._ports.has_interest(request.reply):
+            return None
+        return request.reply, min(count, max(request.batch, 1))
+
+    def took(self, count: int) -> None:
+        """The one who was named by `bulk` got so many."""
+        request = self.waiting.first()
+        assert request is not None
+        request.batch -= count
+        request.delivered += count
+        self._served(request)
+
+    def take(self, size: int, pending: int) -> PullRequest | None:
+        """Who gets the next message of this size; those who cannot are told so. `pending` counts the message too."""
+        waiting, config = self.waiting, self._owner.config
+        passed = 0
+        while (request := waiting.first()) is not None:
+            if request.expires_ns and request.expires_ns <= self._ports.now_ns():
+                self._timed_out(request)
+                continue
+            admission = self._groups.admission(request, config, pending=pending, ack_pending=self._owner.ack_pending())
+            if admission is Admission.WRONG_PIN:
+                self._end_with(request, b"423 Nats-Wrong-Pin-Id")
+                continue
+            if admission is Admission.LATER:
+                waiting.rotate(request)
+                passed += 1
+                if passed >= len(waiting):
+                    return None
+                continue
+            if request.bytes_left > 0 and size > request.bytes_left:
+                self._end_with(request, b"409 Message Size Exceeds MaxBytes")
+                continue
+            if not self._ports.has_interest(request.reply):
+                waiting.end(request)
+                continue
+            if admission is Admission.PINNED:
+                self._groups.pin(request, config)
+            self._charge(request, size)
+            return request
+        return None
+
+    def settle(self, request: PullRequest) -> None:
+        """Its message is on the way: let it wait for more, or end."""
+        self._served(request)
+        if request.ended and request.bytes_left > 0:
+            self._status(request.reply, b"409 Batch Completed", request)
+
+    def _charge(self, request: PullRequest, size: int) -> None:
+        if request.bytes_left > 0:
+            request.bytes_left -= size
+            if request.bytes_left == 0:
+                request.batch = 1  # this one is the last: the budget is used up to the byte
+        request.batch -= 1
+        request.delivered += 1
+
+    def _served(self, request: PullRequest) -> None:
+        now_ns = self.last_active_ns = self._ports.now_ns()
+        if request.batch <= 0:
+            self.waiting.end(request)
+            return
+        if request.heartbeat_ns:
+            request.beat_ns = now_ns + request.heartbeat_ns
+        self.waiting.rotate(request)
+
+    def on_end(self) -> None:
+        """There is nothing more to deliver: those who do not wait are told."""
+        for request in [request for request in self.waiting if request.no_wait]:
+            if not request.expires_ns or request.delivered:
+                self._status(request.reply, b"404 No Messages")
+                self.waiting.end(request)
+
+    # --- time ---
+
+    def on_timer(self) -> None:
+        """Some request has ended, or wants to hear that the consumer is alive."""
+        now_ns = self._ports.now_ns()
+        for request in self.waiting.take_due(now_ns):
+            if request.expires_ns and request.expires_ns <= now_ns:
+                self._timed_out(request)
+                continue
+            if not self._ports.has_interest(request.reply):
+                self.waiting.end(request)
+                continue
+            if request.beat_ns and request.beat_ns <= now_ns:
+                self._owner.out.append((request.reply, request.reply, None, self._owner.heartbeat(), b""))
+                request.beat_ns = now_ns + request.heartbeat_ns
+            self.waiting.watch(request)
+        self._arm()
+
+    def end_all(self, status: bytes, *, counts: bool = False) -> None:
+        """Tell everyone who waits why nothing comes any more."""
+        for request in list(self.waiting):
+            self._status(request.reply, status, request if counts else None)
+            self.waiting.end(request)
+        self.close()
+
+    def close(self) -> None:
+        """No more timers."""
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+
+    def _arm(self) -> None:
+        due_ns = self.waiting.next_event_ns()
+        if due_ns is None or (self._timer is not None and self._timer_ns <= due_ns):
+            return
+        if self._timer is not None:
+            self._timer()
+        self._timer_ns = due_ns
+        delay_ns = max(due_ns - self._ports.now_ns(), REDELIVER_INTERVAL_MIN_NS)
+        self._timer = self._ports.call_later(delay_ns, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self.on_timer()
+        self._owner.wake()
+
+    # --- statuses ---
+
+    def _timed_out(self, request: PullRequest) -> None:
+        self._end_with(request, b"408 Request Timeout")
+
+    def _end_with(self, request: PullRequest, status: bytes) -> None:
+        self._status(request.reply, status, request)
+        self.waiting.end(request)
+
+    def _status(self, reply: bytes, status: bytes, request: PullRequest | None = None) -> None:
+        """A status line; with the request, what is left of its budget."""
+        block = b"NATS/1.0 %b\r\n" % status
+        if request is not None:
+            block += b"Nats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n" % (request.batch, request.bytes_left)
+        self._owner.out.append((reply, reply, None, block + b"\r\n", b""))
+        self._owner.wake()

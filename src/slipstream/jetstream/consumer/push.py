@@ -1,0 +1,177 @@
+"""Delivery to a fixed subject: whether anybody listens, flow control, heartbeats.
+
+Flow control: the window begins at a sixteenth of its largest size and doubles with every answer. When more than half of
+it is unconfirmed, a request with a reply subject follows the message; nothing is delivered beyond the window.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Protocol
+
+from slipstream.jetstream.config.enums import AckPolicy
+from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.ports import Cancel, Delivery, Ports
+from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_SLICE_MSGS, FLOW_WINDOW_BYTES_MAX, FLOW_WINDOW_START
+
+__all__ = ["PushOwner", "PushSink"]
+
+_LETTERS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
+_ID_LENGTH = 4
+
+
+class PushOwner(Protocol):
+    """The consumer, as far as a sink needs it."""
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """Its configuration."""
+        ...
+
+    @property
+    def out(self) -> list[Delivery]:
+        """What is to be sent, in order."""
+        ...
+
+    def ack_pending(self) -> int:
+        """Messages handed out and not acknowledged."""
+        ...
+
+    def heartbeat(self) -> bytes:
+        """A header block that says how far the consumer is."""
+        ...
+
+    def wake(self) -> None:
+        """Look for something to deliver at the end of this turn, and send what is in `out`."""
+        ...
+
+    def on_listening(self, listening: bool) -> None:
+        """Somebody came, or the last one left."""
+        ...
+
+
+class PushSink:
+    """The deliver subject of one consumer."""
+
+    def __init__(self, owner: PushOwner, ports: Ports, flow_prefix: bytes) -> None:
+        """Deliver for `owner`; flow control replies begin with `flow_prefix`."""
+        self._owner = owner
+        self._ports = ports
+        self._flow_prefix = flow_prefix
+        self._watch: Cancel | None = None
+        self._beat_timer: Cancel | None = None
+        self._beat_ns = 0  # when the next heartbeat is due unless something is delivered first
+        self._window = FLOW_WINDOW_BYTES_MAX // FLOW_WINDOW_START
+        self._unconfirmed = 0  # bytes delivered and not confirmed
+        self._asked_bytes = 0  # of these, what the outstanding request covers
+        self.flow_id = b""  # subject of the outstanding flow control request
+        self.target = b""
+        self.listening = False
+
+    def start(self) -> None:
+        """Watch the deliver subject, and beat."""
+        config = self._owner.config
+        self.target = config.deliver_subject.encode()
+        queue = config.deliver_group.encode() or None
+        self._watch = self._ports.watch_interest(self.target, queue, self._changed)
+        self.listening = self._ports.has_interest(self.target)
+        if config.idle_heartbeat_ns:
+            self._beat_ns = self._ports.now_ns() + config.idle_heartbeat_ns
+            self._arm_beat()
+
+    def close(self) -> None:
+        """Watch and beat no more."""
+        for cancel in (self._watch, self._beat_timer):
+            if cancel is not None:
+                cancel()
+        self._watch = self._beat_timer = None
+
+    def rebind(self) -> None:
+        """The deliver subject or group has changed."""
+        self.close()
+        self.start()
+
+    # --- messages ---
+
+    def demand(self) -> int:
+        """How many messages to read now; 0: nobody listens, or the window is full."""
+        if not self.listening:
+            return 0
+        if not self._owner.config.flow_control:
+            return CONSUMER_SLICE_MSGS
+        return CONSUMER_CAREFUL_MSGS if self._unconfirmed <= self._window else 0
+
+    def bulk(self, count: int) -> tuple[bytes, int] | None:
+        """Where the next messages go without further questions, and how many; None: ask for each."""
+        return None if self._owner.config.flow_control else (self.target, count)
+
+    def took(self, count: int) -> None:
+        """So many went to the deliver subject."""
+        self._quiet_from_now()
+
+    def accepts(self) -> bool:
+        """Whether one more message may go."""
+        return self.listening and self._unconfirmed <= self._window
+
+    def sent(self, size: int) -> None:
+        """One message of this size went."""
+        self._quiet_from_now()
+        config = self._owner.config
+        if not config.flow_control:
+            return
+        self._unconfirmed += size
+        if not self.flow_id:
+            acks_by_flow = config.ack_policy is AckPolicy.FLOW_CONTROL
+            full = acks_by_flow and 0 < config.max_ack_pending <= self._owner.ack_pending()
+            if self._unconfirmed > self._window // 2 or full:
+                self.ask()
+        elif self._unconfirmed - self._asked_bytes >= self._window:
+            self._asked_bytes += size
+
+    def ask(self) -> None:
+        """Send a flow control request."""
+        suffix = bytes(_LETTERS[self._ports.random_below(len(_LETTERS))] for _ in range(_ID_LENGTH))
+        self.flow_id = self._flow_prefix + suffix
+        self._asked_bytes = self._unconfirmed
+        block = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+        self._owner.out.append((self.target, self.target, self.flow_id, block, b""))
+
+    def on_flow_reply(self, subject: bytes) -> bool:
+        """The client has caught up. False: not the answer to the last request."""
+        if subject != self.flow_id:
+            return False
+        self._window = min(self._window * 2, FLOW_WINDOW_BYTES_MAX)
+        self._unconfirmed = max(self._unconfirmed - self._asked_bytes, 0)
+        self.flow_id, self._asked_bytes = b"", 0
+        self._owner.wake()
+        return True
+
+    # --- interest and heartbeats ---
+
+    def _changed(self, listening: bool) -> None:
+        if listening == self.listening:
+            return
+        self.listening = listening
+        self._owner.on_listening(listening)
+        if listening:
+            self._owner.wake()
+
+    def _quiet_from_now(self) -> None:
+        interval_ns = self._owner.config.idle_heartbeat_ns
+        if interval_ns:
+            self._beat_ns = self._ports.now_ns() + interval_ns
+
+    def _arm_beat(self) -> None:
+        delay_ns = max(self._beat_ns - self._ports.now_ns(), 0)
+        self._beat_timer = self._ports.call_later(delay_ns, self._beat)
+
+    def _beat(self) -> None:
+        config = self._owner.config
+        if self._ports.now_ns() >= self._beat_ns:
+            if self.listening:
+                self._owner.out.append((self.target, self.target, None, self._owner.heartbeat(), b""))
+                if config.ack_policy is AckPolicy.FLOW_CONTROL and self._owner.ack_pending() and not self.flow_id:
+                    self.ask()
+                self._owner.wake()
+            self._beat_ns = self._ports.now_ns() + config.idle_heartbeat_ns
+        self._arm_beat()

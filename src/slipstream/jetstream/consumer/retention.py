@@ -1,0 +1,106 @@
+"""Which messages of an interest or work-queue stream nobody needs any more.
+
+Removal is a function of the consumers' states, never of the moment: interest retention removes what no consumer needs,
+a work queue what its consumer has acknowledged. So it may be evaluated again at any time (`sweep`), and is: after a
+restart, when a consumer goes, when its filters change.
+
+A work queue never removes a message because no consumer is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from slipstream.jetstream.config.enums import RetentionPolicy
+from slipstream.jetstream.consumer.consumer import Consumer
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.base import ALL, StoredMessage
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import RETENTION_SWEEP_MSGS
+
+__all__ = ["Retention"]
+
+
+class Retention:
+    """Removes messages of one stream when its consumers are done with them."""
+
+    def __init__(self, stream: Stream, ports: Ports, consumers: Callable[[], Sequence[Consumer]]) -> None:
+        """Judge by the given consumers."""
+        self._stream = stream
+        self._store = stream.store
+        self._ports = ports
+        self._consumers = consumers
+        self._sweep_seq = 0  # where the running sweep is; 0: none runs
+        self.stopped = False
+
+    def acked(self, consumer: Consumer, seqs: Sequence[int]) -> None:
+        """A consumer is done with these messages."""
+        policy = self._stream.config.retention
+        if policy is RetentionPolicy.LIMITS:
+            return
+        delete = self._store.delete
+        others = [other for other in self._consumers() if other is not consumer]
+        removed = False
+        for seq in seqs:
+            if seq in consumer.state.dead:
+                continue
+            if policy is RetentionPolicy.WORK_QUEUE or not others or not self._needed(seq, others):
+                removed |= delete(seq)
+        if removed:
+            self._stream.committer.wake()
+
+    def sweep(self) -> None:
+        """Look at all messages again, a slice at a time."""
+        if self._stream.config.retention is RetentionPolicy.LIMITS:
+            return
+        running = self._sweep_seq > 0
+        self._sweep_seq = 1
+        if not running:
+            self._ports.call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        if self.stopped or self._stream.config.retention is RetentionPolicy.LIMITS:
+            self._sweep_seq = 0
+            return
+        consumers, store = self._consumers(), self._store
+        # Above this nobody has got anything yet.
+        end = max((consumer.state.next_seq for consumer in consumers), default=1)
+        if self._stream.config.retention is RetentionPolicy.INTEREST:
+            end = store.committed_seq + 1
+        removed = False
+        for _ in range(RETENTION_SWEEP_MSGS):
+            seq = store.next_seq(ALL, self._sweep_seq)
+            if not seq or seq >= end:
+                self._sweep_seq = 0
+                break
+            self._sweep_seq = seq + 1
+            message = store.get(seq)
+            # What cannot be read is kept: it is evidence.
+            if isinstance(message, StoredMessage) and self._finished(message, consumers):
+                removed |= store.delete(seq)
+        if removed:
+            self._stream.committer.wake()
+        if self._sweep_seq:
+            self._ports.call_soon(self._sweep)
+
+    def _finished(self, message: StoredMessage, consumers: Sequence[Consumer]) -> bool:
+        """Whether a message may go."""
+        seq, subject = message.seq, message.subject
+        if self._stream.config.retention is RetentionPolicy.INTEREST:
+            return not any(consumer.needs(seq, subject) for consumer in consumers)
+        return any(
+            consumer.state.trusted_from <= seq < consumer.state.next_seq
+            and consumer.filters.match(subject)
+            and not consumer.needs(seq, subject)
+            for consumer in consumers
+        )
+
+    def _needed(self, seq: int, consumers: Sequence[Consumer]) -> bool:
+        """The same for one that was just acknowledged; its subject is read only if somebody has filters."""
+        subject = None
+        if any(consumer.filters.for_store for consumer in consumers):
+            message = self._store.get(seq)
+            if not isinstance(message, StoredMessage):
+                return True
+            subject = message.subject
+        return any(consumer.needs(seq, subject) for consumer in consumers)
