@@ -24,7 +24,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from slipstream.kernels.subjectindex cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK, MessageIndex, Selection
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
+from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)

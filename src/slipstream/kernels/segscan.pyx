@@ -23,9 +23,8 @@ from slipstream.kernels.record cimport (
     FLAG_EXPIRES, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
     KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
 )
-from slipstream.kernels.subjectindex cimport (
-    LENGTH_EXPIRES, LENGTH_HEADERS, NO_SUBJECT, Cursor, MessageIndex, Run,
-)
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, NO_SUBJECT, Cursor, Run
+from slipstream.kernels.subjectindex cimport MessageIndex
 
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)

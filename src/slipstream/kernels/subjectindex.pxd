@@ -1,85 +1,8 @@
-# C types of the message index, for the kernels that fill it (record, segment). See subjectindex.pyx.
+# C types of the message index. See subjectindex.pyx.
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
-cdef enum:
-    NO_SUBJECT = 0xFFFFFFFF   # entry without a live message: a hole (length 0) or a removed record
-    LENGTH_MASK = 0x3FFFFFFF  # head, subject, headers and payload of a record, in bytes
-    LENGTH_EXPIRES = 0x40000000
-    LENGTH_HEADERS = 0x80000000
-
-cdef struct Subject:
-    uint64_t first   # oldest sequence; next free entry + 1 while this entry is free
-    uint64_t last    # newest sequence
-    uint64_t name    # offset in the arena << 16 | length
-    uint32_t count   # messages; 0: the entry is free
-    uint32_t hash
-
-cdef struct Run:
-    uint64_t first   # sequence of entry 0, and base of `rel`
-    uint64_t last    # sequence of the last entry
-    uint32_t n
-    uint32_t cap
-    uint32_t seg     # segment that holds the records
-    uint32_t live    # entries with a message
-    uint32_t *off    # offset of the record in its segment
-    uint32_t *len    # LENGTH_* of the record, 0: hole
-    uint32_t *sid    # subject, NO_SUBJECT: removed or hole
-    uint32_t *next   # distance to the next message of the subject; 0: none known
-    uint32_t *rel    # sequence - first when sparse, NULL when dense
-
-cdef struct Cursor:
-    Py_ssize_t run
-    uint32_t pos
-    uint64_t seq
-
-cdef class FilterView:
-    cdef readonly tuple filters
-    cdef int kind                # 0 everything, 1 one literal, 2 verdict per subject
-    cdef uint8_t *verdicts       # by subject: 0 unknown, 1 no, 2 yes
-    cdef uint32_t cap
-
-cdef class MessageIndex:
-    cdef Run **runs
-    cdef Py_ssize_t n_runs, cap_runs
-    cdef Subject *subjects
-    cdef uint32_t n_subjects, cap_subjects, free_subject
-    cdef uint32_t *slots
-    cdef uint32_t n_slots
-    cdef char *arena
-    cdef uint64_t arena_len, arena_cap, arena_dead
-    cdef uint64_t seed
-    cdef bint file_sizes
-    cdef dict views
-    cdef uint64_t view_bytes
-    cdef readonly uint64_t first_seq, last_seq, messages, size_bytes
-    cdef readonly uint32_t num_subjects
-
-    cdef uint64_t stated_size(self, uint32_t length) noexcept
-    cdef Py_ssize_t run_at(self, uint64_t seq) noexcept
-    cdef bint locate_entry(self, uint64_t seq, Cursor *c) noexcept
-    cdef uint32_t find_subject(self, const char *name, Py_ssize_t n, uint32_t h) noexcept
-    cdef uint32_t intern(self, const char *name, Py_ssize_t n) except? 0xFFFFFFFF
-    cdef int link(self, uint32_t sid, uint64_t seq) except -1
-    cdef int add(self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg) except -1
-    cdef Run *new_run(self, Py_ssize_t at, uint64_t first, uint32_t seg, uint32_t cap, bint sparse) except NULL
-    cdef void free_run(self, Run *run) noexcept
-    cdef uint64_t follow(self, uint32_t sid, uint64_t seq) noexcept
-    cdef FilterView view(self, object filters)
-    cdef bint seek(self, FilterView view, uint64_t seq, uint64_t up_to, Cursor *c) except -1
-    cdef void place_slot(self, uint32_t sid, uint32_t h) noexcept
-    cdef int rehash(self) except -1
-    cdef int sweep_arena(self) except -1
-    cdef void release(self, uint32_t sid) noexcept
-    cdef uint64_t scan_for(self, uint32_t sid, uint64_t seq, uint64_t up_to) noexcept
-    cdef uint64_t before(self, uint32_t sid, uint64_t seq) noexcept
-    cdef uint64_t chain_step(self, uint64_t seq) noexcept
-    cdef uint32_t remove_entry(self, Cursor *c) noexcept
-    cdef uint64_t first_live(self, uint64_t seq) noexcept
-    cdef void remove_first(self, Cursor *c) noexcept
-    cdef bint passes(self, FilterView v, uint32_t sid) except -1
-    cdef uint32_t literal(self, FilterView v) noexcept
-    cdef uint64_t count_between(self, FilterView view, uint64_t lo, uint64_t hi) except? 0xFFFFFFFFFFFFFFFF
+from slipstream.kernels.msgtable cimport Cursor, FilterView, MessageTable
 
 cdef class Selection:
     cdef uint64_t *seq
@@ -88,3 +11,10 @@ cdef class Selection:
     cdef uint32_t *len
     cdef Py_ssize_t n, cap
     cdef int push(self, uint64_t seq, uint32_t seg, uint32_t off, uint32_t length) except -1
+
+cdef class MessageIndex(MessageTable):
+    cdef FilterView view(self, object filters)
+    cdef bint seek(self, FilterView view, uint64_t seq, uint64_t up_to, Cursor *c) except -1
+    cdef bint passes(self, FilterView v, uint32_t sid) except -1
+    cdef uint32_t literal(self, FilterView v) noexcept
+    cdef uint64_t count_between(self, FilterView view, uint64_t lo, uint64_t hi) except? 0xFFFFFFFFFFFFFFFF

@@ -77,11 +77,19 @@ class CommitJob:
             if self.sync or self.overwrites:
                 self._sync(self.unsynced | self.also_sync)
                 self.unsynced = set()
-            for overwrite in self.overwrites:
-                self.disk.write(overwrite.path, overwrite.offset, overwrite.data)
-            self._sync({overwrite.path for overwrite in self.overwrites})
+            self._overwrite()
         except OSError as error:
             self.fault = as_fault(error, self.directory)
+
+    def _overwrite(self) -> None:
+        written = set()
+        for overwrite in self.overwrites:
+            try:
+                self.disk.write(overwrite.path, overwrite.offset, overwrite.data)
+            except FileNotFoundError:
+                continue  # upkeep removed the file: the bytes went with it
+            written.add(overwrite.path)
+        self._sync(written)
 
     def _write(self, write: SegmentWrite) -> None:
         path = write.segment.path

@@ -161,6 +161,7 @@ class FileStore(FileStoreWrites):
         if isinstance(done, RemoveJob):
             self._log.drop(done.segments)
             self._leftovers = [path for path in self._leftovers if path not in done.paths]
+            self._unsynced -= set(done.paths)
             self._manifest_due = self._manifest_due or bool(done.segments)
         elif isinstance(done, SpaceProbeJob):
             self._refusal = self._fault
@@ -236,6 +237,8 @@ class FileStore(FileStoreWrites):
             # A later start must know that these sequences are gone before their records are.
             self.trim_to(dead[-1].last_seq + 1)
             dead = []
+        if self._job is not None and self._job.overwrites:
+            return None  # it may be writing to one of these files
         paths = [name for segment in dead for name in (segment.path, index_path(segment.path))]
         if not paths and not self._leftovers:
             return None
@@ -244,13 +247,16 @@ class FileStore(FileStoreWrites):
     def _index_file(self) -> IndexFileJob | None:
         for segment in self._log.closed_segments():
             if not segment.indexed and not segment.damaged:
-                return IndexFileJob(self._disk, self._directory, segment=segment)
+                return IndexFileJob(self._disk, self._directory, segment=segment, erasures_before=self._erasures_begun)
         return None
 
     def _finish_index_file(self, done: IndexFileJob) -> None:
         segment = done.segment
         assert segment is not None
-        segment.indexed = not segment.damaged
+        if done.erasures_before != self._erasures_begun:
+            return  # the segment may have changed under the scan: once more at the next turn
+        segment.damaged = done.damaged
+        segment.indexed = not done.damaged
         for lo, hi in done.holes or ():
             for seq in range(lo, hi + 1):
                 if self._index.locate(seq) is not None:

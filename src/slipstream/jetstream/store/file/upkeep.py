@@ -53,8 +53,11 @@ class IndexFileJob(UpkeepJob):
     """Verify a closed segment and write its index file. Also how a segment is scrubbed."""
 
     segment: Segment | None = None
+    erasures_before: int = 0
+    """Erasures begun when the job was made: one in between may be seen half done."""
     holes: list[tuple[int, int]] | None = None
     """Sequences that could not be read; None until the segment was read."""
+    damaged: bool = False
 
     def work(self) -> None:
         """Read everything, check every checksum, and keep what was found."""
@@ -68,7 +71,7 @@ class IndexFileJob(UpkeepJob):
             write_whole_file(self.disk, index_path(self.segment.path), scan.to_bytes(encode_controls(scan)))
             self.disk.sync_dir(self.directory)
         else:
-            self.segment.damaged = True
+            self.damaged = True
 
 
 @dataclass(slots=True)

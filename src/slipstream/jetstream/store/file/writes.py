@@ -86,6 +86,7 @@ class FileStoreWrites(IndexedReads):
         # Work in flight and left over:
         self._job: CommitJob | None = None
         self._upkeep: UpkeepJob | CompactionJob | None = None
+        self._erasures_begun = 0  # counts them, so that work on a segment can tell whether it changed meanwhile
         self._upkeep_failed = False  # the last piece of upkeep did not succeed
         self._unsynced: set[str] = set()
         self._in_flight_first = 0  # trim that the commit in flight logs
@@ -325,6 +326,7 @@ class FileStoreWrites(IndexedReads):
             if done.journal is not None:
                 self._journal.synced(done.journal)
         else:
+            self._unsynced -= {write.segment.path for write in done.writes}
             self._unsynced |= done.unsynced
         self._trimmed_first = max(self._trimmed_first, self._in_flight_first)
         if done.sync:
@@ -376,6 +378,7 @@ class FileStoreWrites(IndexedReads):
         length = (intent.length & _LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
         noise = self._options.noise(length - RECORD_HEAD)
         record = erased_record(seq, ts, intent.length, segment.header.salt, noise)
+        self._erasures_begun += 1
         out = [Overwrite(segment.path, intent.offset, record)]
         if segment.indexed:
             # The index file names subjects as well. It is wiped here and made anew by upkeep.
