@@ -20,7 +20,7 @@ import msgspec
 
 from slipstream.kernels.interest import Subscription
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
-from slipstream.protocol.headers import remove_header, set_header
+from slipstream.protocol.headers import find_header, remove_header, set_header
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -178,6 +178,11 @@ class ServiceImport:
         self._request_info = request_info
         self._latency = latency
 
+    def _passed_on(self, header: bytes) -> Mapping[str, object]:
+        """Who asked first, when the request came through another import: that one wrote the header, no client did."""
+        told = find_header(REQUEST_INFO, header)
+        return {} if told is None else {**msgspec.json.decode(told, type=dict[str, object]), "svc": self._importer.name}
+
     def way_back(self, subject: bytes) -> bytes:
         """A reply subject in the exporting account that leads to `subject` here, for more than one answer."""
         return self._responses.open(self._importer, subject, self._threshold_ns, single=False)
@@ -200,12 +205,15 @@ class ServiceImport:
         remote = self._remote_name(subject)
         if remote is None:
             return False
-        if header_size:
-            header_size, body = remove_header(REQUEST_INFO, header_size, body)
-        header = body[:header_size]
         info: Mapping[str, object] = {}
         if publisher is not None:
             info = self._request_info(publisher)
+        elif header_size:
+            info = self._passed_on(body[:header_size])
+        if header_size:
+            header_size, body = remove_header(REQUEST_INFO, header_size, body)
+        header = body[:header_size]
+        if info:
             header_size, body = set_header(REQUEST_INFO, msgspec.json.encode(info), header_size, body)
         way_back = None
         if reply is not None:

@@ -4,9 +4,9 @@
     Nats-Trace-Only: true         the event alone: nobody gets the message
     traceparent: ...-01           W3C: traced to the account's `msg_trace` destination, a part of them
 
-The event lists hops: `in` ingress, `sm` subject mapping, `se` stream export, `si` service import, `eg` egress. A hop
-into another account is told only if the import or export allows it; else the trace headers are taken off the copy that
-goes there.
+The event lists hops: `in` ingress, `sm` subject mapping, `se` stream export, `si` service import, `eg` egress. What
+happens in another account is told only if the import or export allows it; else the trace header of the copy that goes
+there says `trace disabled`.
 
 What this is not: the way of ordinary messages. The parser sends only messages with such headers here.
 """
@@ -167,7 +167,7 @@ class MessageTrace:
             if allowed:
                 self._add("se", acc=owner.name, to=alias or subject)
             else:
-                size, body = _without_trace(size, body)
+                size, body = _disabled(size, body)
         if self.request.only:
             delivered = 1
         else:
@@ -180,10 +180,10 @@ class MessageTrace:
         """A service import: the request goes on in the exporting account, traced if that account agrees."""
 
         def publish(remote: bytes, way_back: bytes | None, remote_size: int, remote_body: bytes) -> int:
-            if not service.allow_trace:
-                remote_size, remote_body = _without_trace(remote_size, remote_body)
-                return 0 if self.request.only else service.exporter.publish(remote, way_back, remote_size, remote_body)
             self._add("si", acc=service.exporter.name, **{"from": subject}, to=remote)
+            if not service.allow_trace:
+                remote_size, remote_body = _disabled(remote_size, remote_body)
+                return 0 if self.request.only else service.exporter.publish(remote, way_back, remote_size, remote_body)
             route = service.exporter.interest.find_route(remote)
             if self.request.by_client:
                 # Traces of what the service does with the message find back to this account.
@@ -229,7 +229,9 @@ class MessageTrace:
         self.events.append(event)
 
 
-def _without_trace(header_size: int, body: bytes) -> tuple[int, bytes]:
-    for key in (TRACE_DEST, TRACE_ONLY):
-        header_size, body = remove_header(key, header_size, body)
-    return header_size, body
+def _disabled(header_size: int, body: bytes) -> tuple[int, bytes]:
+    """The message as it leaves for an account that may not be traced: it says so, and nothing follows it."""
+    if find_header(TRACE_DEST, body[:header_size]) is None:
+        return header_size, body
+    header_size, body = remove_header(TRACE_DEST, header_size, body)
+    return set_header(TRACE_DEST, b"trace disabled", header_size, body)
