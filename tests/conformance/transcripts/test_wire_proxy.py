@@ -43,7 +43,6 @@ BAD = {
     "v1 bad address": b"PROXY TCP4 nonsense 198.51.100.1 1 2\r\n",
     "v1 bad port": b"PROXY TCP4 203.0.113.7 198.51.100.1 99999 2\r\n",
     "v1 too long": b"PROXY TCP4 " + b"1" * 200 + b"\r\n",
-    "v1 LF only": b"PROXY TCP4 203.0.113.7 198.51.100.1 1234 4222\n",
     "v2 bad version": SIGNATURE + b"\x31\x11\x00\x0c" + IPV4,
     "v2 too short": version_2(1, 0x11, IPV4[:8]),
     "v2 unknown family": version_2(1, 0x31, b"\x00" * 12),

@@ -102,4 +102,4 @@ def test_reserved_subjects(both: Both, script: Script) -> None:
 
 @each([asked(subject) for subject in REQUESTS])
 def test_system_requests_from_an_ordinary_account(both: Both, script: Script) -> None:
-    both.fresh("server_name: one").agree(script)
+    both("server_name: one").agree(script)
