@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import socket
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
+from support.keys import USER_KEY, USER_SEED, nonce_of, signature, url_base64
 from support.monitoring import VOLATILE, Load, agree, get, outline, paths_agree
 from support.normalise import Json
 from support.raw_client import RawClient
 from support.server_process import ServerProcess
 from support.servers import Both, Launcher, Pair
+from support.transcript import connect_line
 
 HTTP = 'http: "127.0.0.1:-1"\n'
 ACCOUNTS = (
@@ -411,6 +417,86 @@ def test_token_is_not_shown(both: Both) -> None:
     assert "hush" not in get(pair.ours, "/connz?auth=1").body.decode()
     for load in loads:
         load.close()
+
+
+def test_nkey_users(both: Both) -> None:
+    pair = both.fresh(HTTP + f"accounts {{ A {{ users [{{nkey: {USER_KEY}}}] }} }}")
+    clients = []
+    for server in (pair.real, pair.ours):
+        client = RawClient(server.port)
+        nonce = nonce_of(client.read_until(rb"INFO [^\n]*\r\n"))
+        proof = url_base64(signature(USER_SEED, nonce))
+        client.send(connect_line(nkey=USER_KEY, sig=proof) + b"PING\r\n")
+        client.read_until(rb"PONG\r\n")
+        clients.append(client)
+    paths_agree(pair, "/connz?auth=1")
+    assert json.loads(get(pair.ours, f"/connz?user={USER_KEY}").body)["num_connections"] == 1
+    for client in clients:
+        client.close()
+
+
+TLS = """
+tls {{
+  cert_file: "{folder}/server.pem"
+  key_file: "{folder}/server.key"
+  ca_file: "{folder}/ca.pem"
+  verify: true
+  timeout: 4
+}}
+"""
+
+
+def test_tls_clients(both: Both, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    server_certificate = authority.issue_cert("localhost")
+    server_certificate.private_key_pem.write_to_path(tmp_path / "server.key")
+    server_certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    mine = authority.issue_cert("me@example.com", common_name="me")
+    # Only its own certificate: older Pythons do not tell what else a client sent.
+    mine.cert_chain_pems[0].write_to_path(tmp_path / "client.pem")
+    mine.private_key_pem.write_to_path(tmp_path / "client.key")
+    context.load_cert_chain(tmp_path / "client.pem", tmp_path / "client.key")
+    pair = both.fresh(HTTP + TLS.format(folder=tmp_path))
+    clients = []
+    for server in (pair.real, pair.ours):
+        plain = socket.create_connection(("127.0.0.1", server.port))
+        while b"\r\n" not in plain.recv(4096, socket.MSG_PEEK):
+            pass
+        plain.recv(4096)
+        secure = context.wrap_socket(plain, server_hostname="localhost")
+        secure.sendall(connect_line(tls_required=True) + b"PING\r\n")
+        while b"PONG" not in secure.recv(4096):
+            pass
+        clients.append(secure)
+    # The two TLS libraries prefer different suites.
+    paths_agree(pair, "/connz", hide=("tls_cipher_suite",))
+    paths_agree(pair, "/connz?auth=1", hide=("tls_cipher_suite",))
+    paths_agree(pair, "/varz", hide=OWN)
+    assert len(json.loads(get(pair.ours, "/connz?auth=1").body)["connections"][0]["tls_peer_certs"]) == 1
+    for client in clients:
+        client.close()
+
+
+def test_https(both: Both, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    certificate = authority.issue_cert("localhost")
+    certificate.private_key_pem.write_to_path(tmp_path / "server.key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    pair = both.fresh('https: "127.0.0.1:-1"\n' + TLS.format(folder=tmp_path))
+    shown = []
+    for server in (pair.real, pair.ours):
+        # Clients of the client port must show a certificate; whoever monitors need not.
+        connection = http.client.HTTPSConnection("localhost", server.monitor_port, context=context, timeout=5)
+        connection.request("GET", "/varz")
+        shown.append(outline(json.loads(connection.getresponse().read()), VOLATILE | set(OWN)))
+        connection.close()
+    agree(*shown, what="/varz over TLS")
 
 
 def test_options_show_in_varz(both: Both) -> None:
