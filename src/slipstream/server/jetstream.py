@@ -58,6 +58,7 @@ class JetStreamRunner:
         self._disk = RealDisk()
         self._executor = ThreadPoolExecutor(max_workers=JETSTREAM_THREADS, thread_name_prefix="slipstream-io")
         self._lock: int | None = None
+        self.options = server.options.jetstream
         self.directory = storage_directory(server.options)
         self.facts = _server_facts(server, self.directory)
         self.shared = JetStreamServer(self.facts)

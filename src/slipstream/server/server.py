@@ -153,6 +153,10 @@ class Server:
             self.monitoring = Monitoring(self)
             await self.monitoring.start(self._https_context())
             self.hub.describe_server = self.monitoring.introduction
+            if self.jetstream is not None:
+                from slipstream.server.jetstream_facts import RunningJetStream
+
+                self.monitoring.facts.jetstream = RunningJetStream(self.jetstream)
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 

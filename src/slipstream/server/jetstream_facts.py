@@ -1,0 +1,163 @@
+"""JetStream as monitoring sees it: `/jsz`, `/healthz`, `/varz` and their `$SYS` twins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from slipstream.jetstream.api.info import config_fields, state_fields
+from slipstream.jetstream.gojson.times import format_time
+from slipstream.monitoring.jetstream_facts import (
+    ApiStats,
+    HealthProblem,
+    JetStreamConfig,
+    JetStreamLimits,
+    JetStreamStats,
+)
+from slipstream.version import API_LEVEL
+
+if TYPE_CHECKING:
+    from slipstream.jetstream.account import JetStreamAccount
+    from slipstream.jetstream.stream.stream import Stream
+    from slipstream.server.jetstream import JetStreamRunner
+
+__all__ = ["RunningJetStream"]
+
+
+class RunningJetStream:
+    """Implements `slipstream.monitoring.jetstream_facts.JetStreamFacts`."""
+
+    def __init__(self, runner: JetStreamRunner) -> None:
+        """Show what `runner` runs."""
+        self._runner = runner
+        self.enabled = True
+
+    def config(self) -> JetStreamConfig:
+        """What it was started with."""
+        facts, options = self._runner.facts, self._runner.options
+        return JetStreamConfig(
+            max_memory=facts.max_memory,
+            max_storage=facts.max_storage,
+            store_dir=self._runner.directory,
+            sync_interval=facts.sync_interval_ns,
+            sync_always=facts.sync_always,
+            domain=facts.domain,
+            compress_ok=True,
+            unique_tag=options.unique_tag,
+            strict=options.strict,
+        )
+
+    def limits(self) -> JetStreamLimits:
+        """The ceilings for every account."""
+        limits = self._runner.options.limits
+        return JetStreamLimits(
+            max_request_batch=limits.max_request_batch,
+            max_ack_pending=limits.max_ack_pending,
+            max_ha_assets=limits.max_ha_assets,
+            max_duplicate_window=limits.duplicate_window_ns,
+            max_batch_inflight_per_stream=limits.batch.max_inflight_per_stream,
+            max_batch_inflight_total=limits.batch.max_inflight_total,
+            max_batch_size=limits.batch.max_msgs,
+            max_batch_timeout=limits.batch.timeout_ns,
+        )
+
+    def stats(self) -> JetStreamStats:
+        """Use by all accounts together."""
+        each = [account.stats() for account in self.accounts()]
+        return JetStreamStats(
+            memory=sum(stats.memory for stats in each),
+            storage=sum(stats.storage for stats in each),
+            reserved_memory=sum(stats.reserved_memory for stats in each),
+            reserved_storage=sum(stats.reserved_storage for stats in each),
+            accounts=len(each),
+            api=ApiStats(API_LEVEL, sum(stats.api.total for stats in each), sum(stats.api.errors for stats in each)),
+        )
+
+    def accounts(self) -> Iterable[_AccountFacts]:
+        """The accounts that use JetStream."""
+        return [_AccountFacts(account) for account in self._runner.accounts.values()]
+
+    def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
+        """What is wrong with everything, or with what was named."""
+        found = self._runner.accounts
+        if account and account not in found:
+            return [HealthProblem("ACCOUNT", f'JetStream account "{account}" not found', account=account, missing=True)]
+        named = [found[account]] if account else list(found.values())
+        if stream:
+            return _stream_problems(named[0], stream, consumer)
+        return [problem for one in named for problem in _account_problems(one)]
+
+
+def _account_problems(account: JetStreamAccount) -> Iterable[HealthProblem]:
+    facts = account.snapshot()
+    for name, reason in facts.offline.items():
+        yield HealthProblem(
+            "STREAM", f"JetStream stream '{account.name} > {name}' {reason}", account=account.name, stream=name
+        )
+    for path in facts.quarantined:
+        yield HealthProblem("ACCOUNT", f"JetStream directory moved aside: {path}", account=account.name)
+    for stream in facts.streams:
+        if stream.fault:
+            text = f"JetStream stream '{account.name} > {stream.name}' {stream.fault}"
+            yield HealthProblem("STREAM", text, account=account.name, stream=stream.name)
+
+
+def _stream_problems(account: JetStreamAccount, name: str, consumer: str) -> Iterable[HealthProblem]:
+    if name not in account.streams:
+        text = f'JetStream stream "{name}" not found on account "{account.name}"'
+        return [HealthProblem("STREAM", text, account=account.name, stream=name, missing=True)]
+    known = {str(info.get("name")) for info in _StreamFacts(account, account.streams[name]).consumers(direct=False)}
+    if consumer and consumer not in known:
+        text = f'JetStream consumer "{consumer}" not found for stream "{name}" on account "{account.name}"'
+        return [HealthProblem("CONSUMER", text, account=account.name, stream=name, consumer=consumer, missing=True)]
+    return [problem for problem in _account_problems(account) if problem.stream == name]
+
+
+class _AccountFacts:
+    """One account."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        self._account = account
+        self.name = account.name
+
+    def stats(self) -> JetStreamStats:
+        facts = self._account.snapshot()
+        return JetStreamStats(
+            memory=facts.memory_bytes,
+            storage=facts.storage_bytes,
+            reserved_memory=facts.reserved_memory_bytes,
+            reserved_storage=facts.reserved_storage_bytes,
+            accounts=0,
+            api=ApiStats(API_LEVEL, facts.api_total, facts.api_errors),
+        )
+
+    def streams(self) -> Iterable[_StreamFacts]:
+        return [_StreamFacts(self._account, stream) for _, stream in sorted(self._account.streams.items())]
+
+
+class _StreamFacts:
+    """One stream."""
+
+    def __init__(self, account: JetStreamAccount, stream: Stream) -> None:
+        self._account = account
+        self._stream = stream
+        self.name = stream.config.name
+        self.created = format_time(stream.created_ns)
+
+    def config(self) -> Mapping[str, object]:
+        return config_fields(self._stream.config, None)
+
+    def state(self) -> Mapping[str, object]:
+        return state_fields(self._stream)
+
+    def cluster(self) -> Mapping[str, object] | None:
+        return {"leader": self._account.facts.name}
+
+    def mirror(self) -> Mapping[str, object] | None:
+        return None
+
+    def sources(self) -> list[Mapping[str, object]]:
+        return []
+
+    def consumers(self, *, direct: bool) -> list[Mapping[str, object]]:
+        return []
