@@ -70,7 +70,7 @@ class ConsumerWorld(World):
     def __init__(self, **options: Any) -> None:
         options.setdefault("ports", ConsumerPorts())
         super().__init__(**options)
-        self._inboxes = 0
+        self.inboxes = 0
 
     # --- making ---
 
@@ -108,8 +108,8 @@ class ConsumerWorld(World):
 
     def pull(self, body: Any = b"", name: str = "C", stream: str = "S", header: bytes | None = None) -> Inbox:
         """Send a pull request; what arrives is in the inbox."""
-        self._inboxes += 1
-        inbox = Inbox(self, b"_INBOX.pull.%d" % self._inboxes)
+        self.inboxes += 1
+        inbox = Inbox(self, b"_INBOX.pull.%d" % self.inboxes)
         if not isinstance(body, bytes):
             body = str(body).encode() if isinstance(body, int) else json.dumps(body).encode()
         self.ports.route(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}".encode(), inbox.subject, header, body)
@@ -125,8 +125,8 @@ class ConsumerWorld(World):
 
     def ack(self, message: Delivery, payload: bytes = b"+ACK", *, double: bool = False) -> bool:
         """Acknowledge; whether a double ack was confirmed."""
-        self._inboxes += 1
-        reply = b"_INBOX.ack.%d" % self._inboxes if double else None
+        self.inboxes += 1
+        reply = b"_INBOX.ack.%d" % self.inboxes if double else None
         assert message[2] is not None
         self.ports.route(message[2], reply, None, payload)
         self.ports.settle()

@@ -20,6 +20,7 @@ from slipstream.jetstream.consumer.config import is_group_name
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.info import consumer_fields
+from slipstream.jetstream.consumer.requests import unmarshal
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
@@ -249,7 +250,7 @@ class ConsumerApi:
                 request.respond({**self._fields(consumer), "reset_seq": seq}, audited=False)
 
         try:
-            asked = _RESET.decode(request.body, strict=False)
+            asked = unmarshal(_RESET, request.body) if request.body else _Reset()
             seq = consumers.reset(consumer, asked.seq, answer)
         except JsonError as error:
             self._fail_reset(request, TableError(table.INVALID_JSON, err=error))
@@ -264,9 +265,7 @@ class ConsumerApi:
     def unpin(self, request: ApiRequest) -> Fields:
         """Let another client of the group have its turn."""
         try:
-            if not request.body.strip():
-                raise JsonError("unexpected end of JSON input")
-            asked = _UNPIN.decode(request.body, strict=False)
+            asked = unmarshal(_UNPIN, request.body)
         except JsonError as error:
             raise TableError(table.INVALID_JSON, err=error) from None
         if not asked.group:

@@ -306,7 +306,10 @@ class Consumer:
         state, store = self.state, self.store
         acks = state.acks
         tracked = [*acks.pending, *acks.exhausted, *state.dead]
-        self.on_removed([seq for seq in tracked if store.next_seq(ALL, seq) != seq])
+        gone = [seq for seq in tracked if store.next_seq(ALL, seq) != seq]
+        if gone:
+            self.on_removed(gone)
+            self.last_ack_ns = self.ports.now_ns()
         if state.next_seq < store.first_seq:
             state.next_seq = store.first_seq
             acks.skip_to(store.first_seq)

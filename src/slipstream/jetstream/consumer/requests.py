@@ -12,13 +12,16 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Iterator
+from typing import TypeVar
 
 import msgspec
 
 from slipstream.jetstream.gojson.bind import BOOL, DURATION, INT, INT64, STRING, Field, GoStruct
 from slipstream.jetstream.gojson.scan import JsonError
 
-__all__ = ["PullRequest", "WaitingRequests", "read_request"]
+__all__ = ["PullRequest", "WaitingRequests", "read_request", "unmarshal"]
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,18}")
 _BLANK = b" \t\r\n\v\f"
@@ -40,7 +43,7 @@ class _Body(msgspec.Struct, kw_only=True):
 
 
 _BODY = GoStruct(
-    "JSApiConsumerGetNextRequest",
+    "",  # nats-server reads it through a pointer, so that its complaints name no struct
     _Body,
     [
         Field("expires", DURATION, attribute="expires_ns"),
@@ -103,6 +106,22 @@ class PullRequest:
         return self.expires_ns
 
 
+def unmarshal(struct: GoStruct[StructT], body: bytes) -> StructT:
+    """Read exactly one document, ignoring unknown names, with the words of Go's `json.Unmarshal`.
+
+    Raises:
+        JsonError: it is none.
+    """
+    try:
+        if not body.strip(_BLANK):
+            raise JsonError("unexpected EOF")
+        return struct.decode(body, strict=False)
+    except JsonError as error:
+        if str(error) == "unexpected EOF":
+            raise JsonError("unexpected end of JSON input") from None
+        raise
+
+
 def read_request(reply: bytes, body: bytes, now_ns: int) -> PullRequest:
     """The request in a body: empty for one message, a number, or JSON.
 
@@ -112,7 +131,7 @@ def read_request(reply: bytes, body: bytes, now_ns: int) -> PullRequest:
     body = body.strip(_BLANK)
     if not body.startswith(b"{"):
         return PullRequest(reply, int(body) if _NUMBER.fullmatch(body) else 1)
-    asked = _BODY.decode(body, strict=False)
+    asked = unmarshal(_BODY, body)
     if asked.heartbeat_ns > 0 and asked.heartbeat_ns * 2 > asked.expires_ns:
         raise JsonError("heartbeat value too large")
     request = PullRequest(reply, asked.batch)
