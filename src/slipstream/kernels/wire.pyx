@@ -11,12 +11,13 @@ what was never decided before, or cannot be decided once for all, comes back to 
 
 Whatever way the bytes are cut into reads, the calls are the same. What is left of a read, an incomplete line or a
 message up to `HELD_MESSAGE_MAX`, is kept in `_held`; a larger message gets a buffer of its own that the next reads fill
-directly. Memory of one connection is bounded by the control line and payload limits.
+directly. What means nothing, blanks before the arguments and the tail of a PING, is not kept. So memory of one
+connection is bounded by the control line and payload limits.
 
 Every read of the buffer tests `end - p` first; sizes come from at most nine digits, so no sum can overflow.
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
@@ -47,8 +48,11 @@ cdef enum:
     # Larger incomplete messages are received in place; smaller ones are cheaper to copy than an extra system call.
     HELD_MESSAGE_MAX = 65536
     SUBJECT_CACHE_MAX = 4096
-    # Reads that arrive while an answer about the client is awaited; the listener stops reading, so they are few.
+    # Reads that arrive while an answer about the client is awaited; the listener stops reading, so they are few. And
+    # reads behind a line that is so long that the shared buffer has no room left.
     ASIDE_SIZE = 16384
+    # In place of the size of an incomplete message: what is incomplete is a line.
+    PARTIAL_LINE = -1
 
 
 cdef struct Span:
@@ -132,6 +136,35 @@ cdef inline bint reserved_subject(Span subject) noexcept nogil:
     if subject.at[0] == b"$":
         return memcmp(subject.at, b"$GR.", 4) == 0 or (subject.size >= 5 and memcmp(subject.at, b"$NRG.", 5) == 0)
     return subject.at[0] == b"_" and subject.size >= 5 and memcmp(subject.at, b"_GR_.", 5) == 0
+
+
+cdef inline Py_ssize_t verb_length(char first, char second) noexcept nogil:
+    """How long the verb is that begins with these letters, in any case; 0 if none does."""
+    first |= 0x20
+    if first == b"s":
+        return 3
+    if first == b"p":
+        return 3 if (second | 0x20) == b"u" else 4
+    if first == b"h" or first == b"i" or first == b"-":
+        return 4
+    if first == b"u":
+        return 5
+    return 7 if first == b"c" else 3 if first == b"+" else 0
+
+
+cdef bytes without_idle_bytes(const char *p, const char *end):
+    """A line that has no end yet, checked by `_check_partial`, without the bytes that nobody will ever look at."""
+    cdef Py_ssize_t size = verb_length(p[0], p[1] if end - p > 1 else 0)
+    cdef const char *args
+    if end - p <= size + 1:
+        return PyBytes_FromStringAndSize(p, end - p)
+    if p[0] == b"+" or ((p[0] | 0x20) == b"p" and size == 4):
+        # PING, PONG and +OK: what follows the word is never read.
+        return PyBytes_FromStringAndSize(p, size)
+    args = skip_blanks(p + size, end)
+    if args - p <= size + 1:
+        return PyBytes_FromStringAndSize(p, end - p)
+    return PyBytes_FromStringAndSize(p, size + 1) + PyBytes_FromStringAndSize(args, end - args)
 
 
 cdef inline bint asks_for_trace(const char *header, Py_ssize_t size) noexcept nogil:
@@ -231,7 +264,7 @@ cdef class Parser:
     def lend(self, bytearray shared not None):
         """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
         cdef Py_ssize_t held
-        if self.paused:
+        if self._reads_aside(shared):
             if self._aside is None:
                 self._aside = bytearray(ASIDE_SIZE)
             return self._aside
@@ -248,8 +281,8 @@ cdef class Parser:
         cdef Py_ssize_t have
         if self.dead:
             return
-        if self.paused:
-            self._keep(bytes(self._aside[:size]))
+        if self._reads_aside(shared):
+            self.feed(bytes(self._aside[:size]))
             return
         if self._message is not None:
             self._message_have += size
@@ -283,6 +316,12 @@ cdef class Parser:
             data = self._held + data
         self._consume(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
+    cdef bint _reads_aside(self, bytearray shared):
+        """Whether reads go to a buffer of this connection's own: they are not parsed now, or do not fit behind the rest."""
+        if self.paused or self._message is not None or self._held is None:
+            return self.paused
+        return PyBytes_GET_SIZE(self._held) > PyByteArray_GET_SIZE(shared) // 2
+
     cdef int _keep(self, bytes data) except -1:
         self._held = data if self._held is None else self._held + data
         return 0
@@ -307,7 +346,10 @@ cdef class Parser:
             self._message_have = left
             self._message_need = need
             return 0
-        self._held = PyBytes_FromStringAndSize(start + used, left)
+        if need == PARTIAL_LINE:
+            self._held = without_idle_bytes(start + used, start + size)
+        else:
+            self._held = PyBytes_FromStringAndSize(start + used, left)
         return 0
 
     cdef Py_ssize_t _parse(self, const char *start, Py_ssize_t size, Py_ssize_t *need) except -1:
@@ -324,6 +366,7 @@ cdef class Parser:
             newline = <const char *>memchr(p, b"\n", end - p)
             if newline == NULL:
                 self._check_partial(p, end)
+                need[0] = PARTIAL_LINE
                 break
             line_end = newline
             if line_end > p and (line_end - 1)[0] == b"\r":
