@@ -124,8 +124,32 @@ def uniting(driver: Driver) -> None:
     driver.commit()
 
 
+def interleaving(driver: Driver) -> None:
+    """Removals, erasures and messages while segments are indexed, rewritten and removed."""
+    driver.append(160)
+    driver.commit()
+    for seq in range(1, 150):
+        if seq % 3:
+            driver.delete(seq)
+    driver.commit()
+    driver.upkeep_around(lambda: driver.append(1), turns=5)
+    doomed = iter(range(3, 150, 3))
+
+    def change() -> None:
+        driver.delete(next(doomed))
+        driver.erase(next(doomed))
+        driver.append(2)
+
+    driver.upkeep_around(change, turns=12)
+    driver.commit()
+    driver.upkeep()
+    driver.commit()
+    assert driver.store.erasing == 0 and len(driver.erased) == 24
+    assert any(".0001.seg" in path for path in driver.disk.paths()), "the scenario must rewrite a segment"
+
+
 SCENARIOS: dict[str, Callable[[Driver], None]] = {
-    f.__name__: f for f in (appending, rolling, compacting, purging, erasing, configuring, uniting)
+    f.__name__: f for f in (appending, rolling, compacting, purging, erasing, configuring, uniting, interleaving)
 }
 
 

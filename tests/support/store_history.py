@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from slipstream.jetstream.store.base import ALL, Committed, StoredMessage
+from slipstream.jetstream.store.base import ALL, Committed, Job, StoredMessage
 from slipstream.jetstream.store.file import FileStore
 from slipstream.testing.sim_disk import SimDisk
 
@@ -105,8 +105,9 @@ class Driver:
 
     def commit(self, *, sync: bool = True) -> Committed | None:
         job = self.store.begin_commit(sync=sync)
-        if job is None:
-            return None
+        return None if job is None else self._finish(job)
+
+    def _finish(self, job: Job) -> Committed:
         appends, self._pending_appends = self._pending_appends, {}
         gone, self._pending_gone = self._pending_gone, set()
         erased, self._pending_erased = self._pending_erased, []
@@ -118,7 +119,10 @@ class Driver:
             removed = gone | self._pending_gone
             self.must.update({seq: content for seq, content in appends.items() if seq not in removed})
             self.gone |= gone
-            self.erased += erased
+            if self.store.erasing:
+                self._pending_erased = erased + self._pending_erased
+            else:
+                self.erased += erased
             self.config_committed, self.states_committed = config, states
         else:
             # None of this happened, and none of it will: an asked removal leaves the message as it was or removed.
@@ -140,6 +144,21 @@ class Driver:
                 # Repaired: what the store shows now is what it goes on from.
                 self.configs.append(self.store.config)
                 self.states.append(self.store.journal_entries())
+
+    def upkeep_around(self, change: Callable[[], None], turns: int = 30) -> None:
+        """Upkeep as beside a busy stream: changes are made and committed before and after each piece runs."""
+        for _ in range(turns):
+            job = self.store.begin_upkeep() or self.store.begin_upkeep()
+            if job is None:
+                return
+            change()
+            self.commit()
+            job.run()
+            change()
+            commit = self.store.begin_commit()
+            self.store.finish_upkeep(job)
+            if commit is not None:
+                self._finish(commit)
 
     # --- checking ---------------------------------------------------------------------------------------------------
 

@@ -286,7 +286,16 @@ class Store(Protocol):
         ...
 
     def erase(self, seq: int) -> bool:
-        """Remove one message and overwrite its bytes where they lie, in the next commit. False: there was none."""
+        """Remove one message and overwrite its bytes where they lie, in the next commit. False: there was none.
+
+        It is complete when a commit has finished and `erasing` is 0: a compaction may have made a copy, which is
+        overwritten one commit later, or not yet have removed the old one, which upkeep does.
+        """
+        ...
+
+    @property
+    def erasing(self) -> int:
+        """Erasures whose bytes are not all overwritten yet."""
         ...
 
     def trim_to(self, first_seq: int) -> int:

@@ -140,6 +140,11 @@ class MemoryStore(IndexedReads):
         """See `Store.erase`: the bytes go when the slab is rewritten, and never to a disk."""
         return self.delete(seq)
 
+    @property
+    def erasing(self) -> int:
+        """See `Store.erasing`."""
+        return 0
+
     def trim_to(self, first_seq: int) -> int:
         """See `Store.trim_to`."""
         self._dirty = True

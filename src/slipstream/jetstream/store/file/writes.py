@@ -87,6 +87,7 @@ class FileStoreWrites(IndexedReads):
         self._job: CommitJob | None = None
         self._upkeep: UpkeepJob | CompactionJob | None = None
         self._erasures_begun = 0  # counts them, so that work on a segment can tell whether it changed meanwhile
+        self._erased_beside_leftovers = 0
         self._upkeep_failed = False  # the last piece of upkeep did not succeed
         self._unsynced: set[str] = set()
         self._in_flight_first = 0  # trim that the commit in flight logs
@@ -215,6 +216,13 @@ class FileStoreWrites(IndexedReads):
         self._index.delete(seq)
         self._erasures.append((seq, message.ts_ns if isinstance(message, StoredMessage) else 0))
         return True
+
+    @property
+    def erasing(self) -> int:
+        """See `Store.erasing`."""
+        in_flight = len(self._job.overwrites) if self._job is not None else 0
+        waiting = len(self._erasures) + len(self._overwrites) + len(self._erased_meanwhile) + in_flight
+        return waiting + (self._erased_beside_leftovers if self._leftovers else 0)
 
     def trim_to(self, first_seq: int) -> int:
         """See `Store.trim_to`."""
@@ -379,6 +387,8 @@ class FileStoreWrites(IndexedReads):
         noise = self._options.noise(length - RECORD_HEAD)
         record = erased_record(seq, ts, intent.length, segment.header.salt, noise)
         self._erasures_begun += 1
+        # A superseded file that is not removed yet may hold another copy.
+        self._erased_beside_leftovers = self._erased_beside_leftovers + 1 if self._leftovers else 0
         out = [Overwrite(segment.path, intent.offset, record)]
         if segment.indexed:
             # The index file names subjects as well. It is wiped here and made anew by upkeep.
