@@ -454,11 +454,7 @@ def test_tls_clients(both: Both, tmp_path: Path) -> None:
     server_certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    mine = authority.issue_cert("me@example.com", common_name="me")
-    # Only its own certificate: older Pythons do not tell what else a client sent.
-    mine.cert_chain_pems[0].write_to_path(tmp_path / "client.pem")
-    mine.private_key_pem.write_to_path(tmp_path / "client.key")
-    context.load_cert_chain(tmp_path / "client.pem", tmp_path / "client.key")
+    authority.issue_cert("me@example.com", common_name="me").configure_cert(context)
     pair = both.fresh(HTTP + TLS.format(folder=tmp_path))
     clients = []
     for server in (pair.real, pair.ours):
@@ -473,11 +469,19 @@ def test_tls_clients(both: Both, tmp_path: Path) -> None:
         clients.append(secure)
     # The two TLS libraries prefer different suites.
     paths_agree(pair, "/connz", hide=("tls_cipher_suite",))
-    paths_agree(pair, "/connz?auth=1", hide=("tls_cipher_suite",))
+    paths_agree(pair, "/connz?auth=1", hide=("tls_cipher_suite",), order=_first_certificate)
     paths_agree(pair, "/varz", hide=OWN)
     assert len(json.loads(get(pair.ours, "/connz?auth=1").body)["connections"][0]["tls_peer_certs"]) == 1
     for client in clients:
         client.close()
+
+
+def _first_certificate(value: Json) -> Json:
+    """Python before 3.13 tells only the certificate of the client itself, not what else it sent."""
+    assert isinstance(value, dict)
+    for entry in value["connections"]:
+        del entry["tls_peer_certs"][1:]
+    return value
 
 
 def test_https(both: Both, tmp_path: Path) -> None:
