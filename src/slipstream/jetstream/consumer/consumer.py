@@ -134,6 +134,7 @@ class Consumer:
         self.dead_letters = DeadLetters(self)
         self._base = base
         self._sample_percent = sample_percent(config.sample_freq)
+        self._plain_acks = config.ack_policy is AckPolicy.EXPLICIT and not self._sample_percent
         self._subscriptions: list[Subscription] = []
         self._awake = False  # a slice is scheduled
         self._full = False  # the last slice ended because of max_ack_pending
@@ -214,7 +215,7 @@ class Consumer:
         """Listen for requests and answers, and keep time."""
         subscribe, add = self.ports.subscribe, self._subscriptions.append
         if self.config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL):
-            add(subscribe(f"$JS.ACK.{self._base}.*.*.*.*.*".encode(), self.on_ack))
+            add(subscribe(f"$JS.ACK.{self._base}.*.*.*.*.*".encode(), self.on_short_ack))
             domain = self.facts.domain or "_"
             long_form = f"$JS.ACK.{domain}.{self.owner.account_hash}.{self._base}.*.*.*.*.>"
             add(subscribe(long_form.encode(), self.on_ack))
@@ -258,6 +259,7 @@ class Consumer:
             state.acks.expire_all(self.ports.now_ns())
         state.config = config
         self._sample_percent = sample_percent(config.sample_freq)
+        self._plain_acks = config.ack_policy is AckPolicy.EXPLICIT and not self._sample_percent
         if subjects_of(old) != subjects_of(config):
             state.trusted_from = state.next_seq
             self.filters = Filters(subjects_of(config), self.stream.config.subjects)
@@ -391,14 +393,33 @@ class Consumer:
         else:
             self.sink.on_request(reply, payload)
 
+    def on_short_ack(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        """An ack of the usual form; the most usual of all is handled here, with the same outcome as in `on_ack`."""
+        if (not payload or payload == b"+ACK") and self._plain_acks:
+            token = subject.split(b".", 6)[5]
+            if token.isdigit() and len(token) < 20:
+                seq = int(token)
+                acks = self.state.acks
+                if seq in acks.pending:
+                    acks.ack(seq)
+                    self.last_ack_ns = self.sink.last_active_ns = self.ports.now_ns()
+                    if not (self._acked or self._confirm):
+                        self.ports.call_soon(self.flush)
+                    self._acked.append(seq)
+                    if reply:
+                        self._confirm.append(reply)
+                    if self._full:
+                        self.wake()
+                    return
+        self.on_ack(subject, reply, header, payload)
+
     def on_ack(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """An ack of any kind."""
         numbers = ack_numbers(subject)
         if numbers is None or numbers[0] == 0:
             return
         seq, dseq, deliveries = numbers
-        if isinstance(self.sink, PullSink):
-            self.sink.last_active_ns = self.ports.now_ns()
+        self.sink.last_active_ns = self.ports.now_ns()
         if not payload or payload in (b"+ACK", b"+OK"):
             if not self._ack(seq, dseq, deliveries):
                 return

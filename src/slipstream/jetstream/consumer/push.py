@@ -67,6 +67,7 @@ class PushSink:
         self.flow_id = b""  # subject of the outstanding flow control request
         self.target = b""
         self.listening = False
+        self.last_active_ns = 0  # last ack; a push consumer lives as long as somebody listens
 
     def start(self) -> None:
         """Watch the deliver subject, and beat."""
