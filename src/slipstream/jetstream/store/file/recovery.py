@@ -51,7 +51,7 @@ __all__ = [
 class Segment:
     """One segment file of an open stream."""
 
-    __slots__ = ("allocated", "damaged", "end", "header", "id", "indexed", "last_seq", "path")
+    __slots__ = ("allocated", "damaged", "end", "erasures", "header", "id", "indexed", "last_seq", "path")
 
     def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
         """A segment that holds nothing yet."""
@@ -61,6 +61,8 @@ class Segment:
         self.header = header
         self.allocated = 0
         """Length of the file: space reserved ahead included."""
+        self.erasures = 0
+        """Overwrites begun in it, so that a scan can tell whether the segment changed meanwhile."""
         self.end = HEADER_BYTES
         """Offset behind the last frame."""
         self.last_seq = header.first_seq - 1

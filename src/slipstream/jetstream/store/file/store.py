@@ -247,13 +247,13 @@ class FileStore(FileStoreWrites):
     def _index_file(self) -> IndexFileJob | None:
         for segment in self._log.closed_segments():
             if not segment.indexed and not segment.damaged:
-                return IndexFileJob(self._disk, self._directory, segment=segment, erasures_before=self._erasures_begun)
+                return IndexFileJob(self._disk, self._directory, segment=segment, erasures_before=segment.erasures)
         return None
 
     def _finish_index_file(self, done: IndexFileJob) -> None:
         segment = done.segment
         assert segment is not None
-        if done.erasures_before != self._erasures_begun:
+        if done.erasures_before != segment.erasures:
             return  # the segment may have changed under the scan: once more at the next turn
         segment.damaged = done.damaged
         segment.indexed = not done.damaged

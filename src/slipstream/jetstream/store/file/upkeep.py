@@ -54,7 +54,7 @@ class IndexFileJob(UpkeepJob):
 
     segment: Segment | None = None
     erasures_before: int = 0
-    """Erasures begun when the job was made: one in between may be seen half done."""
+    """Erasures begun in it when the job was made: one in between may be seen half done."""
     holes: list[tuple[int, int]] | None = None
     """Sequences that could not be read; None until the segment was read."""
     damaged: bool = False

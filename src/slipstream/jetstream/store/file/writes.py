@@ -86,7 +86,6 @@ class FileStoreWrites(IndexedReads):
         # Work in flight and left over:
         self._job: CommitJob | None = None
         self._upkeep: UpkeepJob | CompactionJob | None = None
-        self._erasures_begun = 0  # counts them, so that work on a segment can tell whether it changed meanwhile
         self._erased_beside_leftovers = 0
         self._upkeep_failed = False  # the last piece of upkeep did not succeed
         self._unsynced: set[str] = set()
@@ -386,7 +385,7 @@ class FileStoreWrites(IndexedReads):
         length = (intent.length & _LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
         noise = self._options.noise(length - RECORD_HEAD)
         record = erased_record(seq, ts, intent.length, segment.header.salt, noise)
-        self._erasures_begun += 1
+        segment.erasures += 1
         # A superseded file that is not removed yet may hold another copy.
         self._erased_beside_leftovers = self._erased_beside_leftovers + 1 if self._leftovers else 0
         out = [Overwrite(segment.path, intent.offset, record)]
