@@ -174,7 +174,7 @@ READ_BUFFER_BYTES: Final = 256 * KIB
 EARLY_FLUSH_BYTES: Final = 64 * KIB
 # Pause of a producer whose message met a receiver near its limit, as long as nats-server stalls at most a read.
 PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
-# What a client may send before its credentials are checked; more is a flood.
+# What a client may send before its credentials are checked; more is a flood. A larger `max_control_line` raises it.
 PRE_AUTH_BYTES: Final = 32 * KIB
 # Password checks (bcrypt) waiting for a thread; past it a login is refused, so that a flood costs memory for no one.
 PASSWORD_CHECKS_MAX: Final = 64

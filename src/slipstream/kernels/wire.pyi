@@ -8,6 +8,7 @@ BAD_ARGUMENTS: int
 CONTROL_LINE_TOO_LONG: int
 PAYLOAD_TOO_LARGE: int
 HEADERS_NOT_NEGOTIATED: int
+TOO_MUCH_WAITING: int
 
 class Sink(Protocol):
     def on_early_operation(self) -> bool: ...
@@ -35,6 +36,7 @@ class Parser:
     interest: Interest
     max_payload: int
     max_control_line: int
+    waiting_max: int
     msgs: int
     msg_bytes: int
     dead: bool

@@ -41,6 +41,7 @@ BAD_ARGUMENTS = 2
 CONTROL_LINE_TOO_LONG = 3
 PAYLOAD_TOO_LARGE = 4
 HEADERS_NOT_NEGOTIATED = 5
+TOO_MUCH_WAITING = 6
 
 cdef enum:
     ARGS_MAX = 5
@@ -182,6 +183,7 @@ cdef class Parser:
         traceparents: the account traces by W3C header, so every message with headers goes to the sink.
         verdicts: subject -> True/False as decided by `sink.may_publish`, or None when everything is allowed.
         interest: where routes are looked up.
+        waiting_max: bytes that may come while the parser is paused.
     """
     cdef object _sink
     cdef Delivery _delivery
@@ -195,6 +197,7 @@ cdef class Parser:
     cdef public dict verdicts
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
+    cdef public Py_ssize_t waiting_max
     cdef public unsigned long long msgs
     cdef public unsigned long long msg_bytes
     cdef public bint dead
@@ -216,6 +219,7 @@ cdef class Parser:
         self.verdicts = None
         self.max_payload = max_payload
         self.max_control_line = max_control_line
+        self.waiting_max = max_control_line
         self.msgs = self.msg_bytes = 0
         self.paused = False
         self._aside = None
@@ -249,7 +253,7 @@ cdef class Parser:
         self._sink = None
 
     def pause(self):
-        """Stop after the operation under way; bytes that still come are kept for `resume`."""
+        """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""
         self.paused = True
 
     def resume(self):
@@ -324,6 +328,14 @@ cdef class Parser:
 
     cdef int _keep(self, bytes data) except -1:
         self._held = data if self._held is None else self._held + data
+        self._check_waiting()
+        return 0
+
+    cdef int _check_waiting(self) except -1:
+        cdef bytes held = self._held
+        if PyBytes_GET_SIZE(held) > self.waiting_max:
+            self._held = None
+            self._violate(TOO_MUCH_WAITING, PyBytes_AS_STRING(held), PyBytes_AS_STRING(held) + PyBytes_GET_SIZE(held))
         return 0
 
     cdef int _finish_message(self) except -1:
@@ -350,6 +362,8 @@ cdef class Parser:
             self._held = without_idle_bytes(start + used, start + size)
         else:
             self._held = PyBytes_FromStringAndSize(start + used, left)
+            if self.paused:
+                self._check_waiting()
         return 0
 
     cdef Py_ssize_t _parse(self, const char *start, Py_ssize_t size, Py_ssize_t *need) except -1:
@@ -363,6 +377,8 @@ cdef class Parser:
             if self.awaiting_connect and (p[0] | 0x20) != b"c":
                 if not self._sink.on_early_operation():
                     return 0
+                if self.paused:
+                    break
             newline = <const char *>memchr(p, b"\n", end - p)
             if newline == NULL:
                 self._check_partial(p, end)

@@ -22,6 +22,7 @@ from slipstream.kernels import wire
 from slipstream.kernels.interest import Subscription
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.kernels.subject import is_valid_publish, is_valid_subscription, token_count
+from slipstream.limits import PRE_AUTH_BYTES
 from slipstream.protocol import texts
 from slipstream.protocol.info import ConnectOptions, decode_connect
 from slipstream.protocol.texts import CloseReason, error_line
@@ -160,6 +161,8 @@ class ClientConnection:
         self.outbox = Outbox(host.flush_queue, self, options.max_pending)
         self.parser = wire.Parser(self, host.delivery, options.max_payload, options.max_control_line)
         self.parser.awaiting_connect = True
+        # A large CONNECT is the operator's choice; nothing else makes a stranger cost more.
+        self.parser.waiting_max = max(PRE_AUTH_BYTES, options.max_control_line)
         self.subscriptions: dict[bytes, Subscription] = {}
         self.last_subscriptions: tuple[Subscription, ...] = ()  # those it had when it was closed
         self.account: Account | None = None
@@ -577,6 +580,8 @@ class ClientConnection:
         elif kind == wire.HEADERS_NOT_NEGOTIATED:
             self._host.log("ERR", self, "message headers not supported")
             self.close(CloseReason.HEADER_VIOLATION)
+        elif kind == wire.TOO_MUCH_WAITING:
+            self.refuse(f"more than {self.parser.waiting_max} bytes before the password was checked")
         else:
             self._host.log("ERR", self, f"bad arguments: '{shown}'")
             self.close(CloseReason.PROTOCOL_VIOLATION)

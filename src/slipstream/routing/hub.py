@@ -277,14 +277,30 @@ class Hub:
             nonce=connection.nonce.encode(),
             certificate=getattr(connection.peer, "certificate", None),
         )
-        verdict = self.authenticator.authenticate(connect, facts)
+        authenticator = self.authenticator
+        verdict = authenticator.authenticate(connect, facts)
         if isinstance(verdict, NeedsPasswordCheck):
             check = verdict
             connection.suspend()
-            if not self._edge.run_blocking(check.job, lambda matched: self._judge(connection, check.resume(matched))):
+
+            def matches() -> bool:
+                # A login that was given up while it waited is not worth a tenth of a second.
+                return connection.state is not State.CLOSED and check.job()
+
+            def judge(matched: bool) -> None:
+                self._judge(connection, self._as_of_now(check.resume(matched), authenticator))
+
+            if not self._edge.run_blocking(matches, judge):
                 self._judge(connection, Denied("too many logins at once"))
             return
         self._judge(connection, verdict)
+
+    def _as_of_now(self, verdict: Granted | Denied, authenticator: Authenticator) -> Granted | Denied:
+        """A verdict that took its time: users may have been changed by a reload meanwhile."""
+        if authenticator is self.authenticator or isinstance(verdict, Denied):
+            return verdict
+        identity = self.authenticator.current(verdict.identity)
+        return Denied("user has changed") if identity is None else Granted(identity)
 
     def _judge(self, connection: ClientConnection, verdict: Granted | Denied | NeedsPasswordCheck) -> None:
         if connection.state is State.CLOSED:
