@@ -1,6 +1,6 @@
 """Measure Slipstream and nats-server in turn and write the table of results.
 
-    python -m benchmarks.compare [--only NAME ...] [--repeat 5] [--quick]
+    python -m benchmarks.compare [--family core|jetstream] [--only NAME ...] [--repeat 5] [--quick]
 
 Each run has a server of its own, started for it and warmed up; the two servers take turns, so that a busy moment of
 the machine hits both. A run that fails, for example because messages are missing, fails its rows and is listed.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import core
+from benchmarks import core, jetstream
 from benchmarks.ceiling import measure_ceiling
 from benchmarks.machine import CALM_SHARE, ProcessorWatch, wait_for_calm
 from benchmarks.report import Circumstances, Measured, render
@@ -25,7 +25,8 @@ from benchmarks.servers import Server, ServerFailed
 from slipstream.client.options import ClientError
 from slipstream.version import PRODUCT_VERSION
 
-SCENARIOS: tuple[Scenario, ...] = core.SCENARIOS  # a further family of scenarios is added here
+FAMILIES: dict[str, tuple[Scenario, ...]] = {"core": core.SCENARIOS, "jetstream": jetstream.SCENARIOS}
+SCENARIOS: tuple[Scenario, ...] = tuple(one for family in FAMILIES.values() for one in family)
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 _CALM_TIMEOUT_S = 20.0  # how long a patient comparison waits for a calm machine before a run
 PROGRAMS = Path(sys.executable).parent
@@ -35,6 +36,7 @@ PROGRAMS = Path(sys.executable).parent
 @click.option("--ours", type=click.Path(path_type=Path), default=PROGRAMS / "slipstream-server", help="Our server.")
 @click.option("--theirs", type=click.Path(path_type=Path), default=PROGRAMS / "nats-server", help="The real server.")
 @click.option("--only", multiple=True, type=click.Choice([one.name for one in SCENARIOS]), help="Only this scenario.")
+@click.option("--family", multiple=True, type=click.Choice(list(FAMILIES)), help="Only these scenarios.")
 @click.option("--repeat", default=5, type=click.IntRange(1, 100), show_default=True, help="Runs of each server.")
 @click.option(
     "--patience",
@@ -44,7 +46,16 @@ PROGRAMS = Path(sys.executable).parent
 )
 @click.option("--quick", is_flag=True, help="A tenth of the work and one run each; prints, writes nothing.")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Where to write the table.")
-def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, patience: int, quick: bool, output: Path) -> None:
+def main(
+    ours: Path,
+    theirs: Path,
+    only: Sequence[str],
+    family: Sequence[str],
+    repeat: int,
+    patience: int,
+    quick: bool,
+    output: Path,
+) -> None:
     """Compare the two servers, and exit with 1 when a bar is missed.
 
     The results file is written by a full run of all scenarios; any other run prints its table.
@@ -54,7 +65,8 @@ def main(ours: Path, theirs: Path, only: Sequence[str], repeat: int, patience: i
     repeats = 1 if quick else repeat
     comparison = _Comparison(ours, theirs, scale=scale, repeats=repeats, patience=patience)
     versions = _version(ours), _version(theirs)
-    scenarios = [one for one in SCENARIOS if not only or one.name in only]
+    chosen = {one.name for name in family or FAMILIES for one in FAMILIES[name]}
+    scenarios = [one for one in SCENARIOS if one.name in (only or chosen)]
     ceiling = measure_ceiling(scale.of(5_000_000))
     measured = [one for scenario in scenarios for one in comparison.measure(scenario)]
     where = Circumstances(

@@ -17,8 +17,9 @@ from typing import IO, Self
 
 __all__ = ["Server", "ServerFailed"]
 
-_START_TIMEOUT_S = 20.0
+_START_TIMEOUT_S = 60.0  # a server may have many messages to read
 _STOP_TIMEOUT_S = 10.0
+_TERMINATE_TIMEOUT_S = 60.0  # a clean stop may write much
 _LOG_LINES_MAX = 200  # kept for the error text; a busy server may write many
 _CLIENT_ADDRESS = re.compile(r"Listening for client connections on \S+:(\d+)")
 
@@ -41,6 +42,7 @@ class Server:
         Raises:
             ServerFailed: it was not ready in time.
         """
+        self._started_as = (binary, directory, flags)
         self._log: deque[str] = deque(maxlen=_LOG_LINES_MAX)
         self._ready = threading.Event()
         self._ready_ns = 0
@@ -86,8 +88,21 @@ class Server:
         fields = self._stat("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
+    def again(self) -> Server:
+        """Start the same program once more, in the same directory; this one must have ended."""
+        return Server(*self._started_as)
+
+    def terminate(self) -> None:
+        """Ask the process to end, and wait until it has."""
+        self._process.terminate()
+        try:
+            self._process.wait(_TERMINATE_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise ServerFailed(f"the server does not end:\n{self.log}") from error
+        self.stop()
+
     def stop(self) -> None:
-        """End the process."""
+        """Kill the process."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(_STOP_TIMEOUT_S)

@@ -202,6 +202,7 @@ def _memory_share() -> int:
 
 def _disk_share(directory: str) -> int:
     """A share of the free space where the directory is or will be."""
+    directory = os.path.abspath(directory)
     while not os.path.isdir(directory):
         parent = os.path.dirname(directory)
         if parent == directory:
