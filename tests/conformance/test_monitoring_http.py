@@ -520,6 +520,9 @@ def test_options_show_in_varz(both: Both) -> None:
     )
     pair = both(config)
     paths_agree(pair, "/varz", hide=OWN)
+    varz = json.loads(get(pair.ours, "/varz").body)
+    assert varz["websocket"]["port"] == pair.ours.websocket_port
+    assert varz["leaf"]["port"] > 0
 
 
 def test_metrics_are_prometheus_text(ours: Launcher) -> None:

@@ -160,12 +160,15 @@ class Server:
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 
-            self._others.append(await LeafnodeListener.open(self))
+            leafnodes = await LeafnodeListener.open(self)
+            self._others.append(leafnodes)
+            self._show_port("leafnodes", leafnodes.port)
         if options.websocket.port:
             from slipstream.server.websocket_listener import WebsocketListener
 
             self.websocket = await WebsocketListener.open(self)
             self._others.append(self.websocket)
+            self._show_port("websocket", self.websocket.port)
         listening = self.bind("port", options.host, options.port)
         self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
         self._gate = self._gate_for(options)
@@ -173,6 +176,11 @@ class Server:
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()
+
+    def _show_port(self, listener: str, port: int) -> None:
+        """Let monitoring know which port a listener got."""
+        if self.monitoring is not None:
+            self.monitoring.facts.ports[listener] = port
 
     def _https_context(self) -> ssl.SSLContext | None:
         options = self.options
