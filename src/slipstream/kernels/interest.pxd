@@ -40,6 +40,7 @@ cdef class Interest:
     cdef readonly unsigned long long misses
     cdef unsigned long long _stamp
     cdef Py_ssize_t _routes_max
+    cdef Py_ssize_t _refused
     cdef Py_hash_t _seen[4096]
 
     cdef Route route(self, bytes subject)

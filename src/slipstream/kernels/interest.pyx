@@ -10,7 +10,7 @@ groups choose a member. Without a `planner` it holds every match; with one (perm
 imports) the planner decides what goes in. The kernel itself never looks at a permission.
 
 Complexity: match O(tokens x open arms); insert and remove O(tokens). Adding or removing a literal forgets one route,
-a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max` and starts over when full.
+a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max`.
 A route is kept from the second use on: reply subjects are used once, and would push out the ones that matter.
 """
 
@@ -18,6 +18,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from libc.string cimport memset
+
+
+cdef enum:
+    # Routes that found the cache full, in multiples of its size, before it starts over.
+    REFUSALS_MAX = 4
 
 
 cdef class Subscription:
@@ -110,11 +115,12 @@ cdef bint has_wildcard(bytes subject):
 cdef class Interest:
     """The subscriptions of one account."""
 
-    def __cinit__(self, Py_ssize_t routes_max=8192):
+    def __cinit__(self, Py_ssize_t routes_max=32768):
         self._literals = {}
         self._root = _Node()
         self._routes = {}
         self._routes_max = routes_max
+        self._refused = 0
         self.planner = None
         self._stamp = 1
         memset(self._seen, 0, sizeof(self._seen))
@@ -221,6 +227,11 @@ cdef class Interest:
             self._seen[slot] = seen
             return route
         if len(self._routes) >= self._routes_max:
+            # The ones that are there stay, so that a rotation over more subjects than fit still finds most of them;
+            # after many refusals they have probably gone out of use.
+            self._refused += 1
+            if self._refused < REFUSALS_MAX * self._routes_max:
+                return route
             self._forget(b"", False)
             route._stamp = self._stamp
         self._routes[subject] = route
@@ -241,6 +252,7 @@ cdef class Interest:
         self._stamp += 1
         if self._routes:
             self._routes = {}
+            self._refused = 0
         return 0
 
     cdef list _collect(self, bytes subject):

@@ -186,13 +186,18 @@ class Answers:
         words = request.body.split()
         subject = words[0] if words else b""
         queue = words[1] if len(words) > 1 else None
-        interest = request.account.interest
-        if is_literal(subject):
-            found = interest.match(subject) if subject else []
-        else:
-            found = [one for one in interest.subscriptions() if is_subset(one.subject, subject)]
-        count = sum(1 for one in found if one.client is not None and queue in (None, one.queue))
-        self._send(request, count)
+        self._send(request, _count(request.account, subject, queue))
+        return True
+
+    def count_interest(self, request: Request) -> bool:
+        """How many clients of a named account listen; a request that cannot be read gets no answer, as elsewhere."""
+        try:
+            asked = msgspec.json.decode(request.body, type=_InterestRequest)
+        except msgspec.DecodeError:
+            return True
+        account = self._facts.accounts.get(asked.acc)
+        if account is not None:
+            self._send(request, _count(account, asked.subject.encode(), asked.queue or None))
         return True
 
     # --- answers --------------------------------------------------------------------------------------------------
@@ -206,6 +211,22 @@ class Answers:
             encoding, body = _compressed(request.header, body)
             header = b"NATS/1.0\r\nContent-Encoding: " + encoding + b"\r\n\r\n" if encoding else b""
         request.account.publish(request.reply, None, len(header), header + body)
+
+
+class _InterestRequest(msgspec.Struct):
+    """The body of `NSUBS`."""
+
+    acc: str
+    subject: str
+    queue: bytes = b""
+
+
+def _count(account: Account, subject: bytes, queue: bytes | None) -> int:
+    if is_literal(subject):
+        found = account.interest.match(subject) if subject else []
+    else:
+        found = [one for one in account.interest.subscriptions() if is_subset(one.subject, subject)]
+    return sum(1 for one in found if one.client is not None and queue in (None, one.queue))
 
 
 def _compressed(header: bytes, body: bytes) -> tuple[bytes, bytes]:

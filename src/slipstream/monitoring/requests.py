@@ -29,6 +29,7 @@ SYSTEM_SUBJECTS: dict[bytes, Answer] = {
     b"$SYS.REQ.SERVER.*.*": lambda answers, request: answers.answer_system(request),
     b"$SYS.REQ.ACCOUNT.*.*": lambda answers, request: answers.answer_system(request),
     b"$SYS.REQ.USER.INFO": lambda answers, request: answers.answer_user(request),
+    b"$SYS.REQ.ACCOUNT.NSUBS": lambda answers, request: answers.count_interest(request),
     b"$SYS.DEBUG.SUBSCRIBERS": lambda answers, request: answers.count_subscribers(request),
 }
 # What an ordinary account may ask. The list is the authorisation: nobody listens there for anything else.

@@ -70,7 +70,7 @@ def configure(arguments: Sequence[str], environment: Mapping[str, str] = EMPTY) 
         flags = parse_flags(arguments)
     except FlagError as error:
         # Exit code 0 is nats-server's: its usage function ends the process.
-        return Exit(0, stderr=f"{error.message}\n{help_text(_PROGRAM)}")
+        return Exit(0, stdout=help_text(_PROGRAM), stderr=f"{error.message}\n")
     shown = _shown(flags)
     if shown is not None:
         return shown

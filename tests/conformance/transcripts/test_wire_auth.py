@@ -18,7 +18,7 @@ from support.keys import (
 )
 from support.normalise import Json
 from support.servers import Both
-from support.transcript import Case, Script, Talk, case, connect_line, each, pub, unconnected
+from support.transcript import Case, Deliberate, Script, Talk, case, connect_line, each, pub, unconnected
 
 VIOLATION = rb"-ERR 'Authorization Violation'"
 WELCOME = rb"PONG\r\nINFO"
@@ -106,7 +106,7 @@ MANY: list[Script] = [
     credentials("bcrypt", WELCOME, user="hash", **{"pass": "open sesame"}),
     credentials("bcrypt wrong", VIOLATION, user="hash", **{"pass": "open"}),
     credentials("bcrypt hash itself", VIOLATION, user="hash", **{"pass": BCRYPT_OF_OPEN_SESAME}),
-    credentials("empty password, none given", rb"INFO", user="empty"),
+    Deliberate(credentials("empty password, none given", rb"", user="empty"), "an empty password never matches: ADR 4"),
     credentials("empty password, some given", VIOLATION, user="empty", **{"pass": "x"}),
     credentials("nkey as user", VIOLATION, user=USER_KEY),
     credentials("nothing", VIOLATION),
