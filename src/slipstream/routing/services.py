@@ -7,8 +7,9 @@ The token stands for one request. It is forgotten after the answer (response typ
 the export's threshold; a streaming responder keeps it alive by answering. Tokens are drawn from the server's random
 source and are not guessable; clients may not use `_R_.` as a reply of their own, so a forged way back leads nowhere.
 
-The reserved header `Nats-Request-Info` never passes from a client: it is removed here and written anew, with everything
-about the client when the import shares it, else with its account alone.
+The reserved header `Nats-Request-Info` never passes from a client: it is removed here in every spelling and written
+anew, with everything about the client when the import shares it, else with its account alone. What a request says that
+comes from another import is not believed either: who asked is kept beside the message (`Asked`), not in it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ import msgspec
 
 from slipstream.kernels.interest import Subscription
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
-from slipstream.protocol.headers import find_header, remove_header, set_header
+from slipstream.protocol.headers import set_header, strip_header
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.latency import LatencyProbe, LatencyReporter
 
-__all__ = ["REPLY_PREFIX", "ResponseTable", "ServiceImport"]
+__all__ = ["REPLY_PREFIX", "Asked", "ResponseTable", "ServiceImport"]
 
 REPLY_PREFIX = b"_R_."
 REQUEST_INFO = b"Nats-Request-Info"
+
+
+# Who asked, for each import that is passing a request on right now, the innermost last. All imports share one list.
+Asked = list[Mapping[str, object]]
 
 
 class RemoteName(Protocol):
@@ -162,6 +167,7 @@ class ServiceImport:
         single: bool,
         threshold_ns: int,
         request_info: Callable[[ClientConnection], Mapping[str, object]],
+        asked: Asked | None = None,
         latency: LatencyReporter | None = None,
         allow_trace: bool = False,
     ) -> None:
@@ -176,12 +182,8 @@ class ServiceImport:
         self._threshold_ns = threshold_ns or SERVICE_RESPONSE_THRESHOLD_NS
         # Writes the client info header: all of it when the import shares it, else only the account.
         self._request_info = request_info
+        self._asked: Asked = [] if asked is None else asked
         self._latency = latency
-
-    def _passed_on(self, header: bytes) -> Mapping[str, object]:
-        """Who asked first, when the request came through another import: that one wrote the header, no client did."""
-        told = find_header(REQUEST_INFO, header)
-        return {} if told is None else {**msgspec.json.decode(told, type=dict[str, object]), "svc": self._importer.name}
 
     def way_back(self, subject: bytes) -> bytes:
         """A reply subject in the exporting account that leads to `subject` here, for more than one answer."""
@@ -208,10 +210,10 @@ class ServiceImport:
         info: Mapping[str, object] = {}
         if publisher is not None:
             info = self._request_info(publisher)
-        elif header_size:
-            info = self._passed_on(body[:header_size])
+        elif self._asked and self._asked[-1]:
+            info = {**self._asked[-1], "svc": self._importer.name}
         if header_size:
-            header_size, body = remove_header(REQUEST_INFO, header_size, body)
+            header_size, body = strip_header(REQUEST_INFO, header_size, body)
         header = body[:header_size]
         if info:
             header_size, body = set_header(REQUEST_INFO, msgspec.json.encode(info), header_size, body)
@@ -222,7 +224,11 @@ class ServiceImport:
                 probe = self._latency.probe(info, header)
                 if probe is not None:
                     self._responses.measure(way_back, self._latency, probe, publisher)
-        taken = publish(remote, way_back, header_size, body) > 0
+        self._asked.append(info)
+        try:
+            taken = publish(remote, way_back, header_size, body) > 0
+        finally:
+            self._asked.pop()
         if not taken and way_back is not None:
             self._responses.drop(way_back)
         return taken

@@ -16,7 +16,7 @@ from slipstream.accounts.graph import AccountGraph, build_accounts
 from slipstream.ids import new_nuid
 from slipstream.routing.latency import LatencyReporter
 from slipstream.routing.planner import Planner, StreamLink
-from slipstream.routing.services import ResponseTable, ServiceImport
+from slipstream.routing.services import Asked, ResponseTable, ServiceImport
 
 if TYPE_CHECKING:
     import random
@@ -111,6 +111,7 @@ class Topology:
         links: defaultdict[str, list[StreamLink]] = defaultdict(list)
         services: defaultdict[str, list[ServiceImport]] = defaultdict(list)
         self._services: dict[int, ServiceImport] = {}
+        asked: Asked = []
         for name, resolved in graph.accounts.items():
             account = self.accounts[name]
             for stream in resolved.stream_imports:
@@ -126,6 +127,7 @@ class Topology:
                         single=service.response_type == "single",
                         threshold_ns=service.response_threshold_ns,
                         request_info=self._shared_info if service.share else self._short_info,
+                        asked=asked,
                         latency=self._reporter(service.latency, service.exporter),
                         allow_trace=service.allow_trace,
                     )
