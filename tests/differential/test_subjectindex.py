@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,3 +116,11 @@ def test_names_of_gone_subjects_are_reused() -> None:
     index.check()
     assert index.num_subjects == 10
     assert index.memory()[1] <= before
+
+
+def test_filters_must_be_bytes() -> None:
+    """A filter of another type is refused before the kernel reads its memory."""
+    index = MessageIndex(1)
+    for filters in (("a",), (b"a", "b"), (None,)):
+        with pytest.raises(TypeError):
+            index.next_seq(filters, 1)  # type: ignore[arg-type]

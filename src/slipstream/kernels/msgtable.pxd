@@ -62,7 +62,9 @@ cdef class MessageTable:
     cdef uint32_t find_subject(self, const char *name, Py_ssize_t n, uint32_t h) noexcept
     cdef uint32_t intern(self, const char *name, Py_ssize_t n) except? 0xFFFFFFFF
     cdef int link(self, uint32_t sid, uint64_t seq) except -1
-    cdef int add(self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg) except -1
+    cdef int add(
+        self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg
+    ) except -1
     cdef Run *new_run(self, Py_ssize_t at, uint64_t first, uint32_t seg, uint32_t cap, bint sparse) except NULL
     cdef void free_run(self, Run *run) noexcept
     cdef uint64_t follow(self, uint32_t sid, uint64_t seq) noexcept
@@ -102,4 +104,3 @@ cdef inline uint32_t lower(Run *r, uint64_t seq) noexcept nogil:
         else:
             hi = mid
     return lo
-

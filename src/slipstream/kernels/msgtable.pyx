@@ -44,7 +44,7 @@ cdef extern from *:
 cdef enum:
     HOLES_MAX = 64            # a wider gap in a dense run is not filled with empty entries
     SPARSE_BELOW = 1024       # a dense run this short becomes sparse at a wide gap; a longer one is closed
-    RUN_ENTRIES_MAX = 1 << 22 # bounds the copy when arrays grow
+    RUN_ENTRIES_MAX = 1 << 22  # bounds the copy when arrays grow
     RELATIVE_MAX = 0xFFFFFFF0
 
 
@@ -301,10 +301,12 @@ cdef class MessageTable:
         s.count += 1
         return 0
 
-    cdef int add(self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg) except -1:
+    cdef int add(
+        self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg
+    ) except -1:
         """Add the newest message. `seq` must be above `last_seq`."""
         cdef Run *r = NULL
-        cdef uint32_t sid, pos
+        cdef uint32_t sid
         cdef uint64_t gap
         sid = self.intern(name, n)
         if self.n_runs:
@@ -393,16 +395,16 @@ cdef class MessageTable:
         cdef Py_ssize_t i = self.run_at(seq)
         cdef Run *r = self.runs[i]
         cdef uint32_t pos = lower(r, seq)
-        cdef int k
+        cdef int _k
         while True:
-            for k in range(32):
+            for _k in range(32):
                 step = self.chain_step(front)
                 if step == 0:
                     break
                 if step >= seq:
                     return front
                 front = step
-            for k in range(512):
+            for _k in range(512):
                 if pos == 0:
                     i -= 1
                     while i >= 0 and self.runs[i].live == 0:

@@ -65,7 +65,9 @@ def crc32c_table(bytes data, uint32_t crc=0):
 cdef class StoredMessage:
     """One message as it was stored."""
 
-    def __init__(self, seq, ts_ns, bytes subject not None, bytes headers not None, bytes payload not None, expires_ns=0):
+    def __init__(
+        self, seq, ts_ns, bytes subject not None, bytes headers not None, bytes payload not None, expires_ns=0
+    ):
         self.seq = seq
         self.ts_ns = ts_ns
         self.subject = subject
@@ -342,7 +344,10 @@ cdef class LogWriter:
             self.frame_flags |= FRAME_UNIT
             self.close_frame()
 
-    def append(self, uint64_t seq, int64_t ts, bytes subject not None, bytes headers not None, bytes payload not None, int64_t expires=0):
+    def append(
+        self, uint64_t seq, int64_t ts, bytes subject not None, bytes headers not None, bytes payload not None,
+        int64_t expires=0,
+    ):
         """Encode one message and index it.
 
         False, and nothing was done: it does not fit in this segment, or its sequence is not the next one.

@@ -16,7 +16,7 @@ covers everything. Memory: arrays on the C heap, or borrowed from the file's byt
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from slipstream.kernels.record cimport (
@@ -95,9 +95,9 @@ cdef class SegmentScan:
     cdef Py_ssize_t frame_end       # 0: between frames
     cdef uint32_t frame_seen
     cdef Py_ssize_t bad_from        # start of the damage being skipped, -1 when none
-    cdef readonly uint64_t base_seq # sequence of message 0, base of `rel`
+    cdef readonly uint64_t base_seq  # sequence of message 0, base of `rel`
     cdef readonly uint64_t first_seq
-    cdef readonly uint64_t last_seq # highest sequence accounted for
+    cdef readonly uint64_t last_seq  # highest sequence accounted for
     cdef readonly int64_t first_ts, last_ts
     cdef readonly uint64_t first_frame_no, last_frame_no, synced_upto, epoch
     cdef readonly Py_ssize_t good_end
@@ -106,7 +106,9 @@ cdef class SegmentScan:
     cdef readonly list holes        # (lo, hi) inclusive
     cdef readonly list regions      # Region
 
-    def __cinit__(self, bytes data not None, Py_ssize_t start, uint64_t salt, uint64_t first_seq, uint64_t last_frame_no):
+    def __cinit__(
+        self, bytes data not None, Py_ssize_t start, uint64_t salt, uint64_t first_seq, uint64_t last_frame_no
+    ):
         self.data = data
         self.p = <const unsigned char *>PyBytes_AS_STRING(data)
         self.at = (start + 7) & ~<Py_ssize_t>7
@@ -147,7 +149,9 @@ cdef class SegmentScan:
             return False
         while records > 0:
             records -= 1
-            if self.frame_end and (self.frame_seen >= self.frame.count or self.at >= self.frame_end) and self.bad_from < 0:
+            if self.frame_end and self.bad_from < 0 and (
+                self.frame_seen >= self.frame.count or self.at >= self.frame_end
+            ):
                 self.leave_frame()
             if self.at >= self.end or (self.frame_end == 0 and self.at >= self.used_end):
                 self.finish()
@@ -403,7 +407,9 @@ cdef class SegmentScan:
             PyBytes_FromStringAndSize(<char *>self.off, <size_t>self.n * 4),
             PyBytes_FromStringAndSize(<char *>self.len, <size_t>self.n * 4),
             sids, table, b"".join(names),
-            b"".join([a.to_bytes(8, "little") + (b & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little") for a, b in self.expiries]),
+            b"".join([
+                a.to_bytes(8, "little") + (b & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "little") for a, b in self.expiries
+            ]),
             b"".join([a.to_bytes(8, "little") + b.to_bytes(8, "little") for a, b in self.holes]),
             control_records,
         ))
@@ -415,7 +421,7 @@ cdef class SegmentScan:
         """Read an index file: `(scan, control record bytes)`, or None when it is damaged or of another segment."""
         cdef SegmentScan s
         cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
-        cdef uint64_t size = PyBytes_GET_SIZE(data), need, n, m, total, n_exp, n_holes, n_control, i
+        cdef uint64_t size = PyBytes_GET_SIZE(data), need, n, m, total, n_exp, n_holes, n_control, _i
         cdef bint dense
         if size < SDX_HEAD_WORDS * 8 + 4 or get64(p) != SDX_MAGIC or get64(p + 8) != salt:
             return None
@@ -457,10 +463,10 @@ cdef class SegmentScan:
         p += m * 4
         s.name_bytes = p
         p += total
-        for i in range(n_exp):
+        for _i in range(n_exp):
             s.expiries.append((get64(p), <int64_t>get64(p + 8)))
             p += 16
-        for i in range(n_holes):
+        for _i in range(n_holes):
             s.holes.append((get64(p), get64(p + 8)))
             p += 16
         if m and get32(s.name_ends + (m - 1) * 4) != total:
@@ -548,8 +554,7 @@ cdef class SegmentScan:
                 index.size_bytes += index.stated_size(r.len[i])
         finally:
             free(numbers)
-        index.last_seq = max(index.last_seq, r.last)
-        index.skip_to(self.last_seq)
+        index.skip_to(max(r.last, self.last_seq))
 
     def replace_in(self, MessageIndex index not None, set old not None, uint32_t seg):
         """Point the messages of neighbouring segments to this rewritten form of them, which holds all that live."""

@@ -20,7 +20,7 @@ from slipstream.kernels.subject cimport literal_span, match_span
 
 cdef enum:
     CHAIN_MAX = 256           # messages of a subject up to which its chain is walked instead of scanning
-    VIEW_BYTES_MAX = 32 << 20 # verdict tables of all filters of one stream together
+    VIEW_BYTES_MAX = 32 << 20  # verdict tables of all filters of one stream together
     VIEWS_MAX = 4096
 
 
@@ -76,7 +76,9 @@ cdef class Selection:
 cdef class MessageIndex(MessageTable):
     """Index over the messages of one stream; see `MessageTable` for the arguments."""
 
-    def select(self, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, uint64_t max_bytes, Selection out):
+    def select(
+        self, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, uint64_t max_bytes, Selection out
+    ):
         """Fill `out` with the places of what passes; returns how many. At least one, if there is one."""
         cdef FilterView view = self.view(filters)
         cdef Cursor c
@@ -103,10 +105,11 @@ cdef class MessageIndex(MessageTable):
     cdef FilterView view(self, object filters):
         cdef tuple key = filters if type(filters) is tuple else tuple(filters)
         cdef FilterView v
-        cdef bytes f
         found = self.views.get(key)
         if found is not None:
             return <FilterView>found
+        if not all([type(f) is bytes for f in key]):
+            raise TypeError("filters are bytes")
         v = FilterView()
         v.filters = key
         if not key or b">" in key:
@@ -114,8 +117,6 @@ cdef class MessageIndex(MessageTable):
         elif len(key) == 1 and literal_span(<const unsigned char *>PyBytes_AS_STRING(key[0]), PyBytes_GET_SIZE(key[0])):
             v.kind = 1
         else:
-            for f in key:
-                pass  # every filter is bytes, or this raises before the kernel reads a pointer
             v.kind = 2
         if self.view_bytes > VIEW_BYTES_MAX or len(self.views) >= VIEWS_MAX:
             self.views.clear()
@@ -194,7 +195,8 @@ cdef class MessageIndex(MessageTable):
                     sid = r.sid[pos]
                     if sid != NO_SUBJECT and (
                         view.kind == 0
-                        or (view.verdicts[sid] == 2 if sid < view.cap and view.verdicts[sid] else self.passes(view, sid))
+                        or (sid < view.cap and view.verdicts[sid] == 2)
+                        or ((sid >= view.cap or view.verdicts[sid] == 0) and self.passes(view, sid))
                     ):
                         c.run = i
                         c.pos = pos
@@ -290,7 +292,9 @@ cdef class MessageIndex(MessageTable):
             sid = self.literal(view)
             return 0 if sid == NO_SUBJECT else self.subjects[sid].last
         for sid in range(self.n_subjects):
-            if self.subjects[sid].count and self.subjects[sid].last > best and (view.kind == 0 or self.passes(view, sid)):
+            if self.subjects[sid].count == 0 or self.subjects[sid].last <= best:
+                continue
+            if view.kind == 0 or self.passes(view, sid):
                 best = self.subjects[sid].last
         return best
 

@@ -1,0 +1,128 @@
+"""What only a file store does: open again, and keep its directory in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file import FileStore, segment_bytes_for
+from slipstream.testing.sim_disk import SimDisk
+from support.stores import DIRECTORY, UID, commit, fill, new_file_store, options, payload, reopen, upkeep
+
+SEGMENT = 8192
+
+
+def test_open_again_gives_the_same_stream() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=SEGMENT)
+    fill(store, 200)
+    store.append(201, 201_000, b"ttl", b"", b"x", 777)
+    store.delete(100)
+    store.set_config(b"changed")
+    store.journal_put(b"c", b"state")
+    store.journal_add(b"c", b"+1")
+    commit(store)
+    upkeep(store)
+    again = reopen(disk, segment_bytes=SEGMENT)
+    for name in ("first_seq", "last_seq", "messages", "size_bytes", "num_subjects", "first_ts_ns", "last_ts_ns"):
+        assert getattr(again, name) == getattr(store, name), name
+    assert again.committed_seq == 201
+    assert list(again.expiries()) == [(201, 777)]
+    assert again.config == b"changed"
+    assert again.journal_entries() == {b"c": [b"state", b"+1"]}
+    assert again.report.rebuilt_indexes == 0, "closed segments were opened by their index files"
+    assert again.get(150).payload == payload(150)
+
+
+def test_a_stream_of_which_all_was_erased_keeps_its_place() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store)
+    for seq in (1, 2, 3):
+        store.erase(seq)
+    commit(store)
+    again = reopen(disk)
+    assert (again.first_seq, again.last_seq, again.messages) == (4, 3, 0)
+
+
+def test_purge_gives_space_back_and_sequences_go_on() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=300_000)
+    fill(store, 8_000)
+    commit(store)
+    used = disk.used()
+    store.purge()
+    commit(store)
+    upkeep(store)
+    assert disk.used() < used // 3
+    again = reopen(disk, segment_bytes=300_000)
+    assert (again.first_seq, again.last_seq) == (8_001, 8_000)
+
+
+def test_unsynced_commits_are_covered_by_the_next_sync() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    assert commit(store, sync=False).last_seq == 3
+    synced: list[str] = []
+    real = disk.sync
+    disk.sync = lambda path: (synced.append(path), real(path))[1]  # type: ignore[method-assign]
+    assert commit(store, sync=True) is not None
+    assert len(synced) == 1
+    assert commit(store, sync=True) is None
+
+
+def test_create_refuses_a_directory_in_use() -> None:
+    disk = SimDisk()
+    fill(new_file_store(disk), 1)
+    before = disk.paths()
+    with pytest.raises(StorageFault):
+        FileStore.create(disk, DIRECTORY, uid=UID, config=b"", options=options())
+    assert disk.paths() == before
+    with pytest.raises(ValueError):
+        FileStore.create(disk, DIRECTORY + "2", uid=b"short", config=b"", options=options())
+
+
+def test_files_of_another_stream_are_not_read() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store)
+    FileStore.create(disk, "/store/A/other", uid=bytes(16), config=b"other", options=options(seed=9))
+    stray = bytes(disk.content("/store/A/other/0000000001.0000.seg"))
+    disk.create(DIRECTORY + "/0000000002.0000.seg")
+    disk.write(DIRECTORY + "/0000000002.0000.seg", 0, stray)
+    again = reopen(disk)
+    assert again.messages == 3 and again.config == b'{"name":"S"}'
+    assert again.report.unusable_files == [DIRECTORY + "/0000000002.0000.seg"]
+    fill(again, 1)
+    assert commit(again).fault is None
+
+
+def test_journal_is_rewritten_when_mostly_outdated() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    for i in range(60):
+        store.journal_put(b"consumer", b"%d" % i + bytes(50_000))
+        commit(store)
+    assert disk.size(DIRECTORY + "/consumers.log") < 2_000_000
+    assert reopen(disk).journal_entries()[b"consumer"][0].startswith(b"59\0")
+
+
+def test_closed_store_does_nothing_more() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    store.close()
+    calls = disk.calls
+    assert store.begin_commit() is None and store.begin_upkeep() is None
+    store.close()
+    assert disk.calls == calls
+    assert reopen(disk).messages == 3
+
+
+def test_segment_size_follows_max_bytes() -> None:
+    assert segment_bytes_for(-1) == segment_bytes_for(1 << 40) == 64 << 20
+    assert segment_bytes_for(1000) == 256 << 10
+    assert segment_bytes_for(80 << 20) == 10 << 20
