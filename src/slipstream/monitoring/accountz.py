@@ -247,6 +247,9 @@ def _system_imports(facts: Facts, account: Account) -> list[ImportInfo]:
             ("$SYS.REQ.SERVER.PING.CONNZ", f"$SYS.REQ.ACCOUNT.{name}.CONNZ", False),
             ("$SYS.REQ.ACCOUNT.PING.STATZ", f"$SYS.REQ.ACCOUNT.{name}.STATZ", False),
         ]
+        if facts.jetstream is not None and facts.jetstream.enabled:
+            # Also where the account has none: it is told so by the API.
+            services.append(("$JS.API.>", "$JS.API.>", True))
     return [
         ImportInfo(
             subject=subject,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from slipstream.config.account_options import AccountJetStreamOptions
 from slipstream.errors import SlipstreamError
 from slipstream.limits import MONITOR_PAGE
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.jetstream_facts import (
     AccountFacts,
     ApiObject,
+    ApiStats,
     JetStreamConfig,
     JetStreamLimits,
     JetStreamStats,
@@ -21,6 +23,7 @@ from slipstream.monitoring.worker import Steps
 __all__ = ["AccountJetStream", "Jsz", "JszOptions", "NotLeader", "jsz", "jsz_account", "jsz_options"]
 
 _STEP_STREAMS = 32  # streams looked at before messages get their turn
+_UNSIGNED = 2**64
 
 
 class NotLeader(SlipstreamError):
@@ -138,7 +141,7 @@ def jsz(facts: Facts, options: JszOptions) -> Steps[Jsz]:
             if not whole.streams % _STEP_STREAMS:
                 yield
     for account in _chosen(accounts, options):
-        detail = yield from _account(account, options)
+        detail = yield from _account(facts, account, options)
         whole.account_details = [*whole.account_details, detail]
     return whole
 
@@ -156,7 +159,7 @@ def jsz_account(facts: Facts, options: JszOptions) -> Steps[AccountJetStream]:
         raise BadRequest(f'account "{options.account}" not found')
     for account in jetstream.accounts():
         if account.name == options.account:
-            return (yield from _account(account, options))
+            return (yield from _account(facts, account, options))
     raise BadRequest(f'account "{options.account}" not jetstream enabled')
 
 
@@ -217,16 +220,27 @@ def _chosen(accounts: list[AccountFacts], options: JszOptions) -> list[AccountFa
     return accounts[offset : offset + limit]
 
 
-def _account(account: AccountFacts, options: JszOptions) -> Steps[AccountJetStream]:
+def _account(facts: Facts, account: AccountFacts, options: JszOptions) -> Steps[AccountJetStream]:
     details: list[StreamDetail] = []
     for stream in account.streams() if options.streams or options.consumer else ():
         details.append(_stream(stream, options))
         if not len(details) % _STEP_STREAMS:
             yield
+    stats = account.stats()
+    configured = next((one.jetstream for one in facts.options.accounts if one.name == account.name), None)
+    limits = configured or AccountJetStreamOptions()
     return AccountJetStream(
         name=account.name,
         id=account.name,
-        **msgspec.structs.asdict(account.stats()),
+        memory=stats.memory,
+        storage=stats.storage,
+        # What is reserved for an account is its limit.
+        reserved_memory=limits.max_memory % _UNSIGNED,
+        reserved_storage=limits.max_store % _UNSIGNED,
+        accounts=0,
+        ha_assets=0,
+        # The level is the server's.
+        api=ApiStats(0, stats.api.total, stats.api.errors),
         stream_detail=details,
     )
 

@@ -57,7 +57,7 @@ class Account:
         self.name, self._streams = name, streams
 
     def stats(self) -> JetStreamStats:
-        return JetStreamStats(storage=30, reserved_memory=UNLIMITED, reserved_storage=UNLIMITED)
+        return JetStreamStats(storage=30, reserved_storage=5)
 
     def streams(self) -> Iterable[Stream]:
         return self._streams
