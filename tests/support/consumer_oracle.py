@@ -50,11 +50,18 @@ class ListeningOracle(Oracle):
     def settled(self) -> None:
         """Everything sent so far has been handled by the server's connection."""
         self._socket.sendall(b"PING\r\n")
-        while not self._read_frame():
+        while self._read_frame() is not True:
             pass
 
-    def _read_frame(self) -> bool:
-        """Read one line; whether it was a PONG."""
+    def _next_message(self) -> tuple[bytes, tuple[bytes | None, bytes]]:
+        """The next answer to a request; what comes for subscriptions meanwhile is kept for them."""
+        while True:
+            frame = self._read_frame()
+            if isinstance(frame, tuple):
+                return frame[0], (frame[2] or None, frame[3])
+
+    def _read_frame(self) -> bool | Frame:
+        """Read one line: a message that nobody waits for by sid, or whether it was a PONG."""
         words = self._file.readline().split()
         if words[0] == b"PING":
             self._socket.sendall(b"PONG\r\n")
@@ -65,8 +72,10 @@ class ListeningOracle(Oracle):
         data = self._body(total)
         fixed = 5 if words[0] == b"HMSG" else 4
         reply = words[3] if len(words) > fixed else b""
-        if words[2] in self._queues:
-            self._queues[words[2]].append((words[1], reply, data[:size], data[size:]))
+        frame = (words[1], reply, data[:size], data[size:])
+        if words[2] not in self._queues:
+            return frame
+        self._queues[words[2]].append(frame)
         return False
 
 

@@ -73,9 +73,9 @@ class DeadLetters:
         self.subject = subject.encode() if is_valid_publish(subject.encode()) else b""
 
     def resume(self) -> None:
-        """Publish what was on its way when the server stopped."""
+        """Publish what was on its way when the server stopped, once all streams are there."""
         if self._consumer.state.dead:
-            self._retry()
+            self._consumer.ports.call_soon(self._retry)
 
     def close(self) -> None:
         """Publish no more; what is not buried is published after the next start."""
@@ -134,6 +134,8 @@ class DeadLetters:
             self._timer = consumer.ports.call_later(DEAD_LETTER_RETRY_NS, self._retry)
 
     def _retry(self) -> None:
+        if self._consumer.closed:
+            return
         self._timer = None
         self._sent.clear()
         self._publish()

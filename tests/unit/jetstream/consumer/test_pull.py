@@ -1,0 +1,164 @@
+"""Pull requests: who gets what, and what the others are told."""
+
+import json
+
+from support.consumer_world import SECOND_NS, ConsumerWorld, status, tokens
+
+MS = 1_000_000
+
+
+def world(count: int = 0, **config: object) -> ConsumerWorld:
+    made = ConsumerWorld()
+    made.stream()
+    made.fill(count)
+    made.add(**config)
+    return made
+
+
+def test_requests_are_served_in_turn() -> None:
+    w = world()
+    first, second = w.pull(3), w.pull(3)
+    w.fill(4)
+    assert first.seqs() == [1, 3] and second.seqs() == [2, 4]
+
+
+def test_a_batch_arrives_whole_and_in_order() -> None:
+    w = world(3_000, max_ack_pending=-1)
+    messages = w.pull(2_500).messages()
+    assert [tokens(message)[1:3] for message in messages] == [(n, n) for n in range(1, 2_501)]
+    assert [tokens(message)[4] for message in messages] == list(range(2_999, 499, -1))
+
+
+def test_max_ack_pending_stops_and_acks_resume() -> None:
+    w = world(5, max_ack_pending=2)
+    inbox = w.pull(5)
+    first = inbox.messages()
+    assert len(first) == 2
+    w.ack(first[0])
+    assert inbox.seqs() == [3]
+    assert w.numbers()[2] == 2
+
+
+def test_gone_clients_are_forgotten() -> None:
+    w = world()
+    gone, there = w.pull(1), w.pull(1)
+    w.ports.gone.add(gone.subject)
+    w.fill(1)
+    assert gone.take() == [] and there.seqs() == [1]
+
+
+def test_a_full_queue_makes_room_for_the_living() -> None:
+    w = world(max_waiting=2)
+    gone = w.pull({"batch": 1, "expires": 60 * SECOND_NS})
+    w.pull({"batch": 1, "expires": 60 * SECOND_NS})
+    assert w.pull(1).statuses() == ["409 Exceeded MaxWaiting"]
+    beating = {"batch": 1, "expires": 60 * SECOND_NS, "idle_heartbeat": SECOND_NS}
+    assert w.pull(beating).take() == [], "a client with heartbeats notices by itself"
+    w.ports.gone.add(gone.subject)
+    w.ports.advance(2 * SECOND_NS)
+    assert w.pull({"batch": 1, "expires": SECOND_NS}).take() == []
+    assert w.info()["num_waiting"] == 2
+
+
+def test_waiting_requests_are_bounded_whatever_is_configured() -> None:
+    w = world(max_waiting=10_000_000)
+    queue = w.consumer().pull
+    assert queue is not None
+    for number in range(100_200):
+        queue.on_request(b"_INBOX.many.%d" % number, b'{"batch":1,"expires":900000000000}')
+    assert len(queue.waiting) == 100_000
+    w.ports.settle()
+    assert sum(status(message) == "409 Exceeded MaxWaiting" for message in w.ports.delivered) == 200
+
+
+def test_an_ended_request_leaves_no_timer_behind() -> None:
+    w = world(5_000, max_ack_pending=-1)
+    for _ in range(1_000):
+        w.pull({"batch": 1, "expires": 60 * SECOND_NS})
+    queue = w.consumer().pull
+    assert queue is not None and len(queue.waiting) == 0
+    assert len(queue.waiting._heap) < 200
+
+
+def test_heartbeats_only_while_nothing_comes() -> None:
+    w = world()
+    inbox = w.pull({"batch": 5, "expires": 10 * SECOND_NS, "idle_heartbeat": SECOND_NS})
+    w.ports.advance(900 * MS)
+    w.fill(1)
+    w.ports.advance(900 * MS)
+    assert inbox.statuses() == []
+    w.ports.advance(200 * MS)
+    (beat,) = inbox.take()
+    assert beat[3] == b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
+
+
+def test_expiry_says_what_is_left() -> None:
+    w = world(1)
+    inbox = w.pull({"batch": 3, "expires": SECOND_NS, "max_bytes": 1_000})
+    size = 1_000 - sum(len(part or b"") for part in inbox.messages()[0][1:])
+    w.ports.advance(2 * SECOND_NS)
+    (ended,) = inbox.take()
+    assert ended[3] == (
+        b"NATS/1.0 408 Request Timeout\r\nNats-Pending-Messages: 2\r\nNats-Pending-Bytes: %d\r\n\r\n" % size
+    )
+
+
+def test_claims_of_others_count_for_those_who_do_not_wait() -> None:
+    w = world(max_ack_pending=1)
+    w.fill(3)
+    w.pull(1)
+    w.pull(5)
+    assert w.pull({"batch": 1, "no_wait": True}).statuses() == ["408 Requests Pending"]
+
+
+def test_the_shutdown_is_told() -> None:
+    w = world()
+    inbox = w.pull({"batch": 2, "expires": 60 * SECOND_NS})
+    w.account.shutdown()
+    (told,) = inbox.take()
+    assert told[3] == b"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: 2\r\nNats-Pending-Bytes: 0\r\n\r\n"
+
+
+def test_a_deleted_stream_is_told() -> None:
+    w = world()
+    inbox = w.pull(2)
+    w.api("STREAM.DELETE.S")
+    assert inbox.statuses() == ["409 Consumer Deleted"]
+
+
+def test_a_required_level_is_checked() -> None:
+    w = world(1)
+    header = b"NATS/1.0\r\nNats-Required-Api-Level: 99\r\n\r\n"
+    assert w.pull(1, header=header).statuses() == ["412 Required Api Level"]
+
+
+def test_a_request_without_reply_is_ignored() -> None:
+    w = world(1)
+    w.ports.route(b"$JS.API.CONSUMER.MSG.NEXT.S.C", None, None, b"1")
+    w.ports.settle()
+    assert w.numbers()[2] == 0
+
+
+def test_nobody_answers_for_a_missing_consumer() -> None:
+    w = world()
+    w.api("CONSUMER.DELETE.S.C")
+    assert not w.ports.has_interest(b"$JS.API.CONSUMER.MSG.NEXT.S.C")
+    assert not w.ports.has_interest(b"$JS.ACK.S.C.1.1.1.1.1")
+
+
+def test_congested_receivers_get_a_pause() -> None:
+    w = world(3_000, max_ack_pending=-1)
+    w.ports.smooth = False
+    inbox = w.pull(3_000)
+    assert len(inbox.take()) == 1_024
+    w.ports.advance(2 * MS)
+    assert len(inbox.take()) == 1_024
+
+
+def test_bodies_of_every_kind_get_an_answer() -> None:
+    w = world(1)
+    for body in (b"\x00", b"[]", b"null", b'"x"', b"1e3", b"{}}", b'{"batch":1}{"batch":2}', b"9" * 400):
+        inbox = w.pull(body)
+        w.check()
+        w.ports.gone.add(inbox.subject)
+    assert json.dumps(w.info())
