@@ -38,7 +38,6 @@ HIDDEN = VOLATILE | {"subscriptions", "num_subscriptions", "config_digest", "mem
 COUNTS = frozenset(
     f"{where}{what}" for where in ("", "in_", "out_", "in_client_", "out_client_") for what in ("msgs", "bytes")
 )
-COUNTS |= {"pending_bytes"}
 
 
 class Sides:

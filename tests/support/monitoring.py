@@ -57,6 +57,7 @@ VOLATILE = frozenset(
         "ver",
         "feature_flags",
         "cid",
+        "pending_bytes",
     }
 )
 # Only in builds that know their commit.
