@@ -368,3 +368,5 @@ MONITOR_STEP_ENTRIES: Final = 256
 MONITOR_SHARE_PERCENT: Final = 25
 MONITOR_BURST_NS: Final = 500 * MILLISECOND_NS
 MONITOR_JOBS_MAX: Final = 1000
+# Lines in the log about requests that are lost because of that: strangers can cause them.
+MONITOR_COMPLAINT_INTERVAL_NS: Final = 10 * SECOND_NS

@@ -17,7 +17,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slipstream.limits import MILLISECOND_NS, MONITOR_BURST_NS, MONITOR_JOBS_MAX, MONITOR_SHARE_PERCENT
+from slipstream.limits import (
+    MILLISECOND_NS,
+    MONITOR_BURST_NS,
+    MONITOR_COMPLAINT_INTERVAL_NS,
+    MONITOR_JOBS_MAX,
+    MONITOR_SHARE_PERCENT,
+)
 
 if TYPE_CHECKING:
     from slipstream.monitoring.facts import Cancellable, Monitored
@@ -58,6 +64,7 @@ class Worker:
         self._counted_ns = server.clock.monotonic_ns()  # when the credit was last added to
         self._timer: Cancellable | None = None
         self._is_running = False
+        self._silent_until_ns = self._counted_ns  # no complaint in the log before
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -65,6 +72,7 @@ class Worker:
     def submit(self, job: Job) -> bool:
         """Do a job, now if possible; False when too many are waiting."""
         if len(self._jobs) >= MONITOR_JOBS_MAX:
+            self._complain()
             return False
         self._jobs.append(job)
         if self._timer is None and not self._is_running:
@@ -77,6 +85,13 @@ class Worker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _complain(self) -> None:
+        """Say that requests are lost, once in a while."""
+        now_ns = self._server.clock.monotonic_ns()
+        if now_ns >= self._silent_until_ns:
+            self._silent_until_ns = now_ns + MONITOR_COMPLAINT_INTERVAL_NS
+            self._server.log("WRN", f"Monitoring has {len(self._jobs)} requests waiting, more are not answered")
 
     def _run(self) -> None:
         self._timer = None

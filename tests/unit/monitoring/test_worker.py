@@ -97,6 +97,10 @@ def test_too_many_jobs_are_refused(world: World) -> None:
     accepted = sum(worker.submit(job([], "x", 1)) for _ in range(MONITOR_JOBS_MAX + 10))
     assert accepted == MONITOR_JOBS_MAX - 1
     assert len(worker) == MONITOR_JOBS_MAX
+    assert world.lines == [f"[WRN] Monitoring has {MONITOR_JOBS_MAX} requests waiting, more are not answered"]
+    world.pass_time(60)
+    worker.submit(job([], "x", 1))
+    assert len(world.lines) == 2
 
 
 def test_failing_job_is_logged_and_the_next_one_done(world: World) -> None:
