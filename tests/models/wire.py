@@ -11,6 +11,7 @@ BLANKS = re.compile(rb"[ \t]+")
 VERBS = (b"pub", b"hpub", b"sub", b"unsub", b"connect", b"info", b"-err")
 LOOSE = (b"connect", b"info")  # no blank needed behind these
 BLANK = (b" ", b"\t")
+BREAKING = (b"\x00", b"\x0c", b"\r")  # no argument may hold these
 WORDS = (b"ping", b"pong", b"+ok")
 
 
@@ -34,7 +35,9 @@ def parse(data: bytes, *, max_line: int, max_payload: int, headers: bool = True)
             return events
         line = line.removesuffix(b"\r")
         lower = line.lower()
-        verb = next((v for v in VERBS if lower.startswith(v) and (v in LOOSE or lower[len(v) : len(v) + 1] in BLANK)), None)
+        verb = next(
+            (v for v in VERBS if lower.startswith(v) and (v in LOOSE or lower[len(v) : len(v) + 1] in BLANK)), None
+        )
         if verb is None:
             word = next((w for w in WORDS if lower.startswith(w)), None)
             if word is None:
@@ -51,6 +54,8 @@ def parse(data: bytes, *, max_line: int, max_payload: int, headers: bool = True)
         if len(text.lstrip(b" \t")) > max_line:
             return [*events, ("violation", "line")]
         args = words(text)
+        if verb != b"connect" and any(byte in text for byte in BREAKING):
+            args = []
         if verb in (b"pub", b"hpub"):
             extra = 1 if verb == b"hpub" else 0
             if extra and not headers:

@@ -66,7 +66,10 @@ cdef inline bytes span_bytes(Span span):
 
 
 cdef inline int split(const char *p, const char *end, Span *args) noexcept nogil:
-    """Cut blanks and tabs away; returns the number of arguments, ARGS_MAX + 1 for too many."""
+    """Cut blanks and tabs away; returns the number of arguments, ARGS_MAX + 1 for too many.
+
+    Bytes that no subject may hold (NUL, form feed, CR) are too many as well: they would break the lines of others.
+    """
     cdef int count = 0
     cdef const char *token
     while True:
@@ -77,7 +80,12 @@ cdef inline int split(const char *p, const char *end, Span *args) noexcept nogil
         if count == ARGS_MAX:
             return ARGS_MAX + 1
         token = p
-        while p < end and p[0] != b" " and p[0] != b"\t":
+        while p < end:
+            if <unsigned char>p[0] <= 32:
+                if p[0] == b" " or p[0] == b"\t":
+                    break
+                if p[0] == 0 or p[0] == 12 or p[0] == 13:
+                    return ARGS_MAX + 1
             p += 1
         args[count].at = token
         args[count].size = p - token

@@ -498,7 +498,7 @@ class ClientConnection:
         traced = None
         if header_size:
             traced = self._host.trace_request(self, body[:header_size])
-            if traced is not None and traced.by_client and self.may_publish(traced.dest) is False:
+            if traced is not None and traced.by_client and not self._may_trace_to(traced.dest):
                 self.on_publish_denied(traced.dest)
                 return
         if self.verbose:
@@ -509,6 +509,9 @@ class ClientConnection:
             taken = self._host.publish(self, destination, reply, header_size, body)
         if not taken and reply is not None and self.no_responders:
             self.on_no_responders(destination, reply)
+
+    def _may_trace_to(self, subject: bytes) -> bool:
+        return not self._is_reserved(subject) and self.may_publish(subject) is not False
 
     def _trace_publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> None:
         verb = "HPUB" if header_size else "PUB"

@@ -60,8 +60,8 @@ def remove_header(key: bytes, header_size: int, body: bytes) -> tuple[int, bytes
 def strip_header(key: bytes, header_size: int, body: bytes) -> tuple[int, bytes]:
     """The message without any line that some reader might take for one of this key.
 
-    Readers differ: some ignore case or blanks, join folded lines, or end a line at a bare line feed. A block in which the
-    key occurs at all is written anew.
+    Readers differ: some ignore case or blanks, join folded lines, or end a line at a bare line feed. A block in which
+    the key occurs at all is written anew.
     """
     wanted = key.lower()
     if wanted not in body[:header_size].lower():

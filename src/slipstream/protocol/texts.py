@@ -94,7 +94,11 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\r": "\\r", "\n": "\\n", "\t": "\\t"}
 
 
 def _escape(char: str) -> str:
-    return _ESCAPES.get(char) or f"\\x{ord(char) & 0xFF:02x}"
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF or code < 0x80:
+        # A byte that is not UTF-8, or a control byte.
+        return _ESCAPES.get(char) or f"\\x{code & 0xFF:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def publish_violation(subject: bytes) -> str:

@@ -28,6 +28,7 @@ from slipstream.clock import rfc3339
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Route
 from slipstream.kernels.outbox import FlushQueue
+from slipstream.kernels.subject import is_valid_publish
 from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection, Peer, State
@@ -361,6 +362,11 @@ class Hub:
         """Publish and tell where the message went."""
         account = connection.account
         assert account is not None
+        if not is_valid_publish(traced.dest):
+            # A header may hold what would end a protocol line.
+            where = texts.quoted(traced.dest)
+            self.log("ERR", connection, f"Destination {where} is not valid, won't be able to trace events")
+            return 1 if traced.only else self.publish(connection, subject, reply, header_size, body)
         trace = MessageTrace(
             traced, connection, self.delivery.deliver, self.clock.now_ns, _owner, self.topology.service_of
         )
