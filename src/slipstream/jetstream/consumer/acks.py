@@ -238,6 +238,13 @@ class AckEngine:
         if not self.pending:
             self._floor_dseq, self._floor_seq = self.dseq, self.delivered_seq
 
+    def shift_deadlines(self, delta_ns: int) -> None:
+        """The waiting time has changed for what is already out, too."""
+        self._due = {seq: deadline_ns + delta_ns for seq, deadline_ns in self._due.items()}
+        self._odd = {seq: deadline_ns + delta_ns for seq, deadline_ns in self._odd.items()}
+        self._heap = [(deadline_ns, seq) for seq, deadline_ns in self._odd.items()]
+        heapq.heapify(self._heap)
+
     def expire_all(self, now_ns: int) -> None:
         """Every deadline has passed (the deliver subject changed)."""
         for seq in [seq for seq in self.pending if seq not in self._queued]:

@@ -257,6 +257,8 @@ class Consumer:
         self.flush()
         if isinstance(self.sink, PushSink) and old.deliver_subject != config.deliver_subject:
             state.acks.expire_all(self.ports.now_ns())
+        if old.ack_wait_ns != config.ack_wait_ns:
+            state.acks.shift_deadlines(config.ack_wait_ns - old.ack_wait_ns)
         state.config = config
         self._sample_percent = sample_percent(config.sample_freq)
         self._plain_acks = config.ack_policy is AckPolicy.EXPLICIT and not self._sample_percent
@@ -295,6 +297,12 @@ class Consumer:
         self.filters = Filters(subjects_of(self.config), self.stream.config.subjects)
         self.deliverer.configure()
         self.dead_letters.configure()
+        if isinstance(self.sink, PushSink) and self.sink.check_cycle(self.stream.config.subjects):
+            self.ports.log(
+                "WRN",
+                f"Consumer '{self.stream.name} > {self.name}' does not deliver: its stream takes the deliver subject",
+            )
+        self.wake()
 
     def on_removed(self, seqs: Sequence[int]) -> None:
         """Messages were removed before they were acknowledged."""

@@ -105,6 +105,8 @@ class Consumers:
         for consumer in list(self.consumers.values()):
             if not subject or consumer.filters.touch(subject):
                 consumer.on_purged()
+        if not subject:
+            self._retention.sweep()  # after a fault, messages may be back that were acknowledged
 
     def on_config(self, old: StreamConfig, new: StreamConfig) -> None:
         """See `Interest.on_config`."""

@@ -7,11 +7,13 @@ it is unconfirmed, a request with a reply subject follows the message; nothing i
 from __future__ import annotations
 
 import string
+from collections.abc import Sequence
 from typing import Protocol
 
 from slipstream.jetstream.config.enums import AckPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.ports import Cancel, Delivery, Ports
+from slipstream.kernels.subject import matches
 from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_SLICE_MSGS, FLOW_WINDOW_BYTES_MAX, FLOW_WINDOW_START
 
 __all__ = ["PushOwner", "PushSink"]
@@ -64,6 +66,7 @@ class PushSink:
         self._window = FLOW_WINDOW_BYTES_MAX // FLOW_WINDOW_START
         self._unconfirmed = 0  # bytes delivered and not confirmed
         self._asked_bytes = 0  # of these, what the outstanding request covers
+        self._cyclic = False  # the stream was changed so that it collects the deliver subject
         self.flow_id = b""  # subject of the outstanding flow control request
         self.target = b""
         self.listening = False
@@ -92,11 +95,16 @@ class PushSink:
         self.close()
         self.start()
 
+    def check_cycle(self, stream_subjects: Sequence[str]) -> bool:
+        """Whether the stream would collect what is delivered; then nothing is."""
+        self._cyclic = any(matches(subject.encode(), self.target) for subject in stream_subjects)
+        return self._cyclic
+
     # --- messages ---
 
     def demand(self) -> int:
         """How many messages to read now; 0: nobody listens, or the window is full."""
-        if not self.listening:
+        if not self.listening or self._cyclic:
             return 0
         if not self._owner.config.flow_control:
             return CONSUMER_SLICE_MSGS

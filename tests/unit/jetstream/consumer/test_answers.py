@@ -174,3 +174,12 @@ def test_sampled_acks_are_measured() -> None:
 def test_ack_none_consumers_do_not_listen_for_acks() -> None:
     w = world(1, ack_policy="none")
     assert not w.ports.has_interest(b"$JS.ACK.S.C.1.1.1.1.1")
+
+
+def test_a_new_ack_wait_holds_for_what_is_out() -> None:
+    w = world(1, ack_wait=60 * SECOND_NS)
+    inbox = w.pull(2)
+    inbox.messages()
+    w.add(ack_wait=2 * SECOND_NS)
+    w.ports.advance(3 * SECOND_NS)
+    assert inbox.seqs() == [1]

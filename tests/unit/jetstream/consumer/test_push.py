@@ -126,3 +126,14 @@ def test_the_deliver_subject_moves_when_nobody_listens() -> None:
 def test_a_push_consumer_refuses_pulls() -> None:
     w, _ = world()
     assert w.pull(1).statuses() == ["409 Consumer is push based"]
+
+
+def test_a_stream_that_grows_over_the_deliver_subject_is_not_fed_by_it() -> None:
+    w, inbox = world(ack_policy="none")
+    config = {"name": "S", "subjects": ["s.>", "dlv"], "storage": "memory"}
+    assert "error" not in w.api("STREAM.UPDATE.S", config)
+    w.fill(2)
+    assert inbox.take() == []
+    assert any("deliver subject" in text for _, text in w.ports.logged)
+    w.api("STREAM.UPDATE.S", {**config, "subjects": ["s.>"]})
+    assert inbox.seqs() == [1, 2]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.errors import StorageFault
 from slipstream.jetstream import headers
 from support.consumer_world import SECOND_NS, ConsumerWorld
 
@@ -234,3 +235,17 @@ def test_bad_dead_letter_subjects_are_refused(subject: str) -> None:
     w = world("limits")
     body = {"stream_name": "S", "config": {"name": "A", "metadata": {"slipstream.dlq": subject}}}
     assert w.api("CONSUMER.CREATE.S.A", json.dumps(body))["error"]["err_code"] == 10052
+
+
+def test_a_failed_commit_leaves_no_acknowledged_message_behind() -> None:
+    w = world("workqueue")
+    w.add("A")
+    w.fill(2)
+    (message, _) = w.pull(2, "A").messages()
+    store = w.account.streams["S"].store
+    plain, store.delete = store.delete, lambda _seq: False  # type: ignore[method-assign]
+    w.ack(message)
+    store.delete = plain  # type: ignore[method-assign]
+    w.account.streams["S"].on_fault(StorageFault("disk on fire"))
+    w.ports.settle()
+    assert w.seqs() == [2]
