@@ -26,7 +26,7 @@ from slipstream.limits import PRE_AUTH_BYTES
 from slipstream.protocol import texts
 from slipstream.protocol.info import ConnectOptions, decode_connect
 from slipstream.protocol.texts import CloseReason, error_line
-from slipstream.protocol.tracelog import connect_line, message_line, operation_line, payload_line
+from slipstream.protocol.tracelog import connect_line, message_line, operation_line, payload_line, refused_line
 from slipstream.routing.permissions import ResponsePermits
 
 if TYPE_CHECKING:
@@ -570,7 +570,7 @@ class ClientConnection:
 
     def on_violation(self, kind: int, line: bytes) -> None:
         """The bytes make no sense or break a limit; the parser takes no more."""
-        shown = line.decode("utf-8", "backslashreplace")
+        shown = refused_line(line)
         if kind == wire.UNKNOWN_OPERATION:
             self._host.log("ERR", self, f"Client parser ERROR: proto='{shown}...'")
             self.close(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)

@@ -67,7 +67,8 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
 
 
 _connect_decoder = msgspec.json.Decoder(ConnectOptions)
-_odd_key = re.compile(rb'"[^"]*[A-Z][^"]*"\s*:').search
+# Each part begins where the one before must end, so a text is looked through once.
+_odd_key = re.compile(rb'"[^"A-Z]*[A-Z][^"]*"\s*:').search
 _info_encoder = msgspec.json.Encoder()
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "UNKNOWN_OPERATION",
     "CloseReason",
     "error_line",
+    "escaped",
     "publish_violation",
     "quoted",
     "reply_violation",
@@ -82,6 +83,11 @@ class CloseReason(Enum):
 def error_line(text: str) -> bytes:
     """The `-ERR` line for `text`."""
     return f"-ERR '{text}'\r\n".encode("utf-8", "surrogateescape")
+
+
+def escaped(text: str) -> str:
+    """A text as one line of printable characters, whatever a peer put into it."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def quoted(name: bytes) -> str:

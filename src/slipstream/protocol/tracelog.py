@@ -1,23 +1,46 @@
 """Protocol traces for the log, as `-V` shows them: what came in, what went out, payloads cut to a length.
 
-Everything a peer sent is quoted as Go's `%q` does, so a log line is one line whatever it holds.
+Names are shown as they came; the log itself escapes what is not printable. Payloads are quoted as Go's `%q` does.
 """
 
 from __future__ import annotations
 
 import re
 
+import msgspec
+
+from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import quoted
 
-__all__ = ["connect_line", "message_line", "operation_line", "payload_line"]
+__all__ = ["connect_line", "message_line", "operation_line", "payload_line", "refused_line"]
 
-_SECRETS = re.compile(rb'("(?:pass|auth_token|sig|jwt)"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE)
+_SECRET_FIELDS = frozenset({"password", "auth_token", "sig", "jwt", "proxy_sig"})
+_SECRETS = re.compile(rb'("(?:pass|auth_token|sig|jwt|proxy_sig)"\s*:\s*)"[^"]*"', re.IGNORECASE)
 
 
 def connect_line(connect: bytes) -> str:
-    """CONNECT without anything secret."""
-    shown = _SECRETS.sub(rb'\1"[REDACTED]"', connect).decode("utf-8", "backslashreplace")
+    """CONNECT without anything secret.
+
+    It is shown as it came when its secrets can be seen for sure: it is what it should be and nothing in it is escaped.
+    Else only what was understood is shown, or nothing.
+    """
+    options = decode_connect(connect)
+    if options is None:
+        shown = "[REDACTED]"
+    elif b"\\" in connect:
+        fields = msgspec.structs.asdict(options).items()
+        known = {name: value for name, value in fields if value is not None and name not in _SECRET_FIELDS}
+        shown = msgspec.json.encode(known).decode()
+    else:
+        shown = _SECRETS.sub(rb'\1"[REDACTED]"', connect).decode("utf-8", "backslashreplace")
     return f"<<- [CONNECT {shown}]"
+
+
+def refused_line(line: bytes) -> str:
+    """A line that makes no sense, for the log: of what may have been a CONNECT only the verb."""
+    if line[:1] in (b"c", b"C"):
+        line = re.split(rb"[^A-Za-z]", line, maxsplit=1)[0]
+    return line.decode("utf-8", "backslashreplace")
 
 
 def operation_line(verb: str, *words: bytes | int | None) -> str:

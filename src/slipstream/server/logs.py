@@ -2,6 +2,9 @@
 
 Tools and test harnesses parse these lines, so neither the standard library's formatting nor its levels would do. A line
 is one write, so that it is seen at once. `reopen` follows a log file that was moved away.
+
+What a line tells may come from a peer, so it is printed as one line of printable characters. Only the text of a fatal
+error may have several lines; it is about the configuration.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 from typing import IO, Protocol
+
+from slipstream.protocol.texts import escaped
 
 __all__ = ["FileLog", "Log", "NullLog", "SyslogLog", "open_log"]
 
@@ -76,7 +81,8 @@ class FileLog:
         if (level == "DBG" and not self.debug) or (level == "TRC" and not self.trace):
             return
         when = f"{self._now()} " if self._timestamps else ""
-        line = f"[{self._pid}] {when}[{level}] {text}\n".encode("utf-8", "surrogateescape")
+        shown = text if level == "FTL" else escaped(text)
+        line = f"[{self._pid}] {when}[{level}] {shown}\n".encode("utf-8", "surrogateescape")
         try:
             self._file.write(line)
             self._file.flush()
@@ -150,7 +156,7 @@ class SyslogLog:
         """Send one line, unless its level is off."""
         if (level == "DBG" and not self.debug) or (level == "TRC" and not self.trace):
             return
-        self._handler.emit(self._record("slipstream", self._levels[level], "", 0, text, None, None))
+        self._handler.emit(self._record("slipstream", self._levels[level], "", 0, escaped(text), None, None))
 
     def reopen(self) -> None:
         """Nothing to do."""

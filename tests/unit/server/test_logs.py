@@ -59,11 +59,11 @@ def test_a_large_file_is_renamed_and_few_are_kept(tmp_path: Path) -> None:
     assert all(file.stat().st_size <= 300 for file in files)
 
 
-def test_text_that_is_not_unicode_is_written_as_it_came(tmp_path: Path) -> None:
+def test_text_that_is_not_unicode_is_escaped(tmp_path: Path) -> None:
     log = FileLog(str(tmp_path / "log"), timestamps=False)
     log("ERR", b"\xff\xfe".decode("utf-8", "surrogateescape"))
     log.close()
-    assert (tmp_path / "log").read_bytes().endswith(b"[ERR] \xff\xfe\n")
+    assert (tmp_path / "log").read_bytes().endswith(b"[ERR] \\xff\\xfe\n")
 
 
 @pytest.mark.parametrize("scheme", ["udp", "tcp"])
