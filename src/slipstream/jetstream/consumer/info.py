@@ -24,7 +24,7 @@ def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> 
         "created": format_time(consumer.state.created_ns),
         "config": _ordered(wire),
         "delivered": _pair(acks.dseq, acks.delivered_seq, consumer.deliverer.last_delivered_ns),
-        "ack_floor": _pair(floor_dseq, floor_seq, consumer.last_ack_ns),
+        "ack_floor": _pair(floor_dseq, floor_seq, consumer.replies.last_ack_ns),
         "num_ack_pending": len(acks.pending),
         # With one delivery there are no redeliveries to report.
         "num_redelivered": 0 if config.max_deliver == 1 else acks.redelivered_count,
