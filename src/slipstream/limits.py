@@ -351,6 +351,8 @@ RETENTION_SWEEP_MSGS: Final = 2_000
 INTEREST_CACHE_MAX: Final = 4_096
 # Original-speed replay: shorter gaps are not worth a timer.
 REPLAY_GAP_MIN_NS: Final = 1 * MILLISECOND_NS
+# Complaints about a consumer's clients: one in this time, because a client could cause any number.
+CONSUMER_WARNING_NS: Final = 1 * SECOND_NS
 # A dead letter that was not confirmed is sent again after this, so many at a time.
 DEAD_LETTER_RETRY_NS: Final = 5 * SECOND_NS
 DEAD_LETTERS_IN_FLIGHT: Final = 256

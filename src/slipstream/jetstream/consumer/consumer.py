@@ -40,6 +40,7 @@ from slipstream.jetstream.consumer.state import (
 from slipstream.jetstream.ports import Delivery, Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import ALL, Damaged
 from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import CONSUMER_WARNING_NS
 
 __all__ = ["Consumer", "ConsumerOwner"]
 
@@ -123,6 +124,7 @@ class Consumer:
         self.idleness = Idleness(self)
         self._subscriptions: list[Subscription] = []
         self._awake = False  # a slice is scheduled
+        self._warned_ns = 0  # when a client was last complained about
         self.full = False  # the last slice ended because of max_ack_pending
         self.closed = False
 
@@ -313,6 +315,13 @@ class Consumer:
     def log(self, level: str, text: str) -> None:
         """One line that names the consumer."""
         self.ports.log(level, f"Consumer '{self.owner.account_name} > {self.stream.name} > {self.name}' {text}")
+
+    def warn(self, text: str) -> None:
+        """The same for what a client can cause: once a second at most."""
+        now_ns = self.ports.now_ns()
+        if now_ns - self._warned_ns >= CONSUMER_WARNING_NS:
+            self._warned_ns = now_ns
+            self.log("WRN", text)
 
     # --- delivering ---
 

@@ -106,7 +106,7 @@ class Replies:
         """Acknowledge. False: nothing that has been delivered, so not confirmed either."""
         if seq >= self._consumer.state.next_seq and seq not in self._consumer.state.acks.pending:
             if seq > self._consumer.store.last_seq:
-                self._consumer.log("WRN", f"got an ack of future message {seq}")
+                self._consumer.warn(f"got an ack of future message {seq}")
             return False
         self.last_ack_ns = self._ports.now_ns()
         if self._consumer.config.ack_policy is AckPolicy.EXPLICIT:
@@ -135,7 +135,7 @@ class Replies:
         delay_ns = nak_delay_ns(argument) if argument else 0
         if delay_ns is None:
             shown = argument[:64].decode("utf-8", "replace")
-            self._consumer.log("WRN", f"got a bad NAK delay value: {shown!r}")
+            self._consumer.warn(f"got a bad NAK delay value: {shown!r}")
         if delay_ns and delay_ns > 0:
             self._postpone(seq, self._ports.now_ns() + delay_ns)
         elif not acks.is_queued(seq):

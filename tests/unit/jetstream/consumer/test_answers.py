@@ -183,3 +183,11 @@ def test_a_new_ack_wait_holds_for_what_is_out() -> None:
     w.add(ack_wait=2 * SECOND_NS)
     w.ports.advance(3 * SECOND_NS)
     assert inbox.seqs() == [1]
+
+
+def test_a_client_cannot_flood_the_log() -> None:
+    w = world(1)
+    w.pull(1)
+    for seq in range(100, 200):
+        w.ports.route(b"$JS.ACK.S.C.1.%d.1.0.0" % seq, None, None, b"+ACK")
+    assert sum("future message" in text for _, text in w.ports.logged) == 1
