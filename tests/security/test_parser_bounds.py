@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slipstream.protocol.texts import CloseReason
 from support.hub_world import HubWorld
 
 MORE_THAN_A_READ = 600 * 1024
@@ -87,3 +88,17 @@ def test_leading_zeros_are_digits() -> None:
     assert client.take() == b"MSG foo 1 2\r\nhi\r\n"
     client.send(b"PUB foo " + b"0" * 100 + b"2\r\nhi\r\n")
     assert client.is_closed
+
+
+def test_a_publish_may_end_its_own_connection() -> None:
+    """A service of the server's own, such as KICK, may close the client that asks; nobody answered it then."""
+    world = HubWorld()
+    client = world.connect().send(b"SUB in 1\r\n")
+
+    def close(*_: object) -> bool:
+        client.connection.close(CloseReason.KICKED)
+        return False
+
+    world.hub.accounts["$G"].subscribe(b"kick.me", close)
+    client.send(b"PUB kick.me in 0\r\n\r\nPING\r\n")
+    assert client.is_closed and b"PONG" not in client.take()

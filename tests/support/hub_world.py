@@ -129,6 +129,13 @@ class HubWorld:
         for job, done in checks:
             done(job())
 
+    def flush(self) -> None:
+        """End of a turn: what was written is taken as handed over."""
+        for outbox in self.queue.take_dirty():
+            outbox.take()
+        for outbox in self.queue.take_overflowed():
+            outbox.owner.close(CloseReason.SLOW_CONSUMER_PENDING)
+
     def pass_time(self, seconds: float) -> None:
         """Let the clock go on."""
         self.clock.now += int(seconds * 10**9)

@@ -253,11 +253,15 @@ cdef class Parser:
             self.verdicts = {}
 
     def stop(self):
-        """Take no further operation and keep no bytes."""
+        """Take no further operation and keep nothing but the counts."""
         self.dead = True
         self._held = None
         self._message = None
+        self._aside = None
+        self._last_subject = None
         self._last_route = None
+        self.verdicts = None
+        self.interest = None
         self._sink = None
 
     def pause(self):
@@ -525,7 +529,8 @@ cdef class Parser:
             )
             return 0
         sent = self._delivery.send(route, self._sink, subject.at, subject.size, reply.at, reply.size, header_size, body, size)
-        if sent == 0 and reply.size and self.no_responders:
+        # A listener inside the server may have closed this very connection.
+        if sent == 0 and reply.size and self.no_responders and not self.dead:
             self._sink.on_no_responders(name if route.subject is None else route.subject, span_bytes(reply))
         return 0
 

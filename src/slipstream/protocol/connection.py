@@ -161,8 +161,6 @@ class ClientConnection:
         self.outbox = Outbox(host.flush_queue, self, options.max_pending)
         self.parser = wire.Parser(self, host.delivery, options.max_payload, options.max_control_line)
         self.parser.awaiting_connect = True
-        # A large CONNECT is the operator's choice; nothing else makes a stranger cost more.
-        self.parser.waiting_max = max(PRE_AUTH_BYTES, options.max_control_line)
         self.subscriptions: dict[bytes, Subscription] = {}
         self.last_subscriptions: tuple[Subscription, ...] = ()  # those it had when it was closed
         self.account: Account | None = None
@@ -185,6 +183,7 @@ class ClientConnection:
         self._permits: ResponsePermits | None = None
         self._greeted_again = False  # the second INFO went out
         self.edge: object = None  # the transport side; only the edge looks at it
+        self.apply_limits()
 
     # --- life cycle -------------------------------------------------------------------------------------------
 
@@ -208,6 +207,7 @@ class ClientConnection:
         self.parser.stop()
         self.last_subscriptions = tuple(self.subscriptions.values())
         self._leave_account()
+        self._permits = None
         self._host.closed(self, reason)
 
     def fail(self, text: str, *, log: bool = True) -> None:
@@ -281,8 +281,7 @@ class ClientConnection:
         self.identity = identity
         self.account = account
         self.apply_permissions(identity.permissions)
-        max_payload = self._host.options.max_payload
-        self.parser.max_payload = max_payload if limits.max_payload < 0 else min(max_payload, limits.max_payload)
+        self.apply_limits()
         self.parser.rebind(account.interest)
         account.connection_bound(self)
         self.state = State.READY
@@ -292,6 +291,18 @@ class ClientConnection:
         self._host.connected(self)
         if self.parser.paused:
             self.parser.resume()
+
+    def apply_limits(self) -> None:
+        """Use the limits of the configuration from now on, narrowed by those of the account."""
+        options, parser = self._host.options, self.parser
+        parser.max_control_line = options.max_control_line
+        # A large CONNECT is the operator's choice; nothing else makes a stranger cost more.
+        parser.waiting_max = max(PRE_AUTH_BYTES, options.max_control_line)
+        parser.max_payload = options.max_payload
+        if self.account is not None and self.account.limits.max_payload >= 0:
+            parser.max_payload = min(options.max_payload, self.account.limits.max_payload)
+        self.outbox.limit = options.max_pending
+        self.outbox.stall_at = options.max_pending - options.max_pending // 4
 
     def apply_permissions(self, permissions: Permissions | None) -> None:
         """Use these permissions from now on."""

@@ -433,11 +433,8 @@ class Hub:
             self._reapply(connection)
 
     def _reapply(self, connection: ClientConnection) -> None:
-        options = self.options
-        connection.outbox.limit = options.max_pending
-        connection.parser.max_control_line = options.max_control_line
-        connection.parser.max_payload = options.max_payload
-        connection.tracing = options.trace
+        connection.apply_limits()
+        connection.tracing = self.options.trace
         connection.refresh_short_way()
         if connection.identity is None:
             return

@@ -88,7 +88,7 @@ class ResponseTable:
         now_ns = self._now_ns()
         self._forget_expired(now_ns)
         if len(self._pending) >= SERVICE_RESPONSES_MAX:
-            del self._pending[next(iter(self._pending))]
+            self._give_up(next(iter(self._pending)), 504, "Service Timeout")
         if self._listener is None:
             self._listener = self._account.subscribe(REPLY_PREFIX + b"*", self._on_response)
         token = self._token()
@@ -97,10 +97,7 @@ class ResponseTable:
 
     def drop(self, reply: bytes) -> None:
         """Forget a request that nobody took."""
-        pending = self._pending.pop(reply[len(REPLY_PREFIX) :], None)
-        if pending is not None and pending.measured is not None:
-            reporter, probe = pending.measured
-            reporter.failed(probe, 503, "Service Unavailable")
+        self._give_up(reply[len(REPLY_PREFIX) :], 503, "Service Unavailable")
 
     def measure(
         self, reply: bytes, reporter: LatencyReporter, probe: LatencyProbe, requester: ClientConnection
@@ -117,23 +114,23 @@ class ResponseTable:
             return
         for token, pending in list(self._pending.items()):
             if pending.requester is requester and pending.measured is not None:
-                reporter, probe = pending.measured
-                del self._pending[token]
-                self._measured -= 1
-                reporter.failed(probe, 408, "Request Timeout")
+                self._give_up(token, 408, "Request Timeout")
 
     def _on_response(
         self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> bool:
         token = subject[len(REPLY_PREFIX) :]
-        pending = self._pending.pop(token, None)
+        pending = self._pending.get(token)
         now_ns = self._now_ns()
-        if pending is None or pending.expires_ns < now_ns:
+        if pending is None:
             return False
-        if pending.measured is not None and publisher is not None:
-            reporter, probe = pending.measured
-            pending.measured = None
-            self._measured -= 1
+        if pending.expires_ns < now_ns:
+            self._give_up(token, 504, "Service Timeout")
+            return False
+        del self._pending[token]
+        measured = self._end_measuring(pending)
+        if measured is not None and publisher is not None:
+            reporter, probe = measured
             reporter.answered(probe, self._client_info(publisher))
         if not pending.single:
             pending.expires_ns = now_ns + pending.threshold_ns
@@ -143,14 +140,23 @@ class ResponseTable:
     def _forget_expired(self, now_ns: int) -> None:
         while self._pending:
             oldest = next(iter(self._pending))
-            pending = self._pending[oldest]
-            if pending.expires_ns >= now_ns:
+            if self._pending[oldest].expires_ns >= now_ns:
                 return
-            del self._pending[oldest]
-            if pending.measured is not None:
-                reporter, probe = pending.measured
-                self._measured -= 1
-                reporter.failed(probe, 504, "Service Timeout")
+            self._give_up(oldest, 504, "Service Timeout")
+
+    def _give_up(self, token: bytes, status: int, description: str) -> None:
+        """Forget a request, and tell whoever measures it why."""
+        pending = self._pending.pop(token, None)
+        measured = None if pending is None else self._end_measuring(pending)
+        if measured is not None:
+            reporter, probe = measured
+            reporter.failed(probe, status, description)
+
+    def _end_measuring(self, pending: _Pending) -> tuple[LatencyReporter, LatencyProbe] | None:
+        measured, pending.measured = pending.measured, None
+        if measured is not None:
+            self._measured -= 1
+        return measured
 
 
 class ServiceImport:
