@@ -176,8 +176,8 @@ EARLY_FLUSH_BYTES: Final = 64 * KIB
 PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
 # What a client may send before its credentials are checked; more is a flood. A larger `max_control_line` raises it.
 PRE_AUTH_BYTES: Final = 32 * KIB
-# Password checks (bcrypt) waiting for a thread; past it a login is refused, so that a flood costs memory for no one.
-PASSWORD_CHECKS_MAX: Final = 64
+# Passwords (bcrypt) checked at the same time: each takes a core for a tenth of a second or more; the rest wait in turn.
+PASSWORD_CHECK_THREADS: Final = 2
 # Bytes in the name of a stream or consumer: it is a file name and a subject token.
 ASSET_NAME_BYTES_MAX: Final = 255
 # Bytes in a description, and in all keys and values of the metadata together: they travel in every info response.

@@ -12,6 +12,7 @@ from models.wsframes import Frame
 from slipstream.config.account_options import AuthorizationOptions
 from slipstream.config.listener_options import TLSOptions, WebsocketOptions
 from slipstream.limits import PRE_AUTH_BYTES
+from slipstream.protocol.connection import ClientConnection
 from slipstream.server.server import Server
 from support.keys import BCRYPT_OF_OPEN_SESAME
 from support.transcript import connect_line
@@ -26,9 +27,10 @@ FLOOD = b"PING\r\n" * (PRE_AUTH_BYTES // 6 + 1000)
 class PatientServer(Server):
     """A server whose password checks never come to an end."""
 
-    def run_blocking(self, job: Callable[[], bool], done: Callable[[bool], None]) -> bool:
+    def check_password(
+        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
+    ) -> None:
         self.waiting = (job, done)
-        return True
 
 
 @pytest.fixture(scope="module")

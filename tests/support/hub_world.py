@@ -109,9 +109,10 @@ class HubWorld:
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         return None
 
-    def run_blocking(self, job: Callable[[], bool], done: Callable[[bool], None]) -> bool:
+    def check_password(
+        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
+    ) -> None:
         self.checks.append((job, done))
-        return True
 
     # Hands.
 

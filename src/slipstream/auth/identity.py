@@ -91,9 +91,8 @@ class Denied(Record):
 class NeedsPasswordCheck:
     """The answer depends on a slow comparison.
 
-    `job()` blocks for tens of milliseconds or more and belongs on a worker thread. At most
-    `limits.PASSWORD_CHECKS_MAX` may be waiting, beyond which logins are refused. Its answer is given to `resume` on the
-    loop again, which then has nothing left to decide but yes or no.
+    `job()` blocks for tens of milliseconds or more and belongs on a worker thread, `limits.PASSWORD_CHECK_THREADS` at a
+    time. Its answer is given to `resume` on the loop again, which then has nothing left to decide but yes or no.
     """
 
     __slots__ = ("job", "resume")

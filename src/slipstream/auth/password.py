@@ -2,8 +2,7 @@
 
 A stored value that looks like bcrypt (`$2a$11$...`, also 2b, 2x, 2y) is compared with bcrypt, which by design takes
 from a tenth of a second (cost 11) to minutes. So it is never done here and now: `check` returns a job; the caller runs
-it on a worker thread, no more than `PASSWORD_CHECKS_MAX` waiting at a time, refusing further logins. Everything else
-is compared at once, in constant time.
+it on a worker thread, `PASSWORD_CHECK_THREADS` at a time. Everything else is compared at once, in constant time.
 
 Invariant: an empty stored value matches nothing. A user without a password is one that logs in by certificate or as
 `no_auth_user`, and neither comes here.

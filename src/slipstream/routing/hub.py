@@ -66,8 +66,10 @@ class Edge(Protocol):
         """Send what waits, then close the socket."""
         ...
 
-    def run_blocking(self, job: Callable[[], bool], done: Callable[[bool], None]) -> bool:
-        """Run a job off the loop and report its result on it; False when too many are waiting."""
+    def check_password(
+        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
+    ) -> None:
+        """Run a job off the loop when it is this client's turn, and report its result on the loop."""
         ...
 
     def log(self, level: str, text: str) -> None: ...
@@ -291,8 +293,7 @@ class Hub:
             def judge(matched: bool) -> None:
                 self._judge(connection, self._as_of_now(check.resume(matched), authenticator))
 
-            if not self._edge.run_blocking(matches, judge):
-                self._judge(connection, Denied("too many logins at once"))
+            self._edge.check_password(connection, matches, judge)
             return
         self._judge(connection, verdict)
 

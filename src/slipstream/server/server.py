@@ -21,7 +21,7 @@ from slipstream.config.options import Options
 from slipstream.config.record import replace
 from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.kernels.outbox import FlushQueue, Outbox
-from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECKS_MAX, READ_BUFFER_BYTES, SECOND_NS
+from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECK_THREADS, READ_BUFFER_BYTES, SECOND_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from slipstream.server.files import PortsFile, write_pid_file
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.password_checks import PasswordChecks
     from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["Server", "StartError", "host_port"]
@@ -86,7 +87,7 @@ class Server:
         # Reads the configuration file again; set by whoever knows the file. Raises ConfigError.
         self.on_reload_request: Callable[[], None] | None = None
         self._executor: ThreadPoolExecutor | None = None
-        self._password_checks = 0
+        self.password_checks: PasswordChecks | None = None  # made with the first slow password
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
 
@@ -327,6 +328,8 @@ class Server:
 
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Close the socket of a connection that ended."""
+        if self.password_checks is not None:
+            self.password_checks.forget(connection)
         edge = connection.edge
         if isinstance(edge, ClientProtocol):
             if reason in _ABORT:
@@ -334,24 +337,28 @@ class Server:
             else:
                 edge.finish()
 
-    def run_blocking(self, job: Callable[[], bool], done: Callable[[bool], None]) -> bool:
-        """Check a password in a thread; few at a time, because each costs a core for a tenth of a second."""
-        if self._password_checks >= PASSWORD_CHECKS_MAX or self._loop is None:
-            return False
+    def check_password(
+        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
+    ) -> None:
+        """Check a password in a thread, when it is this client's turn."""
+        if self.password_checks is None:
+            from slipstream.server.password_checks import PasswordChecks
+
+            self.password_checks = PasswordChecks(self._run_in_thread)
+        self.password_checks.submit(connection, job, done)
+
+    def _run_in_thread(self, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
+        assert self._loop is not None
         if self._executor is None:
             from concurrent.futures import ThreadPoolExecutor
 
-            self._executor = ThreadPoolExecutor(max_workers=2, thread_name_prefix="slipstream-auth")
-        self._password_checks += 1
-        future = self._loop.run_in_executor(self._executor, job)
+            self._executor = ThreadPoolExecutor(PASSWORD_CHECK_THREADS, thread_name_prefix="slipstream-auth")
 
         def finished(result: asyncio.Future[bool]) -> None:
-            self._password_checks -= 1
             if not result.cancelled():
                 done(result.exception() is None and result.result())
 
-        future.add_done_callback(finished)
-        return True
+        self._loop.run_in_executor(self._executor, job).add_done_callback(finished)
 
     # --- time and flushing ------------------------------------------------------------------------------------------
 

@@ -87,9 +87,10 @@ class World:
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         return None
 
-    def run_blocking(self, job: Callable[[], bool], done: Callable[[bool], None]) -> bool:
+    def check_password(
+        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
+    ) -> None:
         done(job())
-        return True
 
     # Hands.
 
