@@ -25,7 +25,6 @@ cdef class Route:
     cdef readonly bytes subject
     cdef readonly bint dynamic
     cdef readonly unsigned long long _stamp
-    cdef bint stale
 
 
 cdef class Interest:
@@ -41,8 +40,13 @@ cdef class Interest:
     cdef unsigned long long _stamp
     cdef Py_ssize_t _routes_max
     cdef Py_ssize_t _refused
-    cdef Py_hash_t _seen[4096]
+    cdef dict _families
+    cdef bytes _last_stem
+    cdef Route _last_family
+    cdef unsigned long long _stems_seen[256]
 
     cdef Route route(self, bytes subject)
+    cdef Route _family(self, bytes subject)
+    cdef Route _new_family(self, bytes stem)
     cdef int _forget(self, bytes subject, bint literal) except -1
     cdef list _collect(self, bytes subject)

@@ -4,6 +4,7 @@
     literals: subject ──► [subscription, ...]               exact subjects, one dict look-up
     trie:     token ──► node ──► ...  with `*` and `>` arms   patterns, at most two arms a token
     routes:   subject ──► Route                              what `match` found, kept until interest changes
+    families: stem ──► Route                                the same for all subjects that differ in the last token only
 
 A `Route` is a decision, taken once and repeated by the delivery kernel: which subscriptions get a copy, which queue
 groups choose a member. Without a `planner` it holds every match; with one (permissions at delivery, subject mappings,
@@ -11,13 +12,24 @@ imports) the planner decides what goes in. The kernel itself never looks at a pe
 
 Complexity: match O(tokens x open arms); insert and remove O(tokens). Adding or removing a literal forgets one route,
 a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max`.
-A route is kept from the second use on: reply subjects are used once, and would push out the ones that matter.
+Routes of reply subjects are not kept: most are used once, and would push out the ones that matter.
+Reply subjects of one client are a family, though (`_INBOX.client.1`, `.2`, ...): where no pattern names a last token,
+one route serves them all.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
+
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <string.h>
+    """
+    void *memrchr(const void *text, int byte, size_t size)
 
 
 cdef enum:
@@ -74,7 +86,6 @@ cdef class Route:
         self.queue_renamed = queue_renamed
         self.subject = subject
         self.dynamic = dynamic
-        self.stale = False
         self._stamp = 0
 
     @property
@@ -112,6 +123,13 @@ cdef bint has_wildcard(bytes subject):
     return False
 
 
+cdef bint is_used_once(bytes subject):
+    """Whether a subject is an inbox or a reply that the server handed out."""
+    cdef const char *p = PyBytes_AS_STRING(subject)
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(subject)
+    return n > 4 and p[0] == b"_" and (memcmp(p, b"_R_.", 4) == 0 or (n > 7 and memcmp(p, b"_INBOX.", 7) == 0))
+
+
 cdef class Interest:
     """The subscriptions of one account."""
 
@@ -123,7 +141,10 @@ cdef class Interest:
         self._refused = 0
         self.planner = None
         self._stamp = 1
-        memset(self._seen, 0, sizeof(self._seen))
+        self._families = {}
+        self._last_stem = None
+        self._last_family = None
+        memset(self._stems_seen, 0, sizeof(self._stems_seen))
         self.count = self.inserts = self.removes = self.matches = self.misses = 0
 
     @property
@@ -206,8 +227,7 @@ cdef class Interest:
     cdef Route route(self, bytes subject):
         cdef PyObject *cached = PyDict_GetItem(self._routes, subject)
         cdef Route route
-        cdef Py_hash_t seen
-        cdef Py_ssize_t slot
+        cdef Route shared = None
         self.matches += 1
         if cached != NULL:
             # What is in the cache is valid by definition, so a publisher may hold it from now on.
@@ -216,15 +236,14 @@ cdef class Interest:
             return route
         self.misses += 1
         if self.planner is None:
-            route = plain_route(self._collect(subject))
+            shared = self._family(subject)
+            route = plain_route(self._collect(subject)) if shared is None else shared
         else:
             route = <Route?>self.planner(subject)
-        route._stamp = self._stamp
-        route.stale = False
-        seen = hash(subject)
-        slot = seen & 4095
-        if self._seen[slot] != seen:
-            self._seen[slot] = seen
+        if shared is None:
+            # A publisher may hold it until interest changes. A shared route changes its subjects without notice.
+            route._stamp = self._stamp
+        if is_used_once(subject):
             return route
         if len(self._routes) >= self._routes_max:
             # The ones that are there stay, so that a rotation over more subjects than fit still finds most of them;
@@ -233,27 +252,74 @@ cdef class Interest:
             if self._refused < REFUSALS_MAX * self._routes_max:
                 return route
             self._forget(b"", False)
-            route._stamp = self._stamp
+        if shared is not None:
+            route = Route(shared.subscriptions, shared.queues)
+        route._stamp = self._stamp
         self._routes[subject] = route
         return route
 
     cdef int _forget(self, bytes subject, bint literal) except -1:
-        cdef Route route
         # A planner may have looked at other subjects too (a mapping's destination), so its routes are all forgotten.
-        if literal and self.planner is None:
-            route = <Route>self._routes.pop(subject, None)
-            if route is not None:
-                route.stale = True
-            else:
-                # A publisher may hold a route that was not kept here.
-                self._stamp += 1
-            return 0
         # A new stamp outdates the routes that publishers still hold, without visiting them.
         self._stamp += 1
+        if literal and self.planner is None:
+            self._routes.pop(subject, None)
+            return 0
+        self._last_stem = None
+        if self._families:
+            self._families = {}
         if self._routes:
             self._routes = {}
             self._refused = 0
         return 0
+
+    cdef Route _family(self, bytes subject):
+        """The route of all subjects that differ from this one in the last token only; None when each has its own."""
+        cdef const char *p = PyBytes_AS_STRING(subject)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(subject)
+        cdef const char *dot = <const char *>memrchr(p, b".", size)
+        cdef Py_ssize_t stem_size
+        cdef unsigned long long mixed = 1469598103934665603ULL
+        cdef Py_ssize_t i
+        cdef PyObject *known
+        cdef bytes stem
+        cdef Route route
+        if dot == NULL or dot == p or dot == p + size - 1 or PyDict_GetItem(self._literals, subject) != NULL:
+            return None
+        stem_size = dot - p
+        if (
+            self._last_stem is not None
+            and PyBytes_GET_SIZE(self._last_stem) == stem_size
+            and memcmp(PyBytes_AS_STRING(self._last_stem), p, stem_size) == 0
+        ):
+            route = self._last_family
+        else:
+            for i in range(stem_size):
+                mixed = (mixed ^ <unsigned char>p[i]) * 1099511628211ULL
+            if self._stems_seen[mixed >> 56] != mixed:
+                # Kept from the second use on, like a route.
+                self._stems_seen[mixed >> 56] = mixed
+                return None
+            stem = PyBytes_FromStringAndSize(p, stem_size)
+            known = PyDict_GetItem(self._families, stem)
+            route = self._new_family(stem) if known == NULL else <Route>known
+            self._last_stem = stem
+            self._last_family = route
+        return None if route.dynamic else route
+
+    cdef Route _new_family(self, bytes stem):
+        """Find what matches whatever the last token is. `dynamic` marks a stem where that depends on it."""
+        cdef list found = []
+        cdef list tokens = stem.split(b".")
+        cdef bint varies = b"" in tokens
+        cdef Route route
+        if not varies:
+            varies = collect_family(<_Node>self._root, tokens, 0, len(tokens), found)
+        route = Route(dynamic=True) if varies else plain_route(found)
+        if len(self._families) >= self._routes_max:
+            self._families = {}
+        self._families[stem] = route
+        return route
 
     cdef list _collect(self, bytes subject):
         cdef list found = []
@@ -353,6 +419,31 @@ cdef int collect_patterns(_Node node, list tokens, Py_ssize_t at, Py_ssize_t cou
             node = <_Node>child
         else:
             return 0
+
+
+cdef bint collect_family(_Node node, list tokens, Py_ssize_t at, Py_ssize_t count, list found) except *:
+    """The same for a subject of which all but the last token are known; True when a pattern asks for that token."""
+    cdef PyObject *child
+    cdef bint varies = False
+    while True:
+        if node.rest:
+            found.extend(node.rest)
+        if at == count:
+            if node.any_token is not None and node.any_token.ending:
+                found.extend(node.any_token.ending)
+            return varies or bool(node.children)
+        child = NULL
+        if node.children is not None:
+            child = PyDict_GetItem(node.children, tokens[at])
+        at += 1
+        if node.any_token is not None:
+            if child != NULL:
+                varies = collect_family(<_Node>child, tokens, at, count, found) or varies
+            node = node.any_token
+        elif child != NULL:
+            node = <_Node>child
+        else:
+            return varies
 
 
 cdef Route plain_route(list found):

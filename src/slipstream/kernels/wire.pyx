@@ -498,7 +498,6 @@ cdef class Parser:
         route = self._last_route
         if (
             route is not None
-            and not route.stale
             and route._stamp == self.interest._stamp
             and subject.size == PyBytes_GET_SIZE(self._last_subject)
             and memcmp(subject.at, PyBytes_AS_STRING(self._last_subject), subject.size) == 0
