@@ -22,6 +22,7 @@ from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recover
 from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import to_stored
+from slipstream.kernels.intake import Intake
 from slipstream.kernels.subject import matches
 from slipstream.version import SERVER_VERSION
 
@@ -79,6 +80,14 @@ class FakePorts:
         for subject, payload in messages:
             self.publish(subject, None, None, payload)
 
+    def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
+        for at in range(start, len(answers)):
+            if not isinstance(answers[at], tuple):
+                return at
+            subject, what = answers[at]
+            self.publish(subject, None, None, what if isinstance(what, bytes) else prefix + b"%d}" % what)
+        return len(answers)
+
     def route(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> int:
         targets = [sub for sub in self.subscriptions if matches(sub.subject, subject)]
         for target in targets:
@@ -93,6 +102,12 @@ class FakePorts:
         subscription = FakeSubscription(self, subject, on_message)
         self.subscriptions.append(subscription)
         return subscription
+
+    def listen(self, subject: bytes, intake: Intake) -> FakeSubscription:
+        def take(found: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+            intake(None, found, reply, len(header or b""), (header or b"") + payload)
+
+        return self.subscribe(subject, take)
 
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Store
+from slipstream.kernels.intake import Intake
 from slipstream.limits import MAX_PAYLOAD_BYTES, MAX_PENDING_BYTES, SYNC_INTERVAL_NS
 
 __all__ = [
@@ -68,7 +69,15 @@ class Ports(Protocol):
         ...
 
     def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
-        """Publish `(subject, payload)` pairs in order, without reply or header: the acks of one commit."""
+        """Publish `(subject, payload)` pairs in order, without reply or header."""
+        ...
+
+    def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
+        """Publish `(subject, payload)` pairs in order from `start` on: the answers of one commit.
+
+        A number as payload stands for `prefix`, the number and `}`. Stops at the first item that is not a pair, and
+        returns where that is.
+        """
         ...
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
@@ -92,6 +101,10 @@ class Ports(Protocol):
 
     def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> Subscription:
         """Receive what is published in the account on `subject`."""
+        ...
+
+    def listen(self, subject: bytes, intake: Intake) -> Subscription:
+        """Let a stream receive what is published in the account on `subject`."""
         ...
 
     def log(self, level: str, text: str) -> None:

@@ -1,6 +1,13 @@
 from slipstream.kernels.interest cimport Interest, Route, Subscription
 
 
+cdef class Listener:
+    cdef Py_ssize_t take(
+        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1
+
+
 cdef class Delivery:
     cdef unsigned long long _random
     cdef readonly bint stalled

@@ -1,4 +1,8 @@
-from slipstream.kernels.interest import Route
+from typing import Any
+
+from slipstream.kernels.interest import Interest, Route
+
+class Listener: ...
 
 class Delivery:
     stalled: bool
@@ -6,4 +10,5 @@ class Delivery:
     def deliver(
         self, route: Route, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> int: ...
+    def publish_answers(self, interest: Interest, answers: list[Any], start: int, prefix: bytes) -> int: ...
     def take_stalled(self) -> bool: ...

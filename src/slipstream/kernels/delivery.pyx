@@ -6,7 +6,8 @@
 
 The part after the sid is the same for every receiver with the same header ability, so it is built once a message.
 No decision is taken here: the route says who, the subscription says how. Internal subscribers (streams, services)
-get bytes objects through their callback, made once a message and only when one of them is there.
+get bytes objects through their callback, made once a message and only when one of them is there; a `Listener` gets the
+bytes where they are.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -37,6 +38,20 @@ cdef inline Py_ssize_t put_number(char *target, Py_ssize_t number) noexcept nogi
     return n
 
 
+cdef class Listener:
+    """An internal subscriber in a kernel: takes messages from where they were read, before the buffer is used again.
+
+    Put in the place of a subscription's callback. The base class takes nothing.
+    """
+
+    cdef Py_ssize_t take(
+        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1:
+        """One message; 1 when it was taken."""
+        return 0
+
+
 cdef class Delivery:
     """Delivers for one server. `seed` feeds the choice among queue members."""
 
@@ -55,6 +70,41 @@ cdef class Delivery:
             route, publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size,
             header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
         )
+
+    def publish_answers(self, Interest interest not None, list answers not None, Py_ssize_t start, bytes prefix not None):
+        """Publish `(subject, payload)` pairs from `start` on; a number as payload stands for `prefix`, it, and `}`.
+
+        Stops at the first item that is not a pair and returns where that is.
+        """
+        cdef Py_ssize_t prefix_size = PyBytes_GET_SIZE(prefix)
+        cdef bytes room = PyBytes_FromStringAndSize(NULL, prefix_size + DIGITS + 1)
+        cdef char *text = PyBytes_AS_STRING(room)
+        cdef Py_ssize_t at = start
+        cdef Py_ssize_t size
+        cdef bytes subject
+        cdef object what
+        cdef tuple pair
+        memcpy(text, PyBytes_AS_STRING(prefix), prefix_size)
+        while at < len(answers):
+            if type(answers[at]) is not tuple:
+                break
+            pair = <tuple>answers[at]
+            subject = <bytes?>pair[0]
+            what = pair[1]
+            if type(what) is bytes:
+                self.send(
+                    interest.route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
+                    PyBytes_AS_STRING(what), PyBytes_GET_SIZE(what),
+                )
+            else:
+                size = prefix_size + put_number(text + prefix_size, what)
+                text[size] = b"}"
+                self.send(
+                    interest.route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
+                    text, size + 1,
+                )
+            at += 1
+        return at
 
     def take_stalled(self):
         """Whether a receiver was near its limit since the last call: the producer should pause."""
@@ -211,7 +261,15 @@ cdef class Delivery:
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
-        cdef object taken = sub.callback(
+        cdef object taken
+        if isinstance(sub.callback, Listener):
+            if not (<Listener>sub.callback).take(
+                publisher, subject, subject_size, reply, reply_size, header_size, body, size
+            ):
+                return 0
+            sub.delivered += 1
+            return 1
+        taken = sub.callback(
             publisher,
             PyBytes_FromStringAndSize(subject, subject_size),
             PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,

@@ -63,6 +63,11 @@ cdef class LogWriter:
     cdef readonly uint64_t frame_no
     cdef public uint64_t synced_upto
     cdef public uint64_t epoch
+    cdef public int64_t last_ts
 
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL
     cdef int close_frame(self) except -1
+    cdef int put(
+        self, uint64_t seq, int64_t ts, const char *subject, Py_ssize_t slen, const char *headers, Py_ssize_t hlen,
+        const char *payload, Py_ssize_t plen, int64_t expires,
+    ) except -1

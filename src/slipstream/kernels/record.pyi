@@ -49,6 +49,8 @@ class LogWriter:
     frame_no: int
     synced_upto: int
     epoch: int
+    last_ts: int
+    """Time of the last message appended."""
 
     def __init__(self, index: MessageIndex | None = None) -> None: ...
     def open_segment(self, segment: int, salt: int, offset: int, limit: int, frame_no: int) -> None: ...

@@ -353,17 +353,29 @@ cdef class LogWriter:
         False, and nothing was done: it does not fit in this segment, or its sequence is not the next one.
         """
         cdef Py_ssize_t slen = PyBytes_GET_SIZE(subject), hlen = PyBytes_GET_SIZE(headers)
-        cdef Py_ssize_t plen = PyBytes_GET_SIZE(payload), total, padded
+        cdef Py_ssize_t plen = PyBytes_GET_SIZE(payload)
+        if slen == 0 or slen > 65535 or hlen + plen > PART_MAX:
+            raise ValueError("a part of the message is too long, or the subject is empty")
+        if self.index is not None and seq <= self.index.last_seq:
+            raise ValueError("sequence does not grow")
+        return bool(self.put(
+            seq, ts, PyBytes_AS_STRING(subject), slen, PyBytes_AS_STRING(headers), hlen, PyBytes_AS_STRING(payload), plen, expires,
+        ))
+
+    cdef int put(
+        self, uint64_t seq, int64_t ts, const char *subject, Py_ssize_t slen, const char *headers, Py_ssize_t hlen,
+        const char *payload, Py_ssize_t plen, int64_t expires,
+    ) except -1:
+        """The same from anywhere in memory; 0 for whatever cannot be appended."""
+        cdef Py_ssize_t total, padded
         cdef unsigned char *p
         cdef unsigned char *at
         cdef uint32_t length
         cdef uint16_t flags = KIND_MSG
         if slen == 0 or slen > 65535 or hlen + plen > PART_MAX:
-            raise ValueError("a part of the message is too long, or the subject is empty")
+            return 0
         if self.index is not None and seq != self.index.last_seq + 1:
-            if seq <= self.index.last_seq:
-                raise ValueError("sequence does not grow")
-            return False
+            return 0
         total = HEAD + slen + hlen + plen
         length = <uint32_t>total
         if hlen:
@@ -374,7 +386,7 @@ cdef class LogWriter:
             length |= LENGTH_EXPIRES
         padded = (total + 7) & ~<Py_ssize_t>7
         if self.base + self.length + padded + FRAME_HEAD > self.limit:
-            return False
+            return 0
         p = self.reserve(padded, seq, ts)
         put32(p + 4, <uint32_t>hlen)
         put64(p + 8, seq)
@@ -386,17 +398,19 @@ cdef class LogWriter:
         if expires:
             put64(at, <uint64_t>expires)
             at += 8
-        memcpy(at, PyBytes_AS_STRING(subject), slen)
-        memcpy(at + slen, PyBytes_AS_STRING(headers), hlen)
-        memcpy(at + slen + hlen, PyBytes_AS_STRING(payload), plen)
+        memcpy(at, subject, slen)
+        if hlen:
+            memcpy(at + slen, headers, hlen)
+        if plen:
+            memcpy(at + slen + hlen, payload, plen)
         memset(p + total, 0, padded - total)
         put32(p, slip_crc32c(<uint32_t>self.salt, p + 4, total - 4))
         if self.index is not None:
-            self.index.add(
-                seq, PyBytes_AS_STRING(subject), slen, <uint32_t>(self.base + self.length), length, self.segment)
+            self.index.add(seq, subject, slen, <uint32_t>(self.base + self.length), length, self.segment)
         self.length += padded
         self.count += 1
-        return True
+        self.last_ts = ts
+        return 1
 
     def control(self, int kind, uint64_t seq, int64_t ts, bytes key not None, bytes payload not None):
         """Encode a record that is not a message. Never refused for want of room in the segment."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slipstream.ids import new_nuid
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
@@ -16,6 +16,7 @@ from slipstream.limits import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
+    from slipstream.kernels.intake import Intake
     from slipstream.kernels.interest import Subscription
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
@@ -81,6 +82,10 @@ class AccountPorts:
         for subject, payload in messages:
             publish(subject, None, 0, payload)
 
+    def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
+        """Publish the answers of a commit, up to the first that is not a message."""
+        return self._account.delivery.publish_answers(self._account.interest, answers, start, prefix)
+
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
         """Hand out stored messages: found by their target, shown under their own subject."""
         find_route, deliver = self._account.interest.find_route, self._account.delivery.deliver
@@ -112,6 +117,10 @@ class AccountPorts:
                 on_message(found, reply, None, body)
 
         return _Listening(self._account, self._account.subscribe(subject, take, queue))
+
+    def listen(self, subject: bytes, intake: Intake) -> _Listening:
+        """Let a stream receive what is published in the account."""
+        return _Listening(self._account, self._account.subscribe(subject, intake))
 
     def random_below(self, bound: int) -> int:
         """A number below `bound`."""

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slipstream.errors import StorageFault
-from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.record import LogWriter, StoredMessage
 
 __all__ = [
     "ALL",
@@ -266,6 +266,13 @@ class Store(Protocol):
         Raises:
             StoreUnavailable: the disk is full or failing.
             ValueError: a part is too long, or `seq` does not grow.
+        """
+        ...
+
+    def direct_writer(self) -> LogWriter | None:
+        """Where messages may be appended in place of `append`, after one `append` and until the next commit begins.
+
+        None: nowhere, because messages are refused. What the writer does not take has to go through `append`.
         """
         ...
 

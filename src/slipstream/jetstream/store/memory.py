@@ -54,7 +54,6 @@ class MemoryStore(IndexedReads):
         self._slab_no = 1  # highest number given to a slab
         self._writer.open_segment(self._slab_no, _SALT, 0, _UNBOUNDED, 0)
         self._entries: dict[bytes, list[bytes]] = {}
-        self._last_ts_ns = 0
         self._committed_seq = first_seq - 1
         self._dirty = False
         self._job: _Done | None = None
@@ -78,7 +77,11 @@ class MemoryStore(IndexedReads):
     @property
     def last_ts_ns(self) -> int:
         """See `Store.last_ts_ns`."""
-        return self._last_ts_ns
+        return self._writer.last_ts
+
+    def direct_writer(self) -> LogWriter | None:
+        """See `Store.direct_writer`."""
+        return self._writer
 
     @property
     def fault(self) -> StorageFault | None:
@@ -117,7 +120,6 @@ class MemoryStore(IndexedReads):
         if not writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
             self._index.skip_to(seq - 1)
             writer.append(seq, ts_ns, subject, headers, payload, expires_ns)
-        self._last_ts_ns = ts_ns
         self._dirty = True
 
     def begin_atomic(self) -> None:

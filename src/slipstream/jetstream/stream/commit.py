@@ -5,10 +5,12 @@ States::
     idle ──wake──► scheduled ──end of turn──► in flight ──done──► idle, or in flight again if more arrived
 
 Everything that must not be seen before its commit (acks, refusals that depend on assigned sequences, API answers,
-republished messages) waits in `pending` in the order it was decided. A commit takes all of it; when it is done, it is
-let go in that order and consumers are told of the new messages. What arrives meanwhile is the next commit's batch.
+republished messages) waits in the intake's `pending`, in the order it was decided. A commit takes all of it; when it is
+done, it is let go in that order and consumers are told of the new messages. What arrives meanwhile is the next commit's
+batch.
 
-Invariant: an item leaves `pending` exactly once, and after a fault no item that depended on lost data says success.
+Invariants: the intake is open only while a commit is scheduled or in flight. An item leaves `pending` exactly once, and
+after a fault no item that depended on lost data says success.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
 from slipstream.jetstream.stream.pubacks import PubAcks
+from slipstream.kernels.intake import Intake
 from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 
 __all__ = ["AfterCommit", "CommitListener", "Committer", "store_error"]
@@ -73,10 +76,12 @@ class Committer:
         "_upkeep_timer",
         "_upkeep_wanted",
         "_when_quiet",
-        "buffered_bytes",
         "idle",
-        "pending",
+        "intake",
     )
+
+    intake: Intake
+    """Where publishes are collected; the ingest puts it here."""
 
     def __init__(
         self,
@@ -105,19 +110,17 @@ class Committer:
         self._upkeep_runs = False  # a piece of upkeep is in its thread
         self._upkeep_wanted = True  # something happened since upkeep last found nothing to do
         self._when_quiet: Callable[[], None] | None = None
-        self.pending: list[Pending] = []  # decided since the last commit began
-        self.buffered_bytes = 0  # payload bytes behind `pending`, kept by the ingest
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
 
     @property
     def waiting(self) -> int:
         """Answers held back, and so publishes in the making."""
-        return len(self.pending) + (len(self._in_flight) if self._in_flight is not None else 0)
+        return len(self.intake.pending) + (len(self._in_flight) if self._in_flight is not None else 0)
 
     @property
     def waiting_bytes(self) -> int:
         """Payload bytes that are not committed yet."""
-        return self.buffered_bytes + self._in_flight_bytes
+        return self.intake.buffered_bytes + self._in_flight_bytes
 
     def wake(self) -> None:
         """Something changed: commit at the end of this turn unless that is already going to happen."""
@@ -127,12 +130,12 @@ class Committer:
 
     def answer(self, reply: bytes, payload: bytes) -> None:
         """Send `payload` to `reply` once everything decided before it is committed."""
-        self.pending.append((reply, payload))
+        self.intake.pending.append((reply, payload))
         self.wake()
 
     def after(self, callback: AfterCommit) -> None:
         """Call once everything decided before is committed, or cannot be."""
-        self.pending.append(callback)
+        self.intake.pending.append(callback)
         self.wake()
 
     def start_upkeep(self) -> None:
@@ -142,6 +145,7 @@ class Committer:
     def stop(self) -> None:
         """No more timers; what waits is not answered any more."""
         self._stopped = True
+        self.intake.close()
         for timer in (self._sync_timer, self._upkeep_timer):
             if timer is not None:
                 timer()
@@ -158,18 +162,18 @@ class Committer:
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
             return
+        self.intake.close()
         job = self._store.begin_commit(sync=sync or self._sync_always)
-        batch, self.pending = self.pending, []
+        batch_bytes = self.intake.buffered_bytes
+        batch = self.intake.take_pending()
         if job is None:
-            # Nothing changed since the last commit, so nothing waits for the disk.
+            # Nothing changed since the last commit, so nothing waits for the disk. What is let go may cause more.
+            self.idle = True
             self._release(batch, None)
-            self.idle = not self.pending
-            if self.pending:
-                self._ports.call_soon(self._begin)
             return
         self.idle = False
         self._in_flight = batch
-        self._in_flight_bytes, self.buffered_bytes = self.buffered_bytes, 0
+        self._in_flight_bytes = batch_bytes
         if job.inline:
             job.run()
             self._finish(job)
@@ -184,8 +188,8 @@ class Committer:
             return
         if done.fault is not None:
             # What joined during the failed commit has sequences that did not happen either.
-            batch += self.pending
-            self.pending, self.buffered_bytes = [], 0
+            self.intake.close()
+            batch += self.intake.take_pending()
             self._committed_seq = min(self._committed_seq, done.last_seq)
             self._faulted = True
             self._listener.on_fault(done.fault)
@@ -209,24 +213,19 @@ class Committer:
 
     def _release(self, batch: list[Pending], error: ApiError | None) -> None:
         """Let go, in order; successes become refusals after an error."""
-        prefix = self._acks.prefix
-        out: list[tuple[bytes, bytes]] = []
-        for item in batch:
-            if type(item) is tuple:
-                reply, what = item
-                if type(what) is not int:
-                    out.append((reply, what))  # type: ignore[arg-type]  # bytes, mypy does not narrow type()
-                elif error is None:
-                    out.append((reply, prefix + b"%d}" % what))
-                else:
-                    out.append((reply, self._acks.refused(error)))
-                continue
-            if out:
-                self._ports.publish_many(out)
-                out = []
-            item(error)  # type: ignore[operator]  # not a tuple, so a callable
-        if out:
-            self._ports.publish_many(out)
+        if error is not None:
+            refused = self._acks.refused(error)
+            batch = [
+                (item[0], refused) if isinstance(item, tuple) and isinstance(item[1], int) else item for item in batch
+            ]
+        at = 0
+        while at < len(batch):
+            at = self._ports.publish_answers(batch, at, self._acks.prefix)
+            if at < len(batch):
+                callback = batch[at]
+                assert not isinstance(callback, tuple)
+                callback(error)
+                at += 1
 
     def _sync_due(self) -> None:
         self._sync_timer = None

@@ -30,9 +30,13 @@ class ConditionState(Protocol):
     """What conditions are compared with: the stream as assigned, not only as committed."""
 
     name: str
-    last_seq: int
     allows_ttl: bool
     store: Store
+
+    @property
+    def last_seq(self) -> int:
+        """Sequence assigned last."""
+        ...
 
 
 def first_refusal(state: ConditionState, subject: bytes, header: bytes) -> ApiError | None:

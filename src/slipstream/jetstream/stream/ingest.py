@@ -6,8 +6,9 @@ only an answer. A decision is made against what was *assigned* so far, so two pu
 The order of checks is nats-server's: transform, sealed, size, conditions in headers (`conditions`), duplicate, last
 message id, roll-up, resources, interest, TTL, discard-new limits, append, discard-old limits, roll-up.
 
-Two paths. A message without headers into a stream without special settings takes `on_publish` alone; everything else
-goes through `_publish`, which is the specification of both.
+Three paths. A message without headers into a stream without special settings takes `on_publish` alone, and opens the
+short way (`Intake`) for the ones that follow it into the same commit. Everything else goes through `_publish`, which is
+the specification of all three.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from slipstream.jetstream.stream.dedup import MessageIds
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
 from slipstream.jetstream.transform import SubjectTransform
+from slipstream.kernels.intake import Intake
 from slipstream.limits import (
     SECOND_NS,
     STREAM_HEADER_BYTES_MAX,
@@ -100,9 +102,7 @@ class Ingest:
         "_watched",
         "allows_ttl",
         "ids",
-        "last_id",
-        "last_seq",
-        "last_ts_ns",
+        "intake",
         "name",
         "republisher",
         "store",
@@ -112,6 +112,8 @@ class Ingest:
         self, store: Store, ports: Ports, owner: IngestOwner, committer: Committer, acks: PubAcks, resources: Resources
     ) -> None:
         """Take publishes into `store`; `configure` must follow."""
+        intake = Intake(self.on_publish, ports.now_ns, STREAM_MAX_BUFFERED_BYTES, STREAM_MAX_BUFFERED_MSGS)
+        committer.intake = intake
         self.store = store
         self._ports = ports
         self._owner = owner
@@ -120,14 +122,32 @@ class Ingest:
         self._resources = resources
         self._append = store.append
         self._now = ports.now_ns
-        self.last_seq = store.last_seq  # assigned, not necessarily committed
-        self.last_ts_ns = store.last_ts_ns
-        self.last_id = b""  # message id of the last message, b"" if it had none
+        self.intake = intake  # has what was assigned: sequence, time and message id of the last message
+        self.intake.last_seq = store.last_seq
+        self.intake.last_ts_ns = store.last_ts_ns
         self.ids = MessageIds(0)
         self.name = ""
 
+    @property
+    def last_seq(self) -> int:
+        """Sequence assigned last, not necessarily committed."""
+        return self.intake.last_seq
+
+    @property
+    def last_ts_ns(self) -> int:
+        """Time of that message."""
+        return self.intake.last_ts_ns
+
+    def take_over(self, last_id: bytes) -> None:
+        """Go on behind what the store holds now; `last_id` is the id of its last message."""
+        self.intake.close()
+        self.intake.last_seq = self.store.last_seq
+        self.intake.last_ts_ns = self.store.last_ts_ns
+        self.intake.last_id = last_id
+
     def configure(self, config: StreamConfig, republisher: Republisher | None) -> None:
         """Take over a (new) configuration."""
+        self.intake.close()
         self._config = config
         self.name = config.name
         self.republisher = republisher
@@ -154,10 +174,13 @@ class Ingest:
             or self._transform is not None
             or republisher is not None
         )
+        self.intake.answers = self._answers
+        self.intake.payload_bytes_max = self._max_msg_size
+        self.intake.appended = self._owner.appended if self._watched else None
 
     def on_publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A message arrived on one of the stream's subjects."""
-        committer = self._committer
+        committer, intake = self._committer, self.intake
         resources = self._resources
         if (
             header
@@ -165,30 +188,29 @@ class Ingest:
             or resources.limited
             or resources.server_exceeded
             or len(payload) > self._max_msg_size
-            or committer.buffered_bytes > STREAM_MAX_BUFFERED_BYTES
-            or len(committer.pending) > STREAM_MAX_BUFFERED_MSGS
+            or intake.buffered_bytes > STREAM_MAX_BUFFERED_BYTES
+            or len(intake.pending) > STREAM_MAX_BUFFERED_MSGS
         ):
             self._publish(subject, reply, header or b"", payload)
             return
-        seq = self.last_seq + 1
-        ts_ns = self._now()
-        if ts_ns < self.last_ts_ns:
-            ts_ns = self.last_ts_ns
+        seq = intake.last_seq + 1
+        ts_ns = max(self._now(), intake.last_ts_ns)
         try:
             self._append(seq, ts_ns, subject, b"", payload)
         except StorageFault as fault:
             self._refuse(reply, store_error(fault))
             return
-        self.last_seq = seq
-        self.last_ts_ns = ts_ns
-        self.last_id = b""
-        committer.buffered_bytes += len(payload)
+        intake.last_seq = seq
+        intake.last_ts_ns = ts_ns
+        intake.last_id = b""
+        intake.buffered_bytes += len(payload)
         if reply and self._answers:
-            committer.pending.append((reply, seq))
+            intake.pending.append((reply, seq))
         if self._watched:
             self._owner.appended(seq, subject, 0)
-        if committer.idle:
-            committer.wake()
+        committer.wake()
+        # The account and the store have room, and a commit is on its way: until it begins, nothing of this changes.
+        intake.open(self.store.direct_writer())
 
     def publish_internal(self, subject: bytes, header: bytes, payload: bytes) -> None:
         """Store a message of the server's own (a delete marker): conditions do not apply, limits do."""
@@ -265,7 +287,7 @@ class Ingest:
             return
         self._assigned(seq, ts_ns, message_id)
         committer = self._committer
-        committer.buffered_bytes += len(payload) + len(header)
+        self.intake.buffered_bytes += len(payload) + len(header)
         if self._watched or expires_ns:
             self._owner.appended(seq, subject, expires_ns)
         if rollup:
@@ -273,9 +295,9 @@ class Ingest:
         if self.republisher is not None:
             effect = self.republisher.effect(seq, ts_ns, subject, header, payload, previous)
             if effect is not None:
-                committer.pending.append(effect)
+                self.intake.pending.append(effect)
         if reply and self._answers:
-            committer.pending.append((reply, seq))
+            self.intake.pending.append((reply, seq))
         committer.wake()
 
     def _skip(self, subject: bytes, reply: bytes | None, message_id: bytes, rollup: bytes) -> None:
@@ -290,22 +312,23 @@ class Ingest:
         if rollup:
             self._owner.rolled_up(subject if rollup == b"sub" else b"", 0)
         if reply and self._answers:
-            self._committer.pending.append((reply, seq))
+            self.intake.pending.append((reply, seq))
         self._committer.wake()
 
     def _assigned(self, seq: int, ts_ns: int, message_id: bytes) -> None:
-        self.last_seq = seq
-        self.last_ts_ns = ts_ns
-        self.last_id = message_id
+        self.intake.last_seq = seq
+        self.intake.last_ts_ns = ts_ns
+        self.intake.last_id = message_id
         if message_id:
             self.ids.add(message_id, seq, ts_ns)
             self._owner.remembered()
 
     def _wrong_last_id(self, header: bytes) -> ApiError | None:
         expected = headers.find(header, b"Nats-Expected-Last-Msg-Id")
-        if not expected or expected == self.last_id:
+        last_id = self.intake.last_id
+        if not expected or expected == last_id:
             return None
-        return TableError(table.STREAM_WRONG_LAST_MSG_ID, id=self.last_id.decode("utf-8", "replace"))
+        return TableError(table.STREAM_WRONG_LAST_MSG_ID, id=last_id.decode("utf-8", "replace"))
 
     def _bad_rollup(self, rollup: bytes) -> ApiError | None:
         if not rollup:

@@ -144,7 +144,7 @@ class Stream:
         if not subject and below_seq > self.store.last_seq + 1:
             count = self.store.messages
             self.store.trim_to(below_seq)
-            self.ingest.last_seq = self.store.last_seq
+            self.ingest.take_over(self.ingest.intake.last_id)
         else:
             count = self.store.purge(subject, up_to_seq=below_seq, keep=keep)
         if not subject and not keep:
@@ -217,8 +217,7 @@ class Stream:
 
     def _take_over(self) -> None:
         """Derive anew what was derived from the store."""
-        self.ingest.last_seq = self.store.last_seq
-        self.ingest.last_ts_ns = self.store.last_ts_ns
+        self.ingest.take_over(b"")
         self.expiry.rebuild(self.store.expiries())
         self._rebuild_ids()
         self.interest.on_purged(b"")
@@ -243,7 +242,7 @@ class Stream:
             self._subscriptions.pop(subject).close()
         for subject in subjects:
             if subject not in self._subscriptions:
-                self._subscriptions[subject] = self._ports.subscribe(subject.encode(), self.ingest.on_publish)
+                self._subscriptions[subject] = self._ports.listen(subject.encode(), self.ingest.intake)
 
     def _removed(self, *seqs: int) -> None:
         self.interest.on_removed(seqs)
@@ -344,7 +343,7 @@ class Stream:
             ingest.ids.rebuild(self._ids_in_window())
         last = self.store.get(self.store.last_seq)
         block = last.headers if last is not None and not isinstance(last, Damaged) else b""
-        ingest.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
+        ingest.intake.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
         self.remembered()
 
     def _ids_in_window(self) -> Iterator[tuple[bytes, int, int]]:

@@ -103,7 +103,7 @@ class FileStore(FileStoreWrites):
         self._index = log.index
         self._writer = log.writer
         self._config = recovered.config
-        self._last_ts_ns = recovered.last_ts_ns
+        self._writer.last_ts = recovered.last_ts_ns
         self._committed_seq = log.index.last_seq
         self._durable_first = self._trimmed_first = 0
         self._set_lost(recovered.lost)
@@ -123,7 +123,7 @@ class FileStore(FileStoreWrites):
         self._writer.synced_upto = recovered.frame_no
         self._unsynced = {log.active.path} if log.segments else set()
         if not recovered.appendable:
-            log.start_segment(self._config, self._last_ts_ns, self._options.now_ns())
+            log.start_segment(self._config, self._writer.last_ts, self._options.now_ns())
         self._overwrites = [(seq, 0, intent) for seq, intent in recovered.unfinished_erasures]
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class FileStore(FileStoreWrites):
             return
         if self._unsynced or self._log.pending_bytes:
             return
-        self._writer.control(MARK, self._index.last_seq, self._last_ts_ns, b"", b"")
+        self._writer.control(MARK, self._index.last_seq, self._writer.last_ts, b"", b"")
         self._journal.mark()
         job = self.begin_commit(sync=False)
         assert job is not None
@@ -275,7 +275,7 @@ class FileStore(FileStoreWrites):
             config=self._config,
             first_seq=min(self._log.first_kept, self._committed_seq + 1),
             last_seq=self._committed_seq,
-            last_ts_ns=self._last_ts_ns,
+            last_ts_ns=self._writer.last_ts,
             segments=[manifest_entry(segment) for segment in self._log.written_segments()],
             lost=list(self._lost_ranges),
         )

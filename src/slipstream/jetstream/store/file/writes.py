@@ -31,6 +31,7 @@ from slipstream.kernels.record import (
     SKIP,
     TOMBS,
     TRIM,
+    LogWriter,
     StoredMessage,
     erased_record,
 )
@@ -70,7 +71,6 @@ class FileStoreWrites(IndexedReads):
         super().__init__(self._log.index)
         self._writer = self._log.writer
         self._journal = Journal(directory, uid, options.random64)
-        self._last_ts_ns = 0
         self._committed_seq = 0
         self._committed_end = (0, 0)  # segment number and offset behind the last commit
         self._durable_first = 0  # every sequence below is known to be gone even if its segment is removed
@@ -114,7 +114,11 @@ class FileStoreWrites(IndexedReads):
     @property
     def last_ts_ns(self) -> int:
         """See `Store.last_ts_ns`."""
-        return self._last_ts_ns
+        return self._writer.last_ts
+
+    def direct_writer(self) -> LogWriter | None:
+        """See `Store.direct_writer`."""
+        return self._writer if self._refusal is None else None
 
     @property
     def fault(self) -> StorageFault | None:
@@ -169,14 +173,13 @@ class FileStoreWrites(IndexedReads):
             self._prepare(seq, length)
             if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
                 raise AssertionError("the writer has room and expects this sequence")
-        self._last_ts_ns = ts_ns
 
     def _prepare(self, seq: int, length: int) -> None:
         """Log the gap before a sequence, and go on in a new segment if this one has no room for the message."""
         if seq > self._index.last_seq + 1:
             self._log_gap(seq - 1)
         if not self._writer.has_room(length):
-            self._log.make_room(length, self._config, self._last_ts_ns, self._options.now_ns())
+            self._log.make_room(length, self._config, self._writer.last_ts, self._options.now_ns())
             self._manifest_due = True
 
     def begin_atomic(self) -> None:
@@ -239,7 +242,7 @@ class FileStoreWrites(IndexedReads):
             removed = self.trim_to(up_to_seq or index.last_seq + 1)
             if not index.messages and self._writer.position > STORE_SEGMENT_BYTES_MIN:
                 # Nothing alive: go on in a fresh segment, so that all the old ones can be removed.
-                self._log.roll(self._config, self._last_ts_ns, self._options.now_ns())
+                self._log.roll(self._config, self._writer.last_ts, self._options.now_ns())
                 self._manifest_due = True
             return removed
         last = min(up_to_seq - 1 if up_to_seq else index.last_seq, index.last_seq)
@@ -252,7 +255,7 @@ class FileStoreWrites(IndexedReads):
         """See `Store.set_config`."""
         self._writable()
         self._config = config
-        self._writer.control(CONFIG, self._index.last_seq, self._last_ts_ns, b"", config)
+        self._writer.control(CONFIG, self._index.last_seq, self._writer.last_ts, b"", config)
         self._manifest_due = True
 
     def journal_put(self, key: bytes, state: bytes) -> None:
@@ -280,7 +283,7 @@ class FileStoreWrites(IndexedReads):
         self._log.first_lost = ranges[0][0] if ranges else 0
 
     def _log_gap(self, last_seq: int) -> None:
-        self._writer.control(SKIP, self._index.last_seq + 1, self._last_ts_ns, b"", pack_seq(last_seq))
+        self._writer.control(SKIP, self._index.last_seq + 1, self._writer.last_ts, b"", pack_seq(last_seq))
         self._index.skip_to(last_seq)
 
     # --- commit -----------------------------------------------------------------------------------------------------
@@ -347,7 +350,7 @@ class FileStoreWrites(IndexedReads):
 
     def _log_removals(self) -> list[Overwrite]:
         """Put tombs, trims and intents to erase into the open frame; what is to be overwritten after it is synced."""
-        writer, last_seq, ts = self._writer, self._index.last_seq, self._last_ts_ns
+        writer, last_seq, ts = self._writer, self._index.last_seq, self._writer.last_ts
         if self._trim:
             writer.control(TRIM, self._trim, ts, b"", b"")
             self._trim = 0

@@ -1,0 +1,23 @@
+from slipstream.kernels.delivery cimport Listener
+from slipstream.kernels.record cimport LogWriter
+
+
+cdef class Intake(Listener):
+    cdef LogWriter _writer
+    cdef object _slow
+    cdef object _now
+    cdef public object appended
+    cdef public unsigned long long last_seq
+    cdef public long long last_ts_ns
+    cdef public bytes last_id
+    cdef public list pending
+    cdef public Py_ssize_t buffered_bytes
+    cdef public Py_ssize_t payload_bytes_max
+    cdef public bint answers
+    cdef Py_ssize_t _room_bytes
+    cdef Py_ssize_t _room_msgs
+
+    cdef Py_ssize_t _fast(
+        self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        const char *body, Py_ssize_t size,
+    ) except -1

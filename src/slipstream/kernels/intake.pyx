@@ -1,0 +1,122 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The short way into a stream: a plain message goes from the read buffer into the open frame of the log.
+
+    delivery ──take──► open?  ──yes──► LogWriter.put ──► pending (reply, sequence)
+                         └──no, or a header, or too large, or no room──► slow(subject, reply, header, payload)
+
+The stream decides whether the way is open, at the first message of each batch; a commit closes it. Nothing is decided
+here: whatever is not an ordinary append is `slow`'s, which says what happens in every case, this one included.
+
+Invariant: while the way is open a commit is on its way, so nobody need be woken. Memory: bytes are copied once.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
+
+from slipstream.kernels.delivery cimport Listener
+from slipstream.kernels.record cimport LogWriter
+
+
+cdef class Intake(Listener):
+    """What arrives for one stream.
+
+    Attributes:
+        last_seq: sequence assigned last.
+        last_ts_ns: time given last; times do not fall.
+        last_id: message id of the last message, empty when it had none.
+        pending: what waits for the next commit, in order; here only `(reply, sequence)` is added.
+        buffered_bytes: payload bytes behind `pending`.
+        payload_bytes_max: larger messages are `slow`'s.
+        answers: publishers get an ack.
+        appended: called with `(sequence, subject, 0)` after each append, or None.
+    """
+
+    def __cinit__(self, slow, now_ns, Py_ssize_t bytes_max, Py_ssize_t msgs_max):
+        self._slow = slow
+        self._now = now_ns
+        self._writer = None
+        self.appended = None
+        self.last_seq = 0
+        self.last_ts_ns = 0
+        self.last_id = b""
+        self.pending = []
+        self.buffered_bytes = 0
+        self.payload_bytes_max = 0
+        self.answers = True
+        self._room_bytes = bytes_max
+        self._room_msgs = msgs_max
+
+    @property
+    def is_open(self):
+        """Whether plain messages take the short way now."""
+        return self._writer is not None
+
+    def open(self, LogWriter writer):
+        """Append to `writer` until `close`; None opens nothing."""
+        self._writer = writer
+
+    def close(self):
+        """Everything is `slow`'s from here on."""
+        self._writer = None
+
+    def take_pending(self):
+        """Hand over what waits, and begin anew."""
+        cdef list taken = self.pending
+        self.pending = []
+        self.buffered_bytes = 0
+        return taken
+
+    def __call__(self, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
+        """The same for a message held in bytes objects."""
+        cdef const char *reply_text = NULL
+        cdef Py_ssize_t reply_size = 0
+        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
+            raise ValueError("the header is longer than the message")
+        if reply is not None:
+            reply_text = PyBytes_AS_STRING(reply)
+            reply_size = PyBytes_GET_SIZE(reply)
+        self.take(
+            publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size, header_size,
+            PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+        )
+
+    cdef Py_ssize_t take(
+        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1:
+        if header_size == 0 and self._writer is not None and self._fast(
+            subject, subject_size, reply, reply_size, body, size
+        ):
+            return 1
+        self._slow(
+            PyBytes_FromStringAndSize(subject, subject_size),
+            PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
+            PyBytes_FromStringAndSize(body, header_size) if header_size else None,
+            PyBytes_FromStringAndSize(body + header_size, size - header_size),
+        )
+        return 1
+
+    cdef Py_ssize_t _fast(
+        self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        const char *body, Py_ssize_t size,
+    ) except -1:
+        """1 when the message was appended; 0 when nothing was done."""
+        cdef int64_t ts_ns
+        if size > self.payload_bytes_max or self.buffered_bytes > self._room_bytes:
+            return 0
+        if len(self.pending) > self._room_msgs:
+            return 0
+        ts_ns = self._now()
+        if ts_ns < self.last_ts_ns:
+            ts_ns = self.last_ts_ns
+        if not self._writer.put(self.last_seq + 1, ts_ns, subject, subject_size, NULL, 0, body, size, 0):
+            return 0
+        self.last_seq += 1
+        self.last_ts_ns = ts_ns
+        self.last_id = b""
+        self.buffered_bytes += size
+        if reply_size and self.answers:
+            self.pending.append((PyBytes_FromStringAndSize(reply, reply_size), self.last_seq))
+        if self.appended is not None:
+            self.appended(self.last_seq, PyBytes_FromStringAndSize(subject, subject_size), 0)
+        return 1

@@ -1,0 +1,63 @@
+"""The intake kernel against its plain model, through any history of messages, openings and commits."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.intake import Intake as Model
+from slipstream.kernels.intake import Intake
+from slipstream.kernels.record import LogWriter
+from slipstream.kernels.subjectindex import MessageIndex
+
+SALT = 7
+HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
+
+message = st.tuples(
+    st.integers(1, 50),
+    st.sampled_from([b"a", b"a.b", b"orders.new"]),
+    st.sampled_from([None, b"", b"_INBOX.1"]),
+    st.sampled_from([b"", b"", b"", HEADER]),
+    st.binary(max_size=12),
+)
+steps = st.lists(st.one_of(message, st.sampled_from(["open", "close", "commit"])), max_size=60)
+
+
+@given(steps=steps)
+def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, bytes, bytes] | str]) -> None:
+    now = [0]
+    slow: list[tuple[bytes, bytes | None, bytes | None, bytes]] = []
+    seen: list[tuple[int, bytes, int]] = []
+    writer = LogWriter(MessageIndex(1))
+    writer.open_segment(1, SALT, 0, 1 << 20, 0)
+    kernel = Intake(lambda *what: slow.append(what), lambda: now[0], 30, 3)
+    kernel.payload_bytes_max = 10
+    kernel.appended = lambda seq, subject, expires: seen.append((seq, subject, expires))
+    model = Model(30, 3, 10)
+    for step in steps:
+        if step == "open":
+            kernel.open(writer)
+            model.is_open = True
+        elif step == "close":
+            kernel.close()
+            model.is_open = False
+        elif step == "commit":
+            assert kernel.take_pending() == model.pending
+            model.pending, model.buffered_bytes = [], 0
+        else:
+            assert not isinstance(step, str)
+            now[0], subject, reply, header, payload = step
+            kernel(None, subject, reply, len(header), header + payload)
+            model.take(now[0], subject, reply, header, payload)
+        assert kernel.is_open == model.is_open
+        assert kernel.pending == model.pending
+        assert kernel.buffered_bytes == model.buffered_bytes
+        assert (kernel.last_seq, kernel.last_ts_ns) == (len(model.appended), model.last_ts_ns)
+    assert slow == model.slow
+    assert seen == [(seq, subject, 0) for seq, _, subject, _ in model.appended]
+    expected = LogWriter(MessageIndex(1))
+    expected.open_segment(1, SALT, 0, 1 << 20, 0)
+    for seq, ts_ns, subject, payload in model.appended:
+        assert expected.append(seq, ts_ns, subject, b"", payload)
+    assert writer.take() == expected.take()
+    assert writer.last_ts == expected.last_ts

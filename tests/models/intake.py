@@ -1,0 +1,30 @@
+"""The short way into a stream in plain Python: what is appended, what goes to `slow`, what waits for the commit."""
+
+from __future__ import annotations
+
+
+class Intake:
+    def __init__(self, bytes_max: int, msgs_max: int, payload_bytes_max: int) -> None:
+        self.bytes_max, self.msgs_max, self.payload_bytes_max = bytes_max, msgs_max, payload_bytes_max
+        self.is_open = False
+        self.appended: list[tuple[int, int, bytes, bytes]] = []  # sequence, time, subject, payload
+        self.slow: list[tuple[bytes, bytes | None, bytes | None, bytes]] = []
+        self.pending: list[tuple[bytes, int]] = []
+        self.buffered_bytes = 0
+        self.last_ts_ns = 0
+
+    def take(self, now_ns: int, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
+        if (
+            not self.is_open
+            or header
+            or len(payload) > self.payload_bytes_max
+            or self.buffered_bytes > self.bytes_max
+            or len(self.pending) > self.msgs_max
+        ):
+            self.slow.append((subject, reply or None, header or None, payload))
+            return
+        self.last_ts_ns = max(now_ns, self.last_ts_ns)
+        self.appended.append((len(self.appended) + 1, self.last_ts_ns, subject, payload))
+        self.buffered_bytes += len(payload)
+        if reply:
+            self.pending.append((reply, len(self.appended)))
