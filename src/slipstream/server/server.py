@@ -62,13 +62,19 @@ class Server:
     Args:
         options: everything at once, as a configuration file gives it.
         log: where log lines go; nowhere by default.
+        store_dir: turns JetStream on, with its streams below this directory.
         **overrides: single options by name, e.g. `port=-1`, `server_name="test"`.
     """
 
-    def __init__(self, options: Options | None = None, *, log: Log | None = None, **overrides: Any) -> None:
+    def __init__(
+        self, options: Options | None = None, *, log: Log | None = None, store_dir: str = "", **overrides: Any
+    ) -> None:
         if overrides.get("port") == 0:
             overrides["port"] = -1
         self.options = replace(options or Options(), **overrides)
+        if store_dir:
+            jetstream = replace(self.options.jetstream, enabled=True, store_dir=store_dir)
+            self.options = replace(self.options, jetstream=jetstream)
         self.log: Log = log or NullLog()
         self.clock = SystemClock()
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
