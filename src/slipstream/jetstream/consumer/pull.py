@@ -220,8 +220,13 @@ class PullSink:
 
     def on_end(self) -> None:
         """There is nothing more to deliver: those who do not wait are told."""
+        if not self.waiting.no_wait_count:
+            return
+        now_ns = self._ports.now_ns()
         for request in [request for request in self.waiting if request.no_wait]:
-            if not request.expires_ns or request.delivered:
+            if request.expires_ns and request.expires_ns <= now_ns:
+                self._timed_out(request)
+            elif not request.expires_ns or request.delivered:
                 self._status(request.reply, b"404 No Messages")
                 self.waiting.end(request)
 
@@ -268,6 +273,8 @@ class PullSink:
 
     def _due(self) -> None:
         self._timer = None
+        # nats-server lets those who do not wait go whenever its timer fires, even if acks would free more for them.
+        self.on_end()
         self.on_timer()
         self._owner.wake()
 

@@ -152,7 +152,7 @@ def read_request(reply: bytes, body: bytes, now_ns: int) -> PullRequest:
 class WaitingRequests:
     """Requests in the order they are served: by priority, then fairly."""
 
-    __slots__ = ("_count", "_heap", "_levels", "_numbers")
+    __slots__ = ("_count", "_heap", "_levels", "_numbers", "no_wait_count")
 
     def __init__(self) -> None:
         """Nobody waits."""
@@ -160,6 +160,7 @@ class WaitingRequests:
         self._count = 0
         self._heap: list[tuple[int, int, PullRequest]] = []
         self._numbers = itertools.count()
+        self.no_wait_count = 0  # of those that have not ended
 
     def __len__(self) -> int:
         """Requests that have not ended."""
@@ -181,6 +182,7 @@ class WaitingRequests:
             self._levels[request.priority] = level = deque(old for old in level if not old.ended)
         level.append(request)
         self._count += 1
+        self.no_wait_count += request.no_wait
         self.watch(request)
 
     def watch(self, request: PullRequest) -> None:
@@ -213,6 +215,7 @@ class WaitingRequests:
         if not request.ended:
             request.ended = True
             self._count -= 1
+            self.no_wait_count -= request.no_wait
 
     def next_event_ns(self) -> int | None:
         """When `take_due` may have something."""
@@ -232,3 +235,4 @@ class WaitingRequests:
     def check_invariants(self) -> None:
         """What must hold between calls."""
         assert self._count == sum(1 for _ in self)
+        assert self.no_wait_count == sum(request.no_wait for request in self)

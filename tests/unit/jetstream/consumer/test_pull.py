@@ -39,6 +39,25 @@ def test_max_ack_pending_stops_and_acks_resume() -> None:
     assert w.numbers()[2] == 2
 
 
+def test_no_wait_ends_with_the_first_heartbeat_though_acks_would_free_more() -> None:
+    w = world(5, max_ack_pending=2)
+    inbox = w.pull({"batch": 5, "no_wait": True, "expires": 10 * SECOND_NS, "idle_heartbeat": SECOND_NS})
+    first = inbox.messages()
+    assert len(first) == 2
+    w.ports.advance(1100 * MS)
+    assert inbox.statuses() == ["404 No Messages"]
+    w.ack(first[0])
+    assert inbox.take() == []
+
+
+def test_no_wait_that_expired_meanwhile_timed_out() -> None:
+    w = world(5, max_ack_pending=2)
+    inbox = w.pull({"batch": 5, "no_wait": True, "expires": SECOND_NS})
+    assert len(inbox.messages()) == 2
+    w.ports.advance(1100 * MS)
+    assert inbox.statuses() == ["408 Request Timeout"]
+
+
 def test_gone_clients_are_forgotten() -> None:
     w = world()
     gone, there = w.pull(1), w.pull(1)
