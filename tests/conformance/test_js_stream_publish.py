@@ -117,6 +117,16 @@ def test_conditions(both: Both, lines: list[str], rollup: bool, ttl: bool) -> No
     everything(both, 6)
 
 
+@pytest.mark.parametrize("subject", ["s.a.*", "s.*.x", "s.>", "s.*", "s.a.**"])
+def test_a_roll_up_takes_its_subject_for_a_filter(both: Both, subject: str) -> None:
+    make(both, allow_rollup_hdrs=True, max_msgs_per_subject=5)
+    for known in ("s.a", "s.a.x", "s.a.y", "s.b.x", "s.a.x", "s.a.*"):
+        both.ask(known, b"1")
+    both.ask(subject, b"roll", block("Nats-Rollup: sub"))
+    both.ask(subject, b"next")
+    everything(both, 10)
+
+
 @pytest.mark.parametrize(
     "header",
     [b"NATS/1.0 503\r\n\r\n", b"NATS/1.0 100 Idle\r\nA: b\r\n\r\n", b"garbage", b"NATS/1.0\r\n\r\n", b"\r\n"],

@@ -33,6 +33,7 @@ from slipstream.jetstream.stream.ingest import Ingest, Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
+from slipstream.kernels.subject import is_literal
 from slipstream.limits import (
     DEDUP_REBUILD_BATCH_BYTES,
     DEDUP_REBUILD_BATCH_MSGS,
@@ -185,8 +186,13 @@ class Stream:
             self._arm_expiry()
 
     def rolled_up(self, subject: bytes, keep: int) -> None:
-        """A roll-up replaces what came before it."""
-        stored = self.store.subject_state(subject).count if subject else self.store.messages
+        """A roll-up replaces what came before it: `subject` is a filter, even if it came as a message's subject."""
+        if not subject:
+            stored = self.store.messages
+        elif is_literal(subject):
+            stored = self.store.subject_state(subject).count
+        else:
+            stored = self.store.filtered_state([subject], 0).count
         if stored > keep:
             self.purge(subject, keep=keep)
 
