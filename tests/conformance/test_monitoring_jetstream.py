@@ -27,7 +27,7 @@ system_account: SYS
 # Sizes are those of two stores; levels and limits those of two versions; an acknowledgement here means more.
 HIDDEN = ("level", "limits", "store_dir", "created", "bytes", "storage", "memory", "first_ts", "last_ts", "total")
 HIDDEN += ("subscriptions", "num_subscriptions", "http_req_stats", "in_bytes", "out_bytes", "errors", "metadata")
-HIDDEN += ("in_client_bytes", "out_client_bytes", "active_accounts")
+HIDDEN += ("in_client_bytes", "out_client_bytes", "active_accounts", "ts")
 
 
 STREAMS = [("a", "ORDERS", "orders.new"), ("a", "EVENTS", "events.seen"), ("b", "ORDERS", "orders.new")]
@@ -42,7 +42,7 @@ def pair(both: Both) -> Pair:
 
 
 def _create_streams(server: ServerProcess) -> None:
-    """Three streams of two messages each."""
+    """Three streams of two messages each, and two consumers of one of them."""
     for user, name, subject in STREAMS:
         asker = Asker(server, user=user, **{"pass": user})
         config = json.dumps({"name": name, "subjects": [subject], "storage": "file", "retention": "limits"}).encode()
@@ -52,6 +52,14 @@ def _create_streams(server: ServerProcess) -> None:
             asker.client.send(b"PUB %b in.x 5\r\nhello\r\n" % subject.encode())
             assert b'"seq"' in asker.next_message()[1]
         asker.close()
+    asker = Asker(server, user="a", **{"pass": "a"})
+    for name, more in (("pull", {}), ("push", {"deliver_subject": "to.nobody"})):
+        config = {"durable_name": name, "ack_policy": "explicit", **more}
+        body = json.dumps({"stream_name": "ORDERS", "config": config}).encode()
+        subject = b"$JS.API.CONSUMER.DURABLE.CREATE.ORDERS.%b" % name.encode()
+        asker.client.send(b"PUB %b in.x %d\r\n%b\r\n" % (subject, len(body), body))
+        assert b'"error"' not in asker.next_message()[1]
+    asker.close()
 
 
 def _same(value: Json) -> Json:
@@ -75,9 +83,21 @@ def test_streams(pair: Pair) -> None:
         paths_agree(pair, f"/jsz?{query}", hide=HIDDEN, order=_same)
 
 
+def test_consumers(pair: Pair) -> None:
+    for query in ("consumers=1", "acc=A&consumers=1", "streams=1&consumers=1&config=1", "acc=A&direct-consumers=1"):
+        paths_agree(pair, f"/jsz?{query}", hide=HIDDEN, order=_same)
+    for server in (pair.real, pair.ours):
+        (account,) = json.loads(get(server, "/jsz?acc=A&consumers=1").body)["account_details"]
+        streams = {stream["name"]: stream for stream in account["stream_detail"]}
+        shown = {consumer["name"]: consumer for consumer in streams["ORDERS"]["consumer_detail"]}
+        assert {name: consumer["num_pending"] for name, consumer in shown.items()} == {"pull": 2, "push": 2}
+        assert "consumer_detail" not in streams["EVENTS"]
+
+
 def test_health(pair: Pair) -> None:
     named = ("", "account=A", "account=A&stream=ORDERS", "account=A&stream=NONE", "account=NONE", "stream=ORDERS")
     named += ("account=B&stream=ORDERS&consumer=NONE", "account=A&consumer=x")
+    named += ("account=A&stream=ORDERS&consumer=pull", "account=A&stream=EVENTS&consumer=pull")
     for query in named:
         paths_agree(pair, f"/healthz?{query}")
         paths_agree(pair, f"/healthz?{query}&details=1")

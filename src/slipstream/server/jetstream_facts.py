@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from slipstream.jetstream.api.info import config_fields, state_fields
+from slipstream.jetstream.consumer.consumers import Consumers
+from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.monitoring.jetstream_facts import (
     ApiStats,
@@ -106,8 +108,8 @@ def _stream_problems(account: JetStreamAccount, name: str, consumer: str) -> Ite
     if name not in account.streams:
         text = f'JetStream stream "{name}" not found on account "{account.name}"'
         return [HealthProblem("STREAM", text, account=account.name, stream=name, missing=True)]
-    known = {str(info.get("name")) for info in _StreamFacts(account, account.streams[name]).consumers(direct=False)}
-    if consumer and consumer not in known:
+    interest = account.streams[name].interest
+    if consumer and not (isinstance(interest, Consumers) and consumer in interest.consumers):
         text = f'JetStream consumer "{consumer}" not found for stream "{name}" on account "{account.name}"'
         return [HealthProblem("CONSUMER", text, account=account.name, stream=name, consumer=consumer, missing=True)]
     return [problem for problem in _account_problems(account) if problem.stream == name]
@@ -160,4 +162,12 @@ class _StreamFacts:
         return []
 
     def consumers(self, *, direct: bool) -> list[Mapping[str, object]]:
-        return []
+        interest = self._stream.interest
+        if not isinstance(interest, Consumers):
+            return []
+        now_ns = self._account.ports.now_ns()
+        return [
+            consumer_fields(consumer, now_ns, version=None)
+            for _, consumer in sorted(interest.consumers.items())
+            if consumer.config.direct is direct
+        ]
