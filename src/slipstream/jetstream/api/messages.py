@@ -71,7 +71,8 @@ class MessageApi:
             raise refusal
         if not stream.delete_message(asked.seq, erase=not asked.no_erase):
             raise _nothing_there(stream, asked.seq)
-        stream.after_commit(request.settle({"success": True}))
+        answer_after = stream.after_commit if asked.no_erase else stream.committer.after_erasure
+        answer_after(request.settle({"success": True}))
 
 
 def _nothing_there(stream: Stream, seq: int) -> ApiError:

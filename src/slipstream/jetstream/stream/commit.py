@@ -7,7 +7,8 @@ States::
 Everything that must not be seen before its commit (acks, refusals that depend on assigned sequences, API answers,
 republished messages) waits in the intake's `pending`, in the order it was decided. A commit takes all of it; when it is
 done, it is let go in that order and consumers are told of the new messages. What arrives meanwhile is the next commit's
-batch.
+batch. An erasure may need more than its commit (a compaction was copying the message): what waits for it is looked at
+again after every commit and every piece of upkeep.
 
 Invariants: the intake is open only while a commit is scheduled or in flight. An item leaves `pending` exactly once, and
 after a fault no item that depended on lost data says success.
@@ -66,12 +67,15 @@ class Committer:
         "_in_flight",
         "_in_flight_bytes",
         "_listener",
+        "_more",
+        "_new_erasures",
         "_ports",
         "_stopped",
         "_store",
         "_sync_always",
         "_sync_interval_ns",
         "_sync_timer",
+        "_unerased",
         "_upkeep_runs",
         "_upkeep_timer",
         "_upkeep_wanted",
@@ -106,10 +110,13 @@ class Committer:
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
         self._stopped = False
+        self._more = False  # something changed after the commit in flight began
         self._faulted = False  # a commit failed and the store has not repaired itself yet
         self._upkeep_runs = False  # a piece of upkeep is in its thread
         self._upkeep_wanted = True  # something happened since upkeep last found nothing to do
         self._when_quiet: Callable[[], None] | None = None
+        self._new_erasures = 0  # begun since the last commit did, at most: the rest of the store's are older
+        self._unerased: list[AfterCommit] = []  # committed, and waiting for copies to be overwritten
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
 
     @property
@@ -123,8 +130,10 @@ class Committer:
         return self.intake.buffered_bytes + self._in_flight_bytes
 
     def wake(self) -> None:
-        """Something changed: commit at the end of this turn unless that is already going to happen."""
-        if self.idle and not self._stopped:
+        """Something changed: commit at the end of this turn, or behind the commit in flight."""
+        if not self.idle:
+            self._more = True
+        elif not self._stopped:
             self.idle = False
             self._ports.call_soon(self._begin)
 
@@ -138,6 +147,14 @@ class Committer:
         self.intake.pending.append(callback)
         self.wake()
 
+    def erasure_begun(self) -> None:
+        """The store was told to erase one message."""
+        self._new_erasures += 1
+
+    def after_erasure(self, callback: AfterCommit) -> None:
+        """Call once everything decided before is committed and nothing is left of what was erased before."""
+        self.after(lambda error: self._settle_erasure(callback, error))
+
     def start_upkeep(self) -> None:
         """Let the store do background work now and then: often while it has some, rarely when nothing happens."""
         self._arm_upkeep()
@@ -145,6 +162,7 @@ class Committer:
     def stop(self) -> None:
         """No more timers; what waits is not answered any more."""
         self._stopped = True
+        self._unerased.clear()
         self.intake.close()
         for timer in (self._sync_timer, self._upkeep_timer):
             if timer is not None:
@@ -163,7 +181,9 @@ class Committer:
         if self._stopped:
             return
         self.intake.close()
+        self._more = False
         job = self._store.begin_commit(sync=sync or self._sync_always)
+        self._new_erasures = 0
         batch_bytes = self.intake.buffered_bytes
         batch = self.intake.take_pending()
         if job is None:
@@ -202,14 +222,19 @@ class Committer:
             if done.last_seq >= first:
                 self._listener.on_committed(first, done.last_seq)
             self._listener.on_settled()
+            self._release_erased()
             if not self._upkeep_wanted:
                 self._upkeep_wanted = True
                 self._arm_upkeep()
             if not self._sync_always and self._sync_timer is None:
                 self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
-        # What arrived meanwhile is the next batch: begin at once, without waiting for the end of the turn.
-        if not self._stopped:
+        if self._stopped:
+            return
+        if self._more:
+            # What arrived meanwhile is the next batch: begin at once, without waiting for the end of the turn.
             self._begin()
+        else:
+            self.idle = True
 
     def _release(self, batch: list[Pending], error: ApiError | None) -> None:
         """Let go, in order; successes become refusals after an error."""
@@ -227,6 +252,19 @@ class Committer:
                 callback(error)
                 at += 1
 
+    def _settle_erasure(self, callback: AfterCommit, error: ApiError | None) -> None:
+        if error is not None or self._store.erasing <= self._new_erasures:
+            callback(error)
+            return
+        self._unerased.append(callback)
+        self._ports.call_soon(self._begin_upkeep)
+
+    def _release_erased(self) -> None:
+        if self._unerased and self._store.erasing <= self._new_erasures:
+            waiting, self._unerased = self._unerased, []
+            for callback in waiting:
+                callback(None)
+
     def _sync_due(self) -> None:
         self._sync_timer = None
         if self.idle:
@@ -239,9 +277,12 @@ class Committer:
         if self._stopped or self._upkeep_runs:
             return
         job = self._store.begin_upkeep()
+        self._new_erasures = 0  # a store may commit on its own before upkeep
         if job is None:
-            self._upkeep_wanted = False
+            # A piece that failed is tried again at the next turn, which must come soon while anything depends on it.
+            self._upkeep_wanted = self._store.fault is not None or bool(self._unerased)
             self._arm_upkeep()
+            self.wake()  # upkeep may have left something to log
         elif job.inline:
             job.run()
             self._finish_upkeep(job)
@@ -258,7 +299,13 @@ class Committer:
         elif self._faulted and self._store.fault is None:
             self._faulted = False
             self._listener.on_repaired()
-        self._arm_upkeep()
+        self._release_erased()
+        if self._unerased:
+            # Somebody waits for a copy to be overwritten by the next commit, or removed by the next piece.
+            self.wake()
+            self._ports.call_soon(self._begin_upkeep)
+        else:
+            self._arm_upkeep()
 
     def _arm_upkeep(self) -> None:
         if self._stopped:

@@ -158,6 +158,8 @@ class Stream:
         """Remove one message, overwriting its bytes if `erase`. False: there is none."""
         removed = self.store.erase(seq) if erase else self.store.delete(seq)
         if removed:
+            if erase:
+                self.committer.erasure_begun()
             self._removed(seq)
         return removed
 

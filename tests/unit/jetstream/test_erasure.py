@@ -1,0 +1,144 @@
+"""An erased message: the answer waits until no copy of it is left."""
+
+import json
+from typing import Any
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import Committed, Job
+from slipstream.limits import SECOND_NS
+from support.jetstream_world import DiskLikeStore, FakeStores, World
+
+
+class _Piece:
+    inline = False
+
+    def run(self) -> None:
+        """Nothing to do in a thread."""
+
+
+class CopyingStore(DiskLikeStore):
+    """Counts erasures as a file store does: until their commit, and for as long as a copy is left."""
+
+    def __init__(self, config: bytes) -> None:
+        super().__init__(config)
+        self.copies = 0
+        self.upkeep_held = False
+        self._waiting = 0
+        self._in_flight = 0
+
+    @property
+    def erasing(self) -> int:
+        return self._waiting + self._in_flight + self.copies
+
+    def erase(self, seq: int) -> bool:
+        self._waiting += 1
+        return self._store.erase(seq)
+
+    def begin_commit(self, *, sync: bool = True) -> Job | None:
+        self._in_flight, self._waiting = self._waiting, 0
+        return super().begin_commit(sync=sync)
+
+    def finish_commit(self, job: Job) -> Committed:
+        self._in_flight = 0
+        return super().finish_commit(job)
+
+    def begin_upkeep(self) -> Job | None:
+        return _Piece() if self.copies and not self.upkeep_held else None
+
+    def finish_upkeep(self, job: Job) -> None:
+        self.copies -= 1
+
+
+class CopyingStores(FakeStores):
+    """Makes such stores."""
+
+    def create(self, config: Any, created_ns: int) -> Any:
+        made = super().create(config, created_ns)
+        return self.made.setdefault(config.name + " copying", CopyingStore(made.config))
+
+
+def prepared(messages: int = 3) -> tuple[World, CopyingStore]:
+    w = World(stores=CopyingStores())
+    w.create("S", subjects=["s"])
+    for _ in range(messages):
+        w.publish("s")
+    store = w.account.streams["S"].store
+    assert isinstance(store, CopyingStore)
+    return w, store
+
+
+def ask(w: World, seq: int, **more: Any) -> bytes:
+    """Ask for a deletion without waiting; where its answer goes."""
+    reply = b"_ANSWER.%d" % seq
+    w.ports.route(b"$JS.API.STREAM.MSG.DELETE.S", reply, None, json.dumps({"seq": seq, **more}).encode())
+    return reply
+
+
+def answers(w: World, reply: bytes) -> list[Any]:
+    return [json.loads(sent[3]) for sent in w.ports.sent if sent[0] == reply]
+
+
+def test_answered_when_the_last_copy_is_gone() -> None:
+    w, store = prepared()
+    store.copies, store.upkeep_held = 2, True
+    reply = ask(w, 1)
+    w.ports.settle()
+    assert w.seqs() == [2, 3] and answers(w, reply) == []
+    w.ports.advance(5 * SECOND_NS)
+    assert answers(w, reply) == []
+    store.upkeep_held = False
+    w.ports.advance(2 * SECOND_NS)
+    assert store.copies == 0
+    assert [answer["success"] for answer in answers(w, reply)] == [True]
+
+
+def test_upkeep_is_not_waited_for_when_it_can_be_done() -> None:
+    w, store = prepared()
+    store.copies = 3
+    reply = ask(w, 1)
+    w.ports.settle()
+    assert len(answers(w, reply)) == 1
+
+
+def test_a_plain_deletion_does_not_wait_for_copies() -> None:
+    w, store = prepared()
+    store.copies, store.upkeep_held = 1, True
+    reply = ask(w, 1, no_erase=True)
+    w.ports.settle()
+    assert len(answers(w, reply)) == 1
+
+
+def test_later_erasures_do_not_hold_up_earlier_ones() -> None:
+    w, store = prepared()
+    w.ports.jobs_held = True
+    first = ask(w, 1)
+    w.ports.settle()
+    second = ask(w, 2)
+    job, on_done = w.ports.jobs.pop(0)
+    job()
+    on_done()
+    assert store.erasing == 1
+    assert len(answers(w, first)) == 1 and answers(w, second) == []
+    w.ports.jobs_held = False
+    w.ports.settle()
+    assert len(answers(w, second)) == 1
+
+
+def test_a_failed_commit_is_told() -> None:
+    w, store = prepared()
+    store.copies, store.upkeep_held = 1, True
+    store.fail_next = StorageFault("no luck")
+    reply = ask(w, 1)
+    w.ports.settle()
+    assert [answer["error"]["err_code"] for answer in answers(w, reply)] == [10077]
+
+
+def test_nothing_is_answered_by_a_stream_that_goes() -> None:
+    w, store = prepared()
+    store.copies, store.upkeep_held = 1, True
+    reply = ask(w, 1)
+    w.ports.settle()
+    assert w.api("STREAM.DELETE.S")["success"] is True
+    store.upkeep_held = False
+    w.ports.advance(2 * SECOND_NS)
+    assert answers(w, reply) == []
