@@ -213,7 +213,8 @@ class FakeStores:
 
     def __init__(self, *, disk_like: bool = False) -> None:
         self.made: dict[str, Any] = {}
-        self.fail_create: StorageFault | None = None
+        self.fail_create: Exception | None = None
+        self.fail_destroy: Exception | None = None
         self.recoverable: list[Recovered] = []
         self.aside: list[str] = []
         self._disk_like = disk_like
@@ -235,6 +236,8 @@ class FakeStores:
         return self.recoverable
 
     def destroy(self, store: Any) -> None:
+        if self.fail_destroy is not None:
+            raise self.fail_destroy
         store.destroy()
 
     def quarantined(self) -> list[str]:

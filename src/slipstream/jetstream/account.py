@@ -33,7 +33,7 @@ from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
 from slipstream.jetstream.ports import AccountLimits, Ports, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.stream.commit import store_error
+from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import overlaps
 
@@ -280,8 +280,9 @@ class JetStreamAccount:
         def make() -> None:
             try:
                 outcome.append(self._stores.create(config, created_ns))
-            except StorageFault as fault:
-                outcome.append(fault)
+            except Exception as error:
+                # Whatever it is, the client gets an answer and the name is free again.
+                outcome.append(fault_of(error))
 
         def made() -> None:
             del self._creating[name]
@@ -315,10 +316,12 @@ class JetStreamAccount:
         def remove() -> None:
             try:
                 self._stores.destroy(stream.store)
-            except StorageFault as fault:
-                outcome.append(TableError(table.STREAM_DELETE, err=fault.text))
+            except Exception as error:
+                outcome.append(TableError(table.STREAM_DELETE, err=fault_of(error).text))
 
         def removed() -> None:
+            if outcome:
+                self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be removed: {outcome[0]}")
             self._release(name)
             done(outcome[0] if outcome else None)
             self.advisories.stream_action(name, "delete")

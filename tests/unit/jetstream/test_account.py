@@ -153,6 +153,22 @@ class TestNames:
         stores.fail_create = None
         w.create("A")
 
+    def test_a_bug_in_file_work_is_an_answer_and_a_line_in_the_log(self) -> None:
+        stores = FakeStores()
+        stores.fail_create = stores.fail_destroy = RuntimeError("odd")
+        w = World(stores=stores)
+        answer = w.api("STREAM.CREATE.A", {"name": "A", "max_bytes": 100})
+        assert (error_of(answer), answer["error"]["description"]) == (10077, "RuntimeError: odd")
+        stores.fail_create = None
+        w.create("A")
+        answer = w.api("STREAM.DELETE.A")
+        assert (error_of(answer), answer["error"]["description"]) == (10050, "RuntimeError: odd")
+        assert [text for level, text in w.ports.logged if level == "ERR"] == [
+            "Stream '$G > A' could not be created: RuntimeError: odd",
+            "Stream '$G > A' could not be removed: RuntimeError: odd",
+        ]
+        w.create("A")
+
     def test_updates_move_the_subscriptions(self) -> None:
         w = World()
         w.create("A", subjects=["x", "y"])

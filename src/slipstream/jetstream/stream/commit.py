@@ -28,7 +28,7 @@ from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.kernels.intake import Intake
 from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 
-__all__ = ["AfterCommit", "CommitListener", "Committer", "store_error"]
+__all__ = ["AfterCommit", "CommitListener", "Committer", "fault_of", "store_error"]
 
 AfterCommit = Callable[[ApiError | None], None]
 """Called with None when the commit succeeded, else with why not."""
@@ -314,6 +314,11 @@ class Committer:
             self._upkeep_timer()
         delay_ns = STREAM_UPKEEP_INTERVAL_NS if self._upkeep_wanted else STREAM_UPKEEP_IDLE_NS
         self._upkeep_timer = self._ports.call_later(delay_ns, self._begin_upkeep)
+
+
+def fault_of(error: Exception) -> StorageFault:
+    """Anything that file work ended with, as a fault: a bug there must not leave a client without an answer."""
+    return error if isinstance(error, StorageFault) else StorageFault(f"{type(error).__name__}: {error}")
 
 
 def store_error(fault: StorageFault) -> ApiError:
