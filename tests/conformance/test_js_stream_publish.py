@@ -183,6 +183,9 @@ def test_limits(both: Both, limits: dict[str, Any]) -> None:
         ("s.*.*", "t.{{SliceFromRight(1,2)}}"),
         ("s.*.*", "t.{{split(1,-)}}"),
         ("s.*.*", "t.{{left(1,2)}}.{{right(2,1)}}"),
+        ("s.*.*", "t.{{wildcard(0)}}.$-1"),
+        ("s.*.*", "t.{{Partition(-5,1)}}.{{partition(0)}}"),
+        ("s.*.*", "t.{{split(1,)}}"),
         ("s.>", "u.>"),
         ("s.*.>", "u.{{wildcard(1)}}.>"),
         ("", "all.>"),
@@ -191,9 +194,9 @@ def test_limits(both: Both, limits: dict[str, Any]) -> None:
 )
 def test_transforms(both: Both, source: str, destination: str) -> None:
     make(both, subject_transform={"src": source, "dest": destination})
-    for subject in ("s.abcde.fg", "s.a.b", "s.-a--b-.x", "s.abcdef.y.z", "s.q"):
+    for subject in ("s.abcde.fg", "s.a.b", "s.-a--b-.x", "s.abcdef.y.z", "s.q", "s.*.x", "s.a.>"):
         both.ask(subject, b"x")
-    everything(both, 7)
+    everything(both, 9)
 
 
 def test_expected_subject_is_the_stored_one(both: Both) -> None:

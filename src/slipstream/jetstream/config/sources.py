@@ -9,10 +9,10 @@ from slipstream.jetstream.config.structs import StreamConfig, StreamSource, Subj
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.jetstream.transform import TransformError, validate_mapping
 from slipstream.kernels.subject import is_literal, is_subset, is_valid_publish, is_valid_subscription, overlaps
+from slipstream.subjects.transform import transform_problem
 
-__all__ = ["check_sources"]
+__all__ = ["check_sources", "destination_problem"]
 
 _NAME_FORBIDDEN = frozenset(" \t\r\n\f.*>\\/")
 _API_PREFIX = "$JS.API"
@@ -121,10 +121,9 @@ def _identity(source: StreamSource) -> tuple[object, ...]:
 def _check_transform(transform: SubjectTransformConfig, bad_source: ErrorSpec, bad_destination: ErrorSpec) -> None:
     if transform.src and not is_valid_subscription(transform.src.encode()):
         raise ApiError(bad_source, err=f"invalid subject {transform.src}")
-    try:
-        validate_mapping(transform.src, transform.dest)
-    except TransformError as error:
-        raise ApiError(bad_destination, err=error) from None
+    problem = destination_problem(transform.src, transform.dest)
+    if problem is not None:
+        raise ApiError(bad_destination, err=problem)
 
 
 def _collides_with_another(
@@ -204,3 +203,8 @@ def _check_cycle(config: StreamConfig, find_stream: FindStream) -> None:
 
 def _feeds_back(subjects: list[str], filter_subject: str) -> bool:
     return not filter_subject or any(overlaps(subject.encode(), filter_subject.encode()) for subject in subjects)
+
+
+def destination_problem(source: str, destination: str) -> str | None:
+    """What is wrong with a transform, in nats-server's words; without a destination nothing is transformed."""
+    return transform_problem(source, destination) if destination else None

@@ -16,12 +16,11 @@ import msgspec
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
-from slipstream.jetstream.config.sources import check_sources
+from slipstream.jetstream.config.sources import check_sources, destination_problem
 from slipstream.jetstream.config.structs import Placement, RepublishConfig, StreamConfig
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
-from slipstream.jetstream.transform import SubjectTransform, TransformError, validate_mapping
 from slipstream.kernels.subject import is_subset, is_valid_subscription, overlaps
 from slipstream.limits import (
     ASSET_DESCRIPTION_BYTES_MAX,
@@ -257,10 +256,9 @@ def _check_transform(config: StreamConfig) -> None:
         return
     if transform.src and not is_valid_subscription(transform.src.encode()):
         raise ApiError(table.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}")
-    try:
-        validate_mapping(transform.src, transform.dest)
-    except TransformError as error:
-        raise ApiError(table.STREAM_TRANSFORM_INVALID_DESTINATION, err=error) from None
+    problem = destination_problem(transform.src, transform.dest)
+    if problem is not None:
+        raise ApiError(table.STREAM_TRANSFORM_INVALID_DESTINATION, err=problem)
 
 
 def _check_republish(config: StreamConfig, pedantic: bool) -> None:
@@ -282,10 +280,8 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     dest = republish.dest.encode()
     if any(overlaps(dest, subject.encode()) for subject in config.subjects):
         raise invalid_config("stream configuration for republish destination forms a cycle")
-    try:
-        SubjectTransform.create(republish.src, republish.dest)
-    except TransformError:
+    if destination_problem(republish.src, republish.dest) is not None:
         raise invalid_config(
             f"stream configuration for republish with transform from '{republish.src}' to '{republish.dest}' not valid"
-        ) from None
+        )
     config.republish = republish

@@ -30,14 +30,15 @@ from slipstream.jetstream.stream.conditions import first_refusal, message_ttl
 from slipstream.jetstream.stream.dedup import MessageIds
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
-from slipstream.jetstream.transform import SubjectTransform
 from slipstream.kernels.intake import Intake
+from slipstream.kernels.subject import is_valid_publish
 from slipstream.limits import (
     SECOND_NS,
     STREAM_HEADER_BYTES_MAX,
     STREAM_MAX_BUFFERED_BYTES,
     STREAM_MAX_BUFFERED_MSGS,
 )
+from slipstream.subjects.transform import SubjectTransform
 
 __all__ = ["Ingest", "IngestOwner", "Resources"]
 
@@ -159,7 +160,7 @@ class Ingest:
         )
         transform = config.subject_transform
         self._transform = (
-            SubjectTransform.create(transform.src, transform.dest, self._ports.random_below) if transform else None
+            SubjectTransform(transform.src.encode(), transform.dest.encode()) if transform and transform.dest else None
         )
         self.allows_ttl = config.allow_msg_ttl
         self.ids.window_ns = config.duplicate_window_ns
@@ -222,7 +223,7 @@ class Ingest:
             self._overloaded(reply)
             return
         if self._transform is not None:
-            subject = self._transform.apply(subject) or subject
+            subject = self._transformed(subject, self._transform)
         message_id = rollup = b""
         if header:
             header = headers.without_status(header)
@@ -249,6 +250,12 @@ class Ingest:
                 self._refuse(reply, refusal)
                 return
         self._store(subject, reply, header, payload, message_id=message_id, rollup=rollup)
+
+    def _transformed(self, subject: bytes, transform: SubjectTransform) -> bytes:
+        """The subject it is stored under. One with wildcards, which clients may publish to, stays what it is."""
+        if not is_valid_publish(subject):
+            return subject
+        return transform.find(subject, self._ports.random_below) or subject
 
     def _store(
         self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes, *, message_id: bytes, rollup: bytes

@@ -7,8 +7,8 @@ from slipstream.jetstream.config.structs import RepublishConfig
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit import AfterCommit
-from slipstream.jetstream.transform import SubjectTransform
 from slipstream.kernels.subject import is_valid_publish
+from slipstream.subjects.transform import SubjectTransform
 
 __all__ = ["Republisher"]
 
@@ -23,7 +23,7 @@ class Republisher:
         self._stream = stream.encode()
         self._ports = ports
         self._headers_only = config.headers_only
-        self._transform = SubjectTransform.create(config.src, config.dest, ports.random_below)
+        self._transform = SubjectTransform(config.src.encode(), config.dest.encode()) if config.dest else None
 
     def effect(
         self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, previous_seq: int
@@ -38,7 +38,9 @@ class Republisher:
             payload: its body.
             previous_seq: sequence of the message before it on the same subject, for gap detection.
         """
-        target = self._transform.apply(subject) if self._transform is not None else None
+        if self._transform is None or not is_valid_publish(subject):
+            return None
+        target = self._transform.find(subject, self._ports.random_below)
         if target is None or not is_valid_publish(target):
             return None
         lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n" % (
