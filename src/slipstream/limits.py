@@ -168,7 +168,7 @@ CLIENT_QUEUED_BYTES_MAX: Final = 256 * MIB
 
 # Service requests of one exporting account that wait for an answer; the oldest is forgotten past it.
 SERVICE_RESPONSES_MAX: Final = 262_144
-# Bytes one read may bring: large enough that a busy socket is drained in few system calls, small enough to stay in cache.
+# Bytes one read may bring: enough that a busy socket is drained in few system calls, few enough to stay in the cache.
 READ_BUFFER_BYTES: Final = 256 * KIB
 # Output of one connection that is sent before the turn ends: small enough to be still in the cache.
 EARLY_FLUSH_BYTES: Final = 64 * KIB
@@ -242,7 +242,7 @@ DEDUP_REBUILD_BATCH_BYTES: Final = 4 * MIB
 # --- stream store ---------------------------------------------------------------------------------------------------
 
 # Files the store keeps open at once over all streams; the rest are opened again when needed.
-STORE_OPEN_FILES_MAX: Final = 512
+STORE_OPEN_FILES_MAX: Final = 4_096
 # A segment is closed when it reaches this: the unit of compaction, of an index file, and of one Spark task.
 STORE_SEGMENT_BYTES: Final = 64 * MIB
 # Smallest segment, for streams with a small max_bytes: space comes back in pieces of this size.
@@ -372,3 +372,5 @@ MONITOR_BURST_NS: Final = 500 * MILLISECOND_NS
 MONITOR_JOBS_MAX: Final = 1000
 # Lines in the log about requests that are lost because of that: strangers can cause them.
 MONITOR_COMPLAINT_INTERVAL_NS: Final = 10 * SECOND_NS
+# A commit without sync of so few bytes is written on the loop: less work than waking a thread and being woken by it.
+STORE_INLINE_BYTES_MAX: Final = 256 * KIB

@@ -29,5 +29,14 @@ def main(arguments: list[str] | None = None) -> int:
     from slipstream.server.runner import new_event_loop
 
     reuse_freed_memory(_REUSED_MEMORY_BYTES)
+    _allow_descriptors()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(Process(outcome).run())
+
+
+def _allow_descriptors() -> None:
+    """Use as many descriptors as the administrator allows; the soft limit is for programs that use select."""
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -95,6 +96,8 @@ class RealDisk:
 
     def __init__(self) -> None:
         """Start with no file open."""
+        # Sockets need descriptors as well, so files take a quarter of what the process may have.
+        self._open_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
         self._lock = threading.Lock()  # guards the two tables below, never held during I/O
         self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
         self._users: dict[int, int] = {}  # descriptor -> threads inside a call on it
@@ -234,12 +237,10 @@ class RealDisk:
             else:
                 victims.append(fresh)
             self._users[fd] = self._users.get(fd, 0) + 1
-            if len(self._open) > STORE_OPEN_FILES_MAX:
-                for old, descriptor in list(self._open.items()):
-                    if not self._users.get(descriptor):
-                        del self._open[old]
-                        victims.append(descriptor)
-                        break
+            if len(self._open) > min(STORE_OPEN_FILES_MAX, self._open_max):
+                idle = next((old for old, its in self._open.items() if not self._users.get(its)), None)
+                if idle is not None:
+                    victims.append(self._open.pop(idle))
         for victim in victims:
             os.close(victim)
         return fd

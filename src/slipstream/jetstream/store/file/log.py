@@ -12,6 +12,7 @@ Invariant: every offset in the index is below `writer.position` of its segment, 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
@@ -57,6 +58,7 @@ class SegmentedLog:
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
         self._in_flight: set[int] = set()  # segments a commit is writing
         self._tail: list[_Buffer] = []  # bytes queued, being written, or written last
+        self._tail_bytes = 0
         self._window: _Buffer = (0, 0, b"")  # the last stretch read from a file
 
     @property
@@ -137,14 +139,20 @@ class SegmentedLog:
     def finish_writes(self) -> None:
         """What was taken last is in the files: keep the newest of it for readers that follow the log."""
         self._in_flight = set()
+        if self._tail_bytes > STORE_TAIL_CACHE_BYTES:
+            # Half of it goes at once, so that many small commits do not pay for each other's buffers.
+            self._shorten_tail(STORE_TAIL_CACHE_BYTES // 2)
+
+    def _shorten_tail(self, room: int) -> None:
+        """Keep the newest `room` bytes of the tail, and what is not written yet."""
         unwritten = {id(write.data) for write in self._queue}
-        room = STORE_TAIL_CACHE_BYTES
         kept: list[_Buffer] = []
         for buffer in reversed(self._tail):
             room -= len(buffer[2])
             if room >= 0 or id(buffer[2]) in unwritten:
                 kept.append(buffer)
         self._tail = kept[::-1]
+        self._tail_bytes = sum(len(data) for _, _, data in kept)
 
     def _queue_writer(self, *, closes: bool) -> None:
         segment, writer = self.active, self.writer
@@ -159,6 +167,7 @@ class SegmentedLog:
             offset = 0
         self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
         self._tail.append((segment.id, offset, data))
+        self._tail_bytes += len(data)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -169,8 +178,11 @@ class SegmentedLog:
         salt = segment.header.salt
         if segment_id == writer.segment and offset >= writer.base:
             return writer.peek(offset, min(most, writer.position - offset)) or b"", offset, salt
-        for where, base, data in self._tail:
-            if where == segment_id and base <= offset < base + len(data):
+        # The tail is in the order of the log: by segment, then by offset.
+        at = bisect_left(self._tail, (segment_id, offset + 1)) - 1
+        if at >= 0:
+            where, base, data = self._tail[at]
+            if where == segment_id and offset < base + len(data):
                 return data, base, salt
         where, base, data = self._window
         if where == segment_id and base <= offset and offset + least <= base + len(data):
@@ -187,15 +199,14 @@ class SegmentedLog:
 
     def _written_end(self, segment: Segment) -> int:
         """Where the bytes of a segment end that a file read may return: what is queued is not there yet."""
-        ends = [base for where, base, _data in self._tail if where == segment.id]
-        if segment.id == self.writer.segment:
-            ends.append(self.writer.base)
-        return min(ends, default=segment.end)
+        at = bisect_left(self._tail, (segment.id,))
+        if at < len(self._tail) and self._tail[at][0] == segment.id:
+            return self._tail[at][1]
+        return self.writer.base if segment.id == self.writer.segment else segment.end
 
     def drop_caches(self) -> None:
         """Forget copies of bytes that were overwritten on disk; what is not written yet stays."""
-        unwritten = {id(write.data) for write in self._queue}
-        self._tail = [buffer for buffer in self._tail if id(buffer[2]) in unwritten]
+        self._shorten_tail(0)
         self._window = (0, 0, b"")
 
     # --- segments ---------------------------------------------------------------------------------------------------
@@ -214,6 +225,7 @@ class SegmentedLog:
         self._queue = []
         self._in_flight = set()
         self._tail = []
+        self._tail_bytes = 0
         self._window = (0, 0, b"")
         last = self.segments[-1] if self.segments else None
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)

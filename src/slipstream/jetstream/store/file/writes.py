@@ -15,8 +15,8 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Committed, Job, Lost, Read, StoreUnavailable
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite
-from slipstream.jetstream.store.file.journal import Journal
+from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite, SegmentWrite
+from slipstream.jetstream.store.file.journal import Journal, JournalWrite
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.ranges import cover, each
 from slipstream.jetstream.store.file.recovery import RecoveryReport, index_path
@@ -35,7 +35,12 @@ from slipstream.kernels.record import (
     StoredMessage,
     erased_record,
 )
-from slipstream.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES, STORE_SEGMENT_BYTES_MIN
+from slipstream.limits import (
+    STORE_INLINE_BYTES_MAX,
+    STORE_LOST_LISTED_MAX,
+    STORE_SEGMENT_BYTES,
+    STORE_SEGMENT_BYTES_MIN,
+)
 
 __all__ = ["FileStoreOptions", "FileStoreWrites"]
 
@@ -314,6 +319,7 @@ class FileStoreWrites(IndexedReads):
             also_sync=set(self._unsynced),
             last_seq=self._index.last_seq,
             frame_no=self._writer.frame_no,
+            inline=not sync and not overwrites and _is_quick(writes, journal),
         )
         self._in_flight_first = first_seq
         return self._job
@@ -402,3 +408,11 @@ class FileStoreWrites(IndexedReads):
     def _fail(self, fault: StorageFault) -> None:
         self._fault = self._refusal = fault
         self._journal.abandon()
+
+
+def _is_quick(writes: list[SegmentWrite], journal: JournalWrite | None) -> bool:
+    """Whether these are few bytes for files that exist: written in less time than it takes to wake a thread."""
+    if journal is not None and journal.replaces:
+        return False
+    size = sum(len(write.data) for write in writes) + (len(journal.data) if journal is not None else 0)
+    return size <= STORE_INLINE_BYTES_MAX and not any(write.creates or write.closes for write in writes)
