@@ -27,7 +27,8 @@ from slipstream.version import PRODUCT_VERSION
 
 FAMILIES: dict[str, tuple[Scenario, ...]] = {"core": core.SCENARIOS, "jetstream": jetstream.SCENARIOS}
 SCENARIOS: tuple[Scenario, ...] = tuple(one for family in FAMILIES.values() for one in family)
-RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+_HERE = Path(__file__).resolve().parent
+RESULTS = {"core": _HERE / "RESULTS.md", "jetstream": _HERE / "RESULTS-jetstream.md"}
 _CALM_TIMEOUT_S = 20.0  # how long a patient comparison waits for a calm machine before a run
 PROGRAMS = Path(sys.executable).parent
 
@@ -45,7 +46,7 @@ PROGRAMS = Path(sys.executable).parent
     help="Wait for a calm machine, and try disturbed runs again so often.",
 )
 @click.option("--quick", is_flag=True, help="A tenth of the work and one run each; prints, writes nothing.")
-@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Where to write the table.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write the table here instead.")
 def main(
     ours: Path,
     theirs: Path,
@@ -54,11 +55,11 @@ def main(
     repeat: int,
     patience: int,
     quick: bool,
-    output: Path,
+    output: Path | None,
 ) -> None:
     """Compare the two servers, and exit with 1 when a bar is missed.
 
-    The results file is written by a full run of all scenarios; any other run prints its table.
+    The results file of a family is written by a full run of all its scenarios; any other run prints its table.
     """
     ours, theirs = ours.absolute(), theirs.absolute()  # servers run in directories of their own
     scale = Scale.QUICK if quick else Scale.FULL
@@ -68,7 +69,7 @@ def main(
     chosen = {one.name for name in family or FAMILIES for one in FAMILIES[name]}
     scenarios = [one for one in SCENARIOS if one.name in (only or chosen)]
     ceiling = measure_ceiling(scale.of(5_000_000))
-    measured = [one for scenario in scenarios for one in comparison.measure(scenario)]
+    measured = {scenario.name: comparison.measure(scenario) for scenario in scenarios}
     where = Circumstances(
         ours=f"{PRODUCT_VERSION} ({versions[0]})",
         theirs=versions[1],
@@ -76,11 +77,16 @@ def main(
         scale="a tenth of the work" if quick else "full work",
         foreign_share=comparison.foreign_share,
     )
-    page = render(measured, where, ceiling)
+    rows = [row for found in measured.values() for row in found]
+    page = render(rows, where, ceiling)
     click.echo(page)
-    if output != RESULTS or (len(scenarios) == len(SCENARIOS) and not quick):
+    if output is not None:
         output.write_text(page)
-    sys.exit(1 if any(one.verdict() == "FAIL" for one in measured) else 0)
+    elif not quick:
+        for name, members in FAMILIES.items():
+            if all(one.name in measured for one in members):
+                RESULTS[name].write_text(render([row for one in members for row in measured[one.name]], where, ceiling))
+    sys.exit(1 if any(row.verdict() == "FAIL" for row in rows) else 0)
 
 
 class _Comparison:
