@@ -25,12 +25,12 @@ class ListeningOracle(Oracle):
         self._sid = 100
         self._queues: dict[bytes, list[Frame]] = {}
 
-    def subscribe(self, subject: bytes) -> bytes:
+    def subscribe(self, subject: bytes, queue: bytes = b"") -> bytes:
         """A new subscription; its sid."""
         self._sid += 1
         sid = b"%d" % self._sid
         self._queues[sid] = []
-        self._socket.sendall(b"SUB %b %b\r\n" % (subject, sid))
+        self._socket.sendall(b"SUB %b %b %b\r\n" % (subject, queue, sid))
         return sid
 
     def unsubscribe(self, sid: bytes) -> None:

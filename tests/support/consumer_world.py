@@ -9,7 +9,6 @@ from typing import Any
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.ports import Delivery, OnMessage, Recovered
-from slipstream.kernels.subject import matches
 from support.jetstream_world import FakePorts, FakeStores, FakeSubscription, World
 
 SECOND_NS = 1_000_000_000
@@ -23,7 +22,7 @@ class ConsumerPorts(FakePorts):
         self.delivered: list[Delivery] = []  # everything handed out, statuses too, in order
         self.gone: set[bytes] = set()  # inboxes whose client has left
         self.smooth = True  # False: receivers are congested
-        self._watchers: list[tuple[bytes, Callable[[bool], None]]] = []
+        self._watchers: list[tuple[bytes, bytes | None, Callable[[bool], None]]] = []
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
         for message in messages:
@@ -40,7 +39,7 @@ class ConsumerPorts(FakePorts):
     def watch_interest(
         self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]
     ) -> Callable[[], None]:
-        watcher = (subject, on_change)
+        watcher = (subject, queue, on_change)
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
 
@@ -57,9 +56,9 @@ class ConsumerPorts(FakePorts):
         return subscription
 
     def _notify(self, subject: bytes) -> None:
-        for watched, on_change in list(self._watchers):
-            if matches(subject, watched):
-                on_change(self.has_interest(watched))
+        for watched, queue, on_change in list(self._watchers):
+            if watched == subject:
+                on_change(self.is_bound(watched, queue))
 
 
 class ConsumerWorld(World):

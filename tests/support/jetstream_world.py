@@ -33,8 +33,9 @@ Message = tuple[bytes, bytes | None, bytes | None, bytes]
 class FakeSubscription:
     """One subscription of the fake router."""
 
-    def __init__(self, ports: FakePorts, subject: bytes, on_message: OnMessage) -> None:
+    def __init__(self, ports: FakePorts, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> None:
         self.subject = subject
+        self.queue = queue
         self.on_message = on_message
         self._ports = ports
 
@@ -97,9 +98,11 @@ class FakePorts:
     def has_interest(self, subject: bytes) -> bool:
         return any(matches(sub.subject, subject) for sub in self.subscriptions)
 
+    def is_bound(self, subject: bytes, queue: bytes | None) -> bool:
+        return any(sub.subject == subject and sub.queue == queue for sub in self.subscriptions)
+
     def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> FakeSubscription:
-        del queue
-        subscription = FakeSubscription(self, subject, on_message)
+        subscription = FakeSubscription(self, subject, on_message, queue)
         self.subscriptions.append(subscription)
         return subscription
 

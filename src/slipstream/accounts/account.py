@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Route, Subscription
-from slipstream.kernels.subject import is_literal, matches
 
 if TYPE_CHECKING:
     from slipstream.accounts.imports import StreamImport
@@ -93,11 +92,11 @@ class Account:
             self._interest_changed(subscription.subject)
 
     def watch(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Callable[[], None]:
-        """Be told when somebody begins to listen on a literal subject (in this queue group), and when nobody does.
+        """Be told when `is_bound` becomes true or false for a literal subject.
 
         Returns what ends it.
         """
-        watcher = _Watcher(queue, on_change, self._is_heard(subject, queue))
+        watcher = _Watcher(queue, on_change, self.is_bound(subject, queue))
         self._watchers.setdefault(subject, []).append(watcher)
 
         def cancel() -> None:
@@ -122,21 +121,23 @@ class Account:
             return
         if pattern in self._watchers:
             self._tell_watchers(pattern)
-        if not is_literal(pattern):
-            for subject in [subject for subject in self._watchers if matches(pattern, subject)]:
-                self._tell_watchers(subject)
 
     def _tell_watchers(self, subject: bytes) -> None:
         for watcher in list(self._watchers.get(subject, ())):
-            heard = self._is_heard(subject, watcher.queue)
+            heard = self.is_bound(subject, watcher.queue)
             if heard != watcher.heard:
                 watcher.heard = heard
                 watcher.on_change(heard)
 
-    def _is_heard(self, subject: bytes, queue: bytes | None) -> bool:
-        if queue is None:
-            return self.has_interest(subject)
-        return any(subscription.queue == queue for subscription in self.interest.match(subject))
+    def is_bound(self, subject: bytes, queue: bytes | None) -> bool:
+        """Whether somebody subscribes to exactly this subject, in exactly this queue group or in none.
+
+        Who listens to much with a wildcard does not count. Somebody in an account that imports the subject does.
+        """
+        found = self.interest.match(subject)
+        if any(subscription.subject == subject and subscription.queue == queue for subscription in found):
+            return True
+        return queue is None and not found and self.has_interest(subject)
 
     def subscribe(self, subject: bytes, callback: Callback, queue: bytes | None = None) -> Subscription:
         """Listen inside the server; `remove` ends it."""

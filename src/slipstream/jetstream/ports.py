@@ -92,10 +92,14 @@ class Ports(Protocol):
         """Whether anybody would receive a message on this subject."""
         ...
 
-    def watch_interest(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Cancel:
-        """Tell whenever the answer to "is anybody subscribed here" changes; `queue`: in this group only.
+    def is_bound(self, subject: bytes, queue: bytes | None) -> bool:
+        """Whether somebody subscribes to exactly this subject, in exactly this queue group or in none."""
+        ...
 
-        `on_change` is not called before this returns: ask `has_interest` for the present state.
+    def watch_interest(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Cancel:
+        """Tell whenever the answer of `is_bound` changes.
+
+        `on_change` is not called before this returns: ask `is_bound` for the present state.
         """
         ...
 

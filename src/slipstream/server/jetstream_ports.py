@@ -51,6 +51,7 @@ class AccountPorts:
         self._rng = server.hub.rng
         self.now_ns = server.clock.now_ns
         self.has_interest = account.has_interest
+        self.is_bound = account.is_bound
         self.log = server.log
 
     def call_soon(self, callback: Callable[[], None]) -> None:

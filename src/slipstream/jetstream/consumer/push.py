@@ -78,7 +78,7 @@ class PushSink:
         self.target = config.deliver_subject.encode()
         queue = config.deliver_group.encode() or None
         self._watch = self._ports.watch_interest(self.target, queue, self._changed)
-        self.listening = self._ports.has_interest(self.target)
+        self.listening = self._ports.is_bound(self.target, queue)
         if config.idle_heartbeat_ns:
             self._beat_ns = self._ports.now_ns() + config.idle_heartbeat_ns
             self._arm_beat()
