@@ -27,17 +27,16 @@ def _run(server: Server, scale: Scale) -> Sequence[float]:
     requests = tuple((f"{_NAME}.device.{number}", b"x" * SIZE) for number in range(subjects))
     run_together([Asking(url=server.url, requests=requests, messages=messages, window=4_000)])
     StreamAdmin(server.url).check(_NAME, messages)
-    server.terminate()
-    with server.again() as clean:
-        StreamAdmin(clean.url).check(_NAME, messages)
-        clean_s = clean.start_ns / 1e9
-        # One more message, so that the files are not as the clean stop left them.
-        run_together([Asking(url=clean.url, requests=requests[:1], messages=1)])
-        clean.stop()
-        with clean.again() as killed:
-            StreamAdmin(killed.url).check(_NAME, messages + 1)
-            sleep(_SETTLE_S)
-            return clean_s, clean_s, killed.start_ns / 1e9, killed.start_ns / 1e9, killed.resident_bytes() / 2**20
+    server.restart(clean=True)
+    StreamAdmin(server.url).check(_NAME, messages)
+    clean_s = server.start_ns / 1e9
+    # One more message, so that the files are not as the clean stop left them.
+    run_together([Asking(url=server.url, requests=requests[:1], messages=1)])
+    server.restart(clean=False)
+    StreamAdmin(server.url).check(_NAME, messages + 1)
+    killed_s = server.start_ns / 1e9
+    sleep(_SETTLE_S)
+    return clean_s, clean_s, killed_s, killed_s, server.resident_bytes() / 2**20
 
 
 def _rows() -> tuple[Row, ...]:

@@ -42,17 +42,21 @@ class Server:
         Raises:
             ServerFailed: it was not ready in time.
         """
-        self._started_as = (binary, directory, flags)
+        self._binary = binary
+        self._directory = directory
+        self._command = [str(binary), "-a", "127.0.0.1", "-p", "-1", *flags]
+        self._start()
+
+    def _start(self) -> None:
         self._log: deque[str] = deque(maxlen=_LOG_LINES_MAX)
         self._ready = threading.Event()
         self._ready_ns = 0
         self._port = 0
-        command = [str(binary), "-a", "127.0.0.1", "-p", "-1", *flags]
         started_ns = monotonic_ns()
         try:
             self._process = subprocess.Popen(
-                command,
-                cwd=directory,
+                self._command,
+                cwd=self._directory,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -60,13 +64,13 @@ class Server:
                 errors="replace",
             )
         except OSError as error:
-            raise ServerFailed(f"cannot start {binary.name}: {error}") from error
+            raise ServerFailed(f"cannot start {self._binary.name}: {error}") from error
         assert self._process.stderr is not None
         self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._reader.start()
         if not self._ready.wait(_START_TIMEOUT_S) or not self._port or not self._ready_ns:
             self.stop()
-            raise ServerFailed(f"{binary.name} is not ready:\n{self.log}")
+            raise ServerFailed(f"{self._binary.name} is not ready:\n{self.log}")
         self.start_ns = self._ready_ns - started_ns  # from exec to `Server is ready`
 
     @property
@@ -88,18 +92,20 @@ class Server:
         fields = self._stat("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
-    def again(self) -> Server:
-        """Start the same program once more, in the same directory; this one must have ended."""
-        return Server(*self._started_as)
+    def restart(self, *, clean: bool) -> None:
+        """End the process, by asking it or by killing it, and start the same program again in the same directory.
 
-    def terminate(self) -> None:
-        """Ask the process to end, and wait until it has."""
-        self._process.terminate()
-        try:
-            self._process.wait(_TERMINATE_TIMEOUT_S)
-        except subprocess.TimeoutExpired as error:
-            raise ServerFailed(f"the server does not end:\n{self.log}") from error
+        Raises:
+            ServerFailed: it did not end, or was not ready in time.
+        """
+        if clean:
+            self._process.terminate()
+            try:
+                self._process.wait(_TERMINATE_TIMEOUT_S)
+            except subprocess.TimeoutExpired as error:
+                raise ServerFailed(f"the server does not end:\n{self.log}") from error
         self.stop()
+        self._start()
 
     def stop(self) -> None:
         """Kill the process."""
