@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.consumer_oracle import ListeningOracle
 from support.jetstream_oracle import Oracle, normalised
 from support.server_process import ServerProcess
 from support.servers import ServerPool
@@ -88,3 +89,21 @@ def test_acked_messages_survive_a_kill(pair: Pair) -> None:
     ((_, body),) = survivor.request("K", b"next", None, 1)
     assert body == b'{"stream":"K","seq":51}'
     survivor.close()
+
+
+def test_waiting_clients_hear_of_the_shutdown(pair: Pair) -> None:
+    shown = []
+    for server in pair.servers:
+        client = ListeningOracle(server.port)
+        client.request(f"{API}STREAM.CREATE.W", b'{"name":"W"}', None, 1)
+        client.request(
+            f"{API}CONSUMER.DURABLE.CREATE.W.C", b'{"stream_name":"W","config":{"durable_name":"C"}}', None, 1
+        )
+        inbox = client.subscribe(b"waits")
+        client.publish(b"$JS.API.CONSUMER.MSG.NEXT.W.C", b"waits", b'{"batch":3,"expires":60000000000}')
+        client.request(f"{API}CONSUMER.INFO.W.C", b"", None, 1)
+        server.stop()
+        shown.append(client.take(inbox, 1))
+        client.close()
+    assert shown[0] == shown[1]
+    assert b"409 Server Shutdown" in shown[0][0][2]

@@ -264,6 +264,7 @@ class Server:
         if self.monitoring is not None:
             self.monitoring.announce_shutdown()
         self.stop_accepting()
+        self._stop_jetstream()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
         self._flush()
         # One turn lets transports send their last words and report that they are gone.
@@ -277,14 +278,17 @@ class Server:
         self.stop_accepting()
         if self.monitoring is not None:
             await self.monitoring.stop()
-        if self.jetstream is not None:
-            self.jetstream.stop()
-            self.jetstream = None
+        self._stop_jetstream()
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
         if self._ports_file is not None:
             self._ports_file.remove()
+
+    def _stop_jetstream(self) -> None:
+        if self.jetstream is not None:
+            self.jetstream.stop()
+            self.jetstream = None
 
     def enter_lame_duck_mode(self) -> None:
         """Leave slowly; see `lame_duck`."""
