@@ -14,7 +14,7 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from slipstream.kernels.msgtable cimport (
-    LENGTH_MASK, NO_SUBJECT, Cursor, FilterView, MessageTable, Run, Subject, grown, lower, seq_at,
+    LENGTH_HEADERS, LENGTH_MASK, NO_SUBJECT, Cursor, FilterView, MessageTable, Run, Subject, grown, lower, seq_at,
 )
 from slipstream.kernels.subject cimport literal_span, match_span
 
@@ -99,6 +99,23 @@ cdef class MessageIndex(MessageTable):
                 if seq == 0 or seq > up_to:
                     break
         return out.n
+
+    def next_with_headers(self, uint64_t from_seq):
+        """First message at or above `from_seq` that has headers; 0 when there is none. No record is read."""
+        cdef Py_ssize_t i = max(self.run_at(max(from_seq, self.first_seq)), 0)
+        cdef Run *r
+        cdef uint32_t pos
+        while i < self.n_runs:
+            r = self.runs[i]
+            i += 1
+            if r.live == 0:
+                continue
+            pos = lower(r, max(from_seq, self.first_seq))
+            while pos < r.n:
+                if r.len[pos] & LENGTH_HEADERS and r.sid[pos] != NO_SUBJECT:
+                    return seq_at(r, pos)
+                pos += 1
+        return 0
 
     # --- filters ------------------------------------------------------------------------------------------------
 

@@ -208,6 +208,10 @@ class Store(Protocol):
         """The first stored sequence at or above `from_seq` that passes, 0 when there is none. Reads no message."""
         ...
 
+    def next_with_headers(self, from_seq: int) -> int:
+        """The first stored sequence at or above `from_seq` whose message has headers; 0 when there is none."""
+        ...
+
     def next_matching(self, filters: Filters, from_seq: int) -> Read | None:
         """The message at `next_seq`, or None."""
         ...

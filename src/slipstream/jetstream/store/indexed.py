@@ -102,6 +102,10 @@ class IndexedReads:
         """See `Store.next_seq`."""
         return self._index.next_seq(filters, max(from_seq, 0))
 
+    def next_with_headers(self, from_seq: int) -> int:
+        """See `Store.next_with_headers`."""
+        return self._index.next_with_headers(max(from_seq, 0))
+
     def next_matching(self, filters: Filters, from_seq: int) -> Read | None:
         """See `Store.next_matching`."""
         seq = self._index.next_seq(filters, max(from_seq, 0))

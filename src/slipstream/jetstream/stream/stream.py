@@ -359,7 +359,8 @@ class Stream:
         if window_ns <= 0 or not self.store.messages:
             return
         seq = self.store.seq_for_time(self._ports.now_ns() - window_ns + 1)
-        while seq <= self.store.last_seq:
+        # Most messages of most streams have no id. What has no header is not read.
+        while seq := self.store.next_with_headers(seq):
             batch = self.store.read_batch(
                 ALL,
                 seq,
