@@ -1,4 +1,4 @@
-"""The official JavaScript client against either server, in one Node process a server kind.
+"""The official JavaScript client with JetStream, key-value and object store, against either server.
 
 Its packages are pinned in tests/js/package-lock.json and installed once into pytest's cache directory.
 """
@@ -60,6 +60,36 @@ EXPECTED = {
     ],
 }
 
+JETSTREAM = "jetstream { store_dir: js }"
+EXPECTED_JETSTREAM = {
+    "streams": [5, 3, [3, 4, 6], [6, "5"], True, 2, True, True, ["StreamNotFoundError", 10059]],
+    "publish": [
+        ["pub", 1, False],
+        [1, True],
+        2,
+        ["JetStreamApiError", 10071],
+        ["JetStreamNotEnabled", 0],
+    ],
+    "fetch": [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], None, 0, 0, 10],
+    "consume": True,
+    "redelivery": [[False, 1], [True, 2], [True, 3]],
+    "ordered": ["2,3,5,6,8,9,11,12,14,15,17,18,20,21,23,24,26,27,29,30", 30],
+    "push": "0,1,2,3,4",
+    "work_queue": 1,
+    "key_value": [
+        [["a", "PUT", 1], ["a", "PUT", 2], ["b.c", "PUT", 3], ["a", "DEL", 4], ["b.c", "PURGE", 5]],
+        ["JetStreamApiError", 10071],
+        ["JetStreamApiError", 10071],
+        "DEL",
+        None,
+        ["d"],
+        [["PUT", "1"], ["PUT", "2"], ["DEL", ""]],
+        5,
+        True,
+    ],
+    "object_store": [300_000, 5, True, None],
+}
+
 
 @pytest.fixture(scope="session")
 def js(pytestconfig: pytest.Config) -> Path:
@@ -90,15 +120,20 @@ def test_scenarios(js: Path, launcher: Launcher) -> None:
         "websocket": f"ws://127.0.0.1:{server.websocket_port}",
         "seed": USER_SEED.decode(),
     }
+    assert _results(js, "scenarios.mjs", json.dumps(targets)) == EXPECTED
+
+
+def test_jetstream(js: Path, launcher: Launcher) -> None:
+    server = launcher.fresh(JETSTREAM)
+    assert _results(js, "jetstream.mjs", f"127.0.0.1:{server.port}") == EXPECTED_JETSTREAM
+
+
+def _results(js: Path, script: str, argument: str) -> object:
     done = subprocess.run(
-        ["node", "scenarios.mjs", json.dumps(targets)],
-        cwd=js,
-        capture_output=True,
-        text=True,
-        timeout=NODE_TIMEOUT_S,
+        ["node", script, argument], cwd=js, capture_output=True, text=True, timeout=NODE_TIMEOUT_S, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == EXPECTED
+    return json.loads(done.stdout)
 
 
 def test_reconnect(js: Path, launcher: Launcher) -> None:
