@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Who wants a subject: the subscriptions of one account, and the routes derived from them.
 
-    literals: subject ──► [subscription, ...]               exact subjects, one dict look-up
+    literals: subject ──► subscriptions                     exact subjects, one dict look-up
     trie:     token ──► node ──► ...  with `*` and `>` arms   patterns, at most two arms a token
     routes:   subject ──► Route                              what `match` found, kept until interest changes
     families: stem ──► Route                                the same for all subjects that differ in the last token only
@@ -10,7 +10,7 @@ A `Route` is a decision, taken once and repeated by the delivery kernel: which s
 groups choose a member. Without a `planner` it holds every match; with one (permissions at delivery, subject mappings,
 imports) the planner decides what goes in. The kernel itself never looks at a permission.
 
-Complexity: match O(tokens x open arms); insert and remove O(tokens). Adding or removing a literal forgets one route,
+Complexity: match O(tokens x open arms); insert and remove O(tokens), however many share the subject. Adding or removing a literal forgets one route,
 a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max`.
 Routes of reply subjects are not kept: most are used once, and would push out the ones that matter.
 Reply subjects of one client are a family, though (`_INBOX.client.1`, `.2`, ...): where no pattern names a last token,
@@ -33,6 +33,8 @@ cdef extern from * nogil:
 
 
 cdef enum:
+    # Subscriptions to one subject that are kept in a list, which is small; more are kept in a dict, where each is found.
+    CROWD = 32
     # Routes that found the cache full, in multiples of its size, before it starts over.
     REFUSALS_MAX = 4
 
@@ -98,8 +100,8 @@ cdef class _Node:
     """One token of the pattern trie."""
     cdef dict children
     cdef _Node any_token
-    cdef list ending
-    cdef list rest
+    cdef object ending
+    cdef object rest
 
     def __cinit__(self):
         self.children = None
@@ -130,6 +132,30 @@ cdef bint is_used_once(bytes subject):
     return n > 4 and p[0] == b"_" and (memcmp(p, b"_R_.", 4) == 0 or (n > 7 and memcmp(p, b"_INBOX.", 7) == 0))
 
 
+cdef object joined(object members, Subscription sub):
+    """The subscriptions to one subject with one more: None, a list, or a dict of many."""
+    if members is None:
+        return [sub]
+    if type(members) is list:
+        if len(<list>members) < CROWD:
+            (<list>members).append(sub)
+            return members
+        members = dict.fromkeys(<list>members)
+    (<dict>members)[sub] = None
+    return members
+
+
+cdef bint left(object members, Subscription sub) except -1:
+    """Take one out of the subscriptions to one subject; False if it is not there."""
+    if members is None or sub not in members:
+        return False
+    if type(members) is list:
+        (<list>members).remove(sub)
+    else:
+        del (<dict>members)[sub]
+    return True
+
+
 cdef class Interest:
     """The subscriptions of one account."""
 
@@ -156,13 +182,8 @@ cdef class Interest:
         """Add a subscription. Its subject has been validated."""
         cdef bytes subject = sub.subject
         cdef bint literal = not has_wildcard(subject)
-        cdef list found
         if literal:
-            found = <list>self._literals.get(subject)
-            if found is None:
-                self._literals[subject] = [sub]
-            else:
-                found.append(sub)
+            self._literals[subject] = joined(self._literals.get(subject), sub)
         else:
             self._insert_pattern(subject.split(b"."), sub)
         self.count += 1
@@ -173,13 +194,12 @@ cdef class Interest:
         """Take a subscription out; False if it was not there."""
         cdef bytes subject = sub.subject
         cdef bint literal = not has_wildcard(subject)
-        cdef list found
+        cdef object found
         sub.closed = True
         if literal:
-            found = <list>self._literals.get(subject)
-            if found is None or sub not in found:
+            found = self._literals.get(subject)
+            if not left(found, sub):
                 return False
-            found.remove(sub)
             if not found:
                 del self._literals[subject]
         elif not self._remove_pattern(subject.split(b"."), sub):
@@ -326,7 +346,7 @@ cdef class Interest:
         cdef list tokens
         cdef PyObject *exact = PyDict_GetItem(self._literals, subject)
         if exact != NULL:
-            found.extend(<list>exact)
+            found.extend(<object>exact)
         if not (<_Node>self._root).barren():
             tokens = subject.split(b".")
             if b"" not in tokens:
@@ -342,9 +362,7 @@ cdef class Interest:
         for i in range(last + 1):
             token = <bytes>tokens[i]
             if token == b">" and i == last:
-                if node.rest is None:
-                    node.rest = []
-                node.rest.append(sub)
+                node.rest = joined(node.rest, sub)
                 return
             if token == b"*":
                 if node.any_token is None:
@@ -358,16 +376,13 @@ cdef class Interest:
                 child = _Node()
                 node.children[token] = child
             node = child
-        if node.ending is None:
-            node.ending = []
-        node.ending.append(sub)
+        node.ending = joined(node.ending, sub)
 
     def _remove_pattern(self, list tokens, Subscription sub):
         cdef list path = []
         cdef _Node node = <_Node>self._root
         cdef _Node child
         cdef bytes token
-        cdef list subs
         cdef Py_ssize_t last = len(tokens) - 1
         cdef Py_ssize_t i
         cdef bint at_rest = False
@@ -384,10 +399,8 @@ cdef class Interest:
                 return False
             path.append((node, token))
             node = child
-        subs = node.rest if at_rest else node.ending
-        if subs is None or sub not in subs:
+        if not left(node.rest if at_rest else node.ending, sub):
             return False
-        subs.remove(sub)
         while path and node.barren():
             node, token = path.pop()
             if token == b"*":
