@@ -14,6 +14,7 @@ import secrets
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from slipstream.config.options import GLOBAL_ACCOUNT
@@ -131,7 +132,7 @@ class JetStreamRunner:
             def answer(
                 publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
             ) -> None:
-                client = None if publisher is None else hub.client_info(publisher)
+                client = None if publisher is None else partial(hub.client_info, publisher)
                 called = API_PREFIX.encode() + subject[len(prefix) :]
                 account.api.handle(called, reply, body[:header_size] or None, body[header_size:], client)
 

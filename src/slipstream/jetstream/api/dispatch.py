@@ -92,7 +92,7 @@ class ApiRequest:
         reply: bytes | None,
         header: bytes,
         body: bytes,
-        client: Fields | None,
+        client: Fields | Callable[[], Fields] | None,
     ) -> None:
         """Hold a call; `names` are the variable tokens of the subject."""
         self._dispatcher = dispatcher
@@ -185,9 +185,14 @@ class ApiDispatcher:
             self._table.exact[prefix, variable] = route
 
     def handle(
-        self, subject: bytes, reply: bytes | None, header: bytes | None, body: bytes, client: Fields | None = None
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        header: bytes | None,
+        body: bytes,
+        client: Fields | Callable[[], Fields] | None = None,
     ) -> None:
-        """A message on `$JS.API.>` has arrived; `client` describes its sender for the audit."""
+        """A message on `$JS.API.>` has arrived; `client` describes its sender for the audit, if there will be one."""
         text = subject.decode("utf-8", "replace")
         found = self._find(text)
         if found is None:
@@ -217,7 +222,8 @@ class ApiDispatcher:
         if request.reply:
             self._ports.publish(request.reply, None, None, payload)
         if audited:
-            self._advisories.api_audit(request.subject, request.body, payload, request.client)
+            client = request.client() if callable(request.client) else request.client
+            self._advisories.api_audit(request.subject, request.body, payload, client)
 
     def _find(self, subject: str) -> tuple[_Route, list[str]] | None:
         if not subject.startswith(API_PREFIX):

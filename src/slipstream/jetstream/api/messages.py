@@ -28,9 +28,11 @@ class MessageApi:
 
     def get(self, request: ApiRequest) -> Mapping[str, object] | None:
         """Find one message by sequence, subject or time."""
-        if bodies.is_empty(request.body):
-            raise ApiError(table.BAD_REQUEST)
-        asked = bodies.decode(bodies.MSG_GET, request.body)
+        asked = bodies.quick_get(request.body)
+        if asked is None:
+            if bodies.is_empty(request.body):
+                raise ApiError(table.BAD_REQUEST)
+            asked = bodies.decode(bodies.MSG_GET, request.body)
         timed = asked.start_time_ns is not None
         ways = (asked.seq > 0, bool(asked.last_by_subj), timed)
         if (

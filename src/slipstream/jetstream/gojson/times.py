@@ -41,17 +41,23 @@ _ZONE = re.compile(r"Z|([+-])(\d{2}):(\d{2})")
 def format_time(time_ns: int) -> str:
     """RFC 3339 in UTC with as many fraction digits as needed."""
     seconds, nanos = divmod(time_ns, SECOND_NS)
+    if not nanos:
+        return _second(seconds) + "Z"
+    return _second(seconds) + f".{nanos:09d}".rstrip("0") + "Z"
+
+
+@functools.lru_cache(maxsize=256)
+def _second(seconds: int) -> str:
+    """A second since 1970; cached because what is asked for together was mostly stored together."""
     days, seconds = divmod(seconds, 86_400)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    if not nanos:
-        return f"{_date(days)}T{hours:02d}:{minutes:02d}:{seconds:02d}Z"
-    return f"{_date(days)}T{hours:02d}:{minutes:02d}:{seconds:02d}.{nanos:09d}".rstrip("0") + "Z"
+    return f"{_date(days)}T{hours:02d}:{minutes:02d}:{seconds:02d}"
 
 
 @functools.lru_cache(maxsize=64)
 def _date(days: int) -> str:
-    """A day since 1970; cached because the messages of an answer are mostly of a few days."""
+    """A day since 1970."""
     return (_EPOCH + timedelta(days=days)).date().isoformat()
 
 

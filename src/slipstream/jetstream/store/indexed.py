@@ -143,7 +143,10 @@ class IndexedReads:
 
     def load_last(self, subject: bytes) -> Read | None:
         """See `Store.load_last`."""
-        seq = self._index.last_matching((subject,))
+        if b"*" in subject or b">" in subject:
+            seq = self._index.last_matching((subject,))
+        else:
+            seq = self._index.subject_state(subject)[1]
         return self.get(seq) if seq else None
 
     # --- subjects and counts ----------------------------------------------------------------------------------------
