@@ -229,6 +229,9 @@ PROXY_HEADER_TIMEOUT_NS: Final = 5 * SECOND_NS
 STREAM_UPKEEP_INTERVAL_NS: Final = 1 * SECOND_NS
 # The same for a stream where nothing changes: ten thousand idle streams must not keep a core busy.
 STREAM_UPKEEP_IDLE_NS: Final = 1 * MINUTE_NS
+# Time between two segments read back to look for damage, over all streams of a server: at most 6.4 MiB a second, and a
+# terabyte in two days.
+SCRUB_INTERVAL_NS: Final = 10 * SECOND_NS
 # Header block of a stored message: nats-server keeps its length in 16 bits.
 STREAM_HEADER_BYTES_MAX: Final = 65_535
 # Messages expired in one go before other work gets its turn: a few milliseconds.

@@ -32,6 +32,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
 from slipstream.jetstream.ports import AccountLimits, Ports, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
+from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
@@ -53,6 +54,7 @@ class JetStreamServer:
             StorageType.MEMORY: ServerBudget(facts.max_memory),
             StorageType.FILE: ServerBudget(facts.max_storage),
         }
+        self.scrubber = Scrubber()
 
 
 class JetStreamAccount:
@@ -93,11 +95,13 @@ class JetStreamAccount:
                 found.store.close()
                 continue
             self._start(self._make(found.config, found.store, found.created_ns))
+        self.server.scrubber.join(self)
         for path in self._stores.quarantined():
             self.ports.log("WRN", f"JetStream directory moved aside because it could not be read: {path}")
 
     def shutdown(self) -> None:
         """Stop and close every stream. Blocks."""
+        self.server.scrubber.leave(self)
         for stream in self.streams.values():
             stream.stop(deleted=False)
             stream.store.close()

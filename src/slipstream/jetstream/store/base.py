@@ -383,6 +383,10 @@ class Store(Protocol):
         """Account for it."""
         ...
 
+    def scrub_next(self) -> bool:
+        """Have upkeep read and check one more piece of what was written; False: all were, the next call begins anew."""
+        ...
+
     def close(self) -> None:
         """Write and sync what is open, mark the log as cleanly closed, release files. Blocks; idempotent."""
         ...

@@ -223,6 +223,10 @@ class MemoryStore(IndexedReads):
         """Never called: `begin_upkeep` leaves nothing to finish."""
         raise AssertionError("memory upkeep has no jobs")
 
+    def scrub_next(self) -> bool:
+        """See `Store.scrub_next`: memory is not read back."""
+        return False
+
     def close(self) -> None:
         """See `Store.close`."""
 

@@ -56,6 +56,10 @@ class CommitListener(Protocol):
         """The store has repaired itself after a fault."""
         ...
 
+    def on_upkeep(self) -> None:
+        """A piece of background work is done; it may have found damage."""
+        ...
+
 
 class Committer:
     """Drives a store's commits and holds back what depends on them."""
@@ -159,6 +163,12 @@ class Committer:
         """Let the store do background work now and then: often while it has some, rarely when nothing happens."""
         self._arm_upkeep()
 
+    def upkeep_soon(self) -> None:
+        """The store has got background work that it did not have."""
+        if not self._upkeep_wanted:
+            self._upkeep_wanted = True
+            self._arm_upkeep()
+
     def stop(self) -> None:
         """No more timers; what waits is not answered any more."""
         self._stopped = True
@@ -224,8 +234,7 @@ class Committer:
             self._listener.on_settled()
             self._release_erased()
             if not self._upkeep_wanted:
-                self._upkeep_wanted = True
-                self._arm_upkeep()
+                self.upkeep_soon()
             if not self._sync_always and self._sync_timer is None:
                 self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
         if self._stopped:
@@ -294,6 +303,7 @@ class Committer:
         self._upkeep_runs = False
         self._upkeep_wanted = True
         self._store.finish_upkeep(job)
+        self._listener.on_upkeep()
         if self._when_quiet is not None:
             self._when_quiet()
         elif self._faulted and self._store.fault is None:

@@ -74,6 +74,7 @@ class Stream:
         self._stopped = False
         self._resources = resources
         self._reported_bytes = 0  # size the account knows of
+        self._lost_count = 0  # messages that could not be read when upkeep last ended
         acks = PubAcks(config.name, facts.domain)
         self.committer = Committer(
             store,
@@ -168,6 +169,13 @@ class Stream:
         if self.store.delete(seq):
             self._removed(seq)
 
+    def scrub_next(self) -> bool:
+        """Have one more piece of what was stored read and checked; False: all of it was, the next call begins anew."""
+        found = self.store.scrub_next()
+        if found:
+            self.committer.upkeep_soon()
+        return found
+
     # --- called by ingest ---
 
     def has_interest(self, subject: bytes) -> bool:
@@ -222,6 +230,13 @@ class Stream:
         """The store takes changes again, from what it could read back."""
         self._ports.log("INF", f"Stream '{self.name}' stores messages again")
         self._take_over()
+
+    def on_upkeep(self) -> None:
+        """Say so when more messages than before cannot be read."""
+        lost_count = len(self.store.lost().seqs)
+        if lost_count > self._lost_count:
+            self._ports.log("ERR", f"Stream '{self.name}' cannot read {lost_count} of its messages any more")
+        self._lost_count = lost_count
 
     def _take_over(self) -> None:
         """Derive anew what was derived from the store."""

@@ -51,7 +51,7 @@ __all__ = [
 class Segment:
     """One segment file of an open stream."""
 
-    __slots__ = ("allocated", "damaged", "end", "erasures", "header", "id", "indexed", "last_seq", "path")
+    __slots__ = ("allocated", "damaged", "end", "erasures", "header", "id", "indexed", "last_seq", "path", "scrub_due")
 
     def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
         """A segment that holds nothing yet."""
@@ -68,6 +68,8 @@ class Segment:
         self.last_seq = header.first_seq - 1
         self.indexed = False
         """Whether a good index file lies beside it."""
+        self.scrub_due = False
+        """Whether it is to be read and checked once more."""
         self.damaged = False
         """Whether a part could not be read: such a segment is never rewritten or compacted."""
 

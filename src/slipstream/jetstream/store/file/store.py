@@ -53,6 +53,8 @@ def segment_bytes_for(max_bytes: int) -> int:
 class FileStore(FileStoreWrites):
     """A `Store` in files. Use `create` or `open`."""
 
+    _scrubbed_seq = 0  # last sequence of the segment that was asked to be read back last
+
     # --- making -----------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -172,10 +174,15 @@ class FileStore(FileStoreWrites):
         elif isinstance(done, CompactionJob):
             self._finish_compaction(done)
 
-    def scrub(self) -> None:
-        """Ask upkeep to read and check every closed segment once more."""
+    def scrub_next(self) -> bool:
+        """See `Store.scrub_next`: the closed segments, from the oldest on."""
         for segment in self._log.closed_segments():
-            segment.indexed = False
+            if segment.last_seq > self._scrubbed_seq and not segment.damaged:
+                self._scrubbed_seq = segment.last_seq
+                segment.scrub_due = True
+                return True
+        self._scrubbed_seq = 0
+        return False
 
     def _repair(self) -> RepairJob:
         return RepairJob(
@@ -246,7 +253,7 @@ class FileStore(FileStoreWrites):
 
     def _index_file(self) -> IndexFileJob | None:
         for segment in self._log.closed_segments():
-            if not segment.indexed and not segment.damaged:
+            if (not segment.indexed or segment.scrub_due) and not segment.damaged:
                 return IndexFileJob(self._disk, self._directory, segment=segment, erasures_before=segment.erasures)
         return None
 
@@ -257,6 +264,7 @@ class FileStore(FileStoreWrites):
             return  # the segment may have changed under the scan: once more at the next turn
         segment.damaged = done.damaged
         segment.indexed = not done.damaged
+        segment.scrub_due = False
         for lo, hi in done.holes or ():
             for seq in range(lo, hi + 1):
                 if self._index.locate(seq) is not None:

@@ -1,0 +1,94 @@
+"""Reading back: one piece at a time, in turn, and what happens when something cannot be read."""
+
+from slipstream.jetstream.scrub import Scrubber
+from slipstream.jetstream.store.base import Lost
+from slipstream.limits import SCRUB_INTERVAL_NS, SECOND_NS
+from support.jetstream_world import FakePorts, World
+
+
+class Pieces:
+    """A stream of so many pieces, which writes down who was read."""
+
+    def __init__(self, name: str, pieces: int, read: list[str]) -> None:
+        self._name = name
+        self._pieces = pieces
+        self._at = 0
+        self._read = read
+
+    def scrub_next(self) -> bool:
+        if self._at == self._pieces:
+            self._at = 0
+            return False
+        self._at += 1
+        self._read.append(f"{self._name}{self._at}")
+        return True
+
+
+class Scrubbed:
+    """An account of such streams."""
+
+    def __init__(self, ports: FakePorts, read: list[str], **streams: int) -> None:
+        self.ports = ports
+        self.streams = {name: Pieces(name, pieces, read) for name, pieces in streams.items()}
+
+
+def test_everything_in_turn_and_one_piece_an_interval() -> None:
+    ports, read, scrubber = FakePorts(), list[str](), Scrubber()
+    scrubber.join(Scrubbed(ports, read, b=2, a=1))
+    scrubber.join(Scrubbed(ports, read, empty=0))
+    scrubber.join(Scrubbed(ports, read, c=1))
+    for count in range(1, 8):
+        ports.advance(SCRUB_INTERVAL_NS)
+        assert len(read) == count
+    assert read == ["a1", "b1", "b2", "c1", "a1", "b1", "b2"]
+
+
+def test_nothing_to_read_costs_one_look_an_interval() -> None:
+    ports, read, scrubber = FakePorts(), list[str](), Scrubber()
+    scrubber.join(Scrubbed(ports, read, empty=0))
+    ports.advance(3 * SCRUB_INTERVAL_NS)
+    assert read == []
+
+
+def test_who_leaves_is_not_read_and_does_not_stop_the_others() -> None:
+    first_ports, ports, read, scrubber = FakePorts(), FakePorts(), list[str](), Scrubber()
+    first, second = Scrubbed(first_ports, read, a=9), Scrubbed(ports, read, b=9)
+    scrubber.join(first)
+    scrubber.join(second)
+    first_ports.advance(SCRUB_INTERVAL_NS)
+    scrubber.leave(first)
+    scrubber.leave(first)
+    first_ports.advance(9 * SCRUB_INTERVAL_NS)
+    assert read == ["a1"]
+    ports.advance(SCRUB_INTERVAL_NS)
+    assert read == ["a1", "b1"]
+    scrubber.leave(second)
+    ports.advance(9 * SCRUB_INTERVAL_NS)
+    assert read == ["a1", "b1"]
+
+
+class _Piece:
+    inline = False
+
+    def run(self) -> None:
+        """Nothing to do in a thread."""
+
+
+def test_a_stream_reads_soon_and_says_what_is_lost() -> None:
+    w = World(disk_like=True)
+    w.create("S", subjects=["s"])
+    w.publish("s")
+    store = w.stores.made["S"]
+    due: list[str] = []
+    store.scrub_next = lambda: due.append("piece") is None
+    store.begin_upkeep = lambda: _Piece() if due else None
+    store.lost = lambda: Lost([] if due else [7, 9], 0)
+    store.finish_upkeep = lambda _job: due.clear()
+    w.ports.advance(SCRUB_INTERVAL_NS + 2 * SECOND_NS)
+    w.ports.advance(SCRUB_INTERVAL_NS + 2 * SECOND_NS)
+    assert [text for level, text in w.ports.logged if level == "ERR"] == [
+        "Stream 'S' cannot read 2 of its messages any more"
+    ]
+    w.account.shutdown()
+    w.ports.advance(SCRUB_INTERVAL_NS + 2 * SECOND_NS)
+    assert due == []
