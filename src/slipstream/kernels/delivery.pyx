@@ -59,7 +59,10 @@ cdef class Delivery:
         self._random = seed | 1
         self.stalled = False
 
-    def deliver(self, Route route not None, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
+    def deliver(
+        self, Route route not None, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size,
+        bytes body not None,
+    ):
         """Deliver a message held in bytes objects; returns how many got it."""
         cdef Py_ssize_t reply_size = 0
         cdef const char *reply_text = NULL

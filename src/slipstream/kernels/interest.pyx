@@ -10,8 +10,8 @@ A `Route` is a decision, taken once and repeated by the delivery kernel: which s
 groups choose a member. Without a `planner` it holds every match; with one (permissions at delivery, subject mappings,
 imports) the planner decides what goes in. The kernel itself never looks at a permission.
 
-Complexity: match O(tokens x open arms); insert and remove O(tokens), however many share the subject. Adding or removing a literal forgets one route,
-a pattern forgets all of them (they are refilled by use). The cache holds at most `routes_max`.
+Complexity: match O(tokens x open arms); insert and remove O(tokens), however many share the subject. Adding or removing
+a literal forgets one route, a pattern forgets all of them (they are refilled by use). At most `routes_max` are kept.
 Routes of reply subjects are not kept: most are used once, and would push out the ones that matter.
 Reply subjects of one client are a family, though (`_INBOX.client.1`, `.2`, ...): where no pattern names a last token,
 one route serves them all.
@@ -74,7 +74,8 @@ cdef class Route:
     """Where one published subject goes.
 
     `renamed` runs parallel to `subscriptions`, `queue_renamed` to `queues`: the subject under which that copy is
-    delivered, or None for the published one. `subject` is set when the whole message travels under another subject (a static mapping).
+    delivered, or None for the published one. `subject` is set when the whole message travels under another subject (a
+    static mapping).
     `dynamic` tells the publisher to ask the planner for every message.
     """
 

@@ -359,7 +359,8 @@ cdef class LogWriter:
         if self.index is not None and seq <= self.index.last_seq:
             raise ValueError("sequence does not grow")
         return bool(self.put(
-            seq, ts, PyBytes_AS_STRING(subject), slen, PyBytes_AS_STRING(headers), hlen, PyBytes_AS_STRING(payload), plen, expires,
+            seq, ts, PyBytes_AS_STRING(subject), slen, PyBytes_AS_STRING(headers), hlen, PyBytes_AS_STRING(payload),
+            plen, expires,
         ))
 
     cdef int put(
