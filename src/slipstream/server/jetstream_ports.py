@@ -49,14 +49,26 @@ class AccountPorts:
         self._loop = loop
         self._executor = executor
         self._rng = server.hub.rng
+        self._ending: list[Callable[[], None]] = []  # called at the end of this turn
         self.now_ns = server.clock.now_ns
         self.has_interest = account.has_interest
         self.is_bound = account.is_bound
         self.log = server.log
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call once at the end of this turn."""
-        self._loop.call_soon(callback)
+        """Call once at the end of this turn, together with others: what they write is sent in one go."""
+        if not self._ending:
+            self._loop.call_soon(self._server.run_and_flush, self._end_turn)
+        self._ending.append(callback)
+
+    def _end_turn(self) -> None:
+        ending, self._ending = self._ending, []
+        for callback in ending:
+            try:
+                callback()
+            except Exception as error:
+                # One stream's mistake is not another's. The loop reports it, as it would for a callback of its own.
+                self._loop.call_exception_handler({"message": "JetStream callback failed", "exception": error})
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
         """Call once after a while."""
@@ -66,7 +78,7 @@ class AccountPorts:
         """Run a job in a thread and report on the loop."""
 
         def finished(_: Future[None]) -> None:
-            self._loop.call_soon_threadsafe(on_done)
+            self._loop.call_soon_threadsafe(self._server.run_and_flush, on_done)
 
         self._executor.submit(job).add_done_callback(finished)
 

@@ -80,6 +80,7 @@ class Server:
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
         self.queue = FlushQueue(self._schedule_flush, _flush_now)
+        self._flush_follows = False  # whoever runs now will flush at its end
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
         self.monitoring: Monitoring | None = None
@@ -390,9 +391,19 @@ class Server:
         assert self._loop is not None
         self._loop.call_soon(callback)
 
+    def run_and_flush(self, work: Callable[[], None]) -> None:
+        """Do some work on the loop and send what it wrote at once, instead of one turn later."""
+        self._flush_follows = True
+        try:
+            work()
+        finally:
+            self._flush_follows = False
+            self._flush()
+
     def _schedule_flush(self) -> None:
         assert self._loop is not None
-        self._loop.call_soon(self._flush)
+        if not self._flush_follows:
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         """End of a turn: send what was written during it, end those who did not keep up."""

@@ -356,6 +356,8 @@ class FileStoreWrites(IndexedReads):
 
     def _log_removals(self) -> list[Overwrite]:
         """Put tombs, trims and intents to erase into the open frame; what is to be overwritten after it is synced."""
+        if not (self._trim or self._tombs or self._erasures or self._overwrites):
+            return []
         writer, last_seq, ts = self._writer, self._index.last_seq, self._writer.last_ts
         if self._trim:
             writer.control(TRIM, self._trim, ts, b"", b"")
@@ -412,7 +414,13 @@ class FileStoreWrites(IndexedReads):
 
 def _is_quick(writes: list[SegmentWrite], journal: JournalWrite | None) -> bool:
     """Whether these are few bytes for files that exist: written in less time than it takes to wake a thread."""
-    if journal is not None and journal.replaces:
-        return False
-    size = sum(len(write.data) for write in writes) + (len(journal.data) if journal is not None else 0)
-    return size <= STORE_INLINE_BYTES_MAX and not any(write.creates or write.closes for write in writes)
+    size = 0
+    if journal is not None:
+        if journal.replaces:
+            return False
+        size = len(journal.data)
+    for write in writes:
+        if write.creates or write.closes:
+            return False
+        size += len(write.data)
+    return size <= STORE_INLINE_BYTES_MAX

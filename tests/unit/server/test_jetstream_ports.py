@@ -1,0 +1,78 @@
+"""The end of a turn: callbacks run together, then what they wrote is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, cast
+
+from slipstream.server.jetstream_ports import AccountPorts
+
+
+class FakeServer:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.hub = SimpleNamespace(rng=None)
+        self.clock = SimpleNamespace(now_ns=lambda: 1)
+
+    def log(self, level: str, text: str) -> None:
+        self.events.append(text)
+
+    def run_and_flush(self, work: Any) -> None:
+        work()
+        self.events.append("flush")
+
+
+def ports_of(server: FakeServer, executor: ThreadPoolExecutor) -> AccountPorts:
+    account = SimpleNamespace(has_interest=lambda _: False)
+    return AccountPorts(cast(Any, server), cast(Any, account), asyncio.get_running_loop(), executor)
+
+
+def test_callbacks_of_a_turn_are_flushed_together() -> None:
+    async def run() -> list[str]:
+        server = FakeServer()
+        with ThreadPoolExecutor(1) as executor:
+            ports = ports_of(server, executor)
+            ports.call_soon(
+                lambda: (server.events.append("a"), ports.call_soon(lambda: server.events.append("later")))[0]
+            )
+            ports.call_soon(lambda: server.events.append("b"))
+            assert server.events == []
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return server.events
+
+    assert asyncio.run(run()) == ["a", "b", "flush", "later", "flush"]
+
+
+def test_a_failing_callback_does_not_keep_the_others() -> None:
+    async def run() -> tuple[list[str], list[object]]:
+        server, failures = FakeServer(), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        with ThreadPoolExecutor(1) as executor:
+            ports = ports_of(server, executor)
+            ports.call_soon(lambda: cast(None, 1 // 0))
+            ports.call_soon(lambda: server.events.append("b"))
+            await asyncio.sleep(0)
+        return server.events, failures
+
+    events, failures = asyncio.run(run())
+    assert events == ["b", "flush"]
+    assert [type(error) for error in failures] == [ZeroDivisionError]
+
+
+def test_what_follows_a_job_is_flushed() -> None:
+    async def run() -> list[str]:
+        server, done = FakeServer(), asyncio.Event()
+        with ThreadPoolExecutor(1) as executor:
+
+            def on_done() -> None:
+                server.events.append("done")
+                done.set()
+
+            ports_of(server, executor).run_blocking(lambda: server.events.append("job"), on_done)
+            await done.wait()
+        return server.events
+
+    assert asyncio.run(run()) == ["job", "done", "flush"]
