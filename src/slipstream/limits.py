@@ -27,6 +27,9 @@ DEFAULT_HOST: Final = "0.0.0.0"  # all interfaces, as nats-server
 DEFAULT_PORT: Final = 4222  # the port every NATS client tries first
 DEFAULT_LEAFNODE_PORT: Final = 7422  # added to leaf remotes without a port
 RANDOM_PORT: Final = -1  # in a config file or flag: let the kernel choose
+# Connections that wait to be accepted while the loop is busy. Past it the kernel drops the attempt and the client's
+# repeats it after a second, so the number is the most that systems allow by default.
+LISTEN_BACKLOG: Final = 4096
 
 # --- client protocol -------------------------------------------------------------------------------------------
 

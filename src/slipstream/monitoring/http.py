@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from slipstream.limits import (
+    LISTEN_BACKLOG,
     MONITOR_CONNECTIONS_MAX,
     MONITOR_IDLE_TIMEOUT_NS,
     MONITOR_READ_TIMEOUT_NS,
@@ -62,6 +63,7 @@ class MonitoringListener:
         self._listener = await loop.create_server(
             lambda: _HttpProtocol(self),
             sock=listening,
+            backlog=LISTEN_BACKLOG,
             ssl=ssl_context,
             ssl_handshake_timeout=None if ssl_context is None else TLS_TIMEOUT_NS / SECOND_NS,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from slipstream.limits import LISTEN_BACKLOG
 from slipstream.protocol.texts import error_line
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class LeafnodeListener:
         host = options.host or server.options.host
         listening = server.bind("leafnode port", host, options.port)
         port = listening.getsockname()[1]
-        listener = await asyncio.get_running_loop().create_server(lambda: _Refuser(server), sock=listening)
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: _Refuser(server), sock=listening, backlog=LISTEN_BACKLOG)
         server.log("INF", f"Listening for leafnode connections on {host}:{port}")
         return cls(listener, port)
 

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from slipstream.config.durations import format_duration
-from slipstream.limits import EARLY_FLUSH_BYTES, FIRST_PING_MAX_NS, PRODUCER_STALL_NS, SECOND_NS
+from slipstream.limits import EARLY_FLUSH_BYTES, FIRST_PING_MAX_NS, LISTEN_BACKLOG, PRODUCER_STALL_NS, SECOND_NS
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection, State
 from slipstream.protocol.texts import CloseReason
@@ -283,9 +283,11 @@ def bind(host: str, port: int) -> socket.socket:
     """
     port = max(port, 0)
     if host in ("", "0.0.0.0", "::") and socket.has_dualstack_ipv6():
-        listening = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
+        listening = socket.create_server(
+            ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=LISTEN_BACKLOG
+        )
     else:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family, backlog=4096)
+        listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
     listening.setblocking(False)
     return listening

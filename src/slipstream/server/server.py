@@ -21,7 +21,14 @@ from slipstream.config.options import Options
 from slipstream.config.record import replace
 from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.kernels.outbox import FlushQueue, Outbox
-from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS, PASSWORD_CHECK_THREADS, READ_BUFFER_BYTES, SECOND_NS
+from slipstream.limits import (
+    AUTH_AFTER_TLS_NS,
+    AUTH_TIMEOUT_NS,
+    LISTEN_BACKLOG,
+    PASSWORD_CHECK_THREADS,
+    READ_BUFFER_BYTES,
+    SECOND_NS,
+)
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from slipstream.server.files import PortsFile, write_pid_file
@@ -180,7 +187,7 @@ class Server:
         listening = self.bind("port", options.host, options.port)
         self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
         self._gate = self._gate_for(options)
-        self._listener = await self._loop.create_server(self._new_client, sock=listening)
+        self._listener = await self._loop.create_server(self._new_client, sock=listening, backlog=LISTEN_BACKLOG)
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from slipstream.limits import DEFAULT_HOST
+from slipstream.limits import DEFAULT_HOST, LISTEN_BACKLOG
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.websocket import WebSocketConnection, WebSocketState
 from slipstream.protocol.ws_handshake import CookieNames, HandshakeSettings
@@ -90,7 +90,9 @@ class WebsocketListener:
         listener.port = listening.getsockname()[1]
         server.hub.websocket_host, server.hub.websocket_port = listener.host, listener.port
         loop = asyncio.get_running_loop()
-        listener._listener = await loop.create_server(lambda: WebsocketProtocol(server, listener), sock=listening)
+        listener._listener = await loop.create_server(
+            lambda: WebsocketProtocol(server, listener), sock=listening, backlog=LISTEN_BACKLOG
+        )
         server.log("INF", f"Listening for websocket clients on {listener._scheme}://{listener.host}:{listener.port}")
         if listener.front.tls is None:
             server.log("WRN", "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
