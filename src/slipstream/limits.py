@@ -380,3 +380,5 @@ MONITOR_JOBS_MAX: Final = 1000
 MONITOR_COMPLAINT_INTERVAL_NS: Final = 10 * SECOND_NS
 # A commit without sync of so few bytes is written on the loop: less work than waking a thread and being woken by it.
 STORE_INLINE_BYTES_MAX: Final = 256 * KIB
+# Bytes read for one message that is asked for alone: a page, because its neighbours are often asked for next.
+STORE_POINT_READ_BYTES: Final = 4 * KIB

@@ -8,7 +8,7 @@ from __future__ import annotations
 from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
-from slipstream.limits import STORE_READ_AHEAD_BYTES
+from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 
 __all__ = ["IndexedReads"]
 
@@ -94,7 +94,8 @@ class IndexedReads:
         if place is None:
             return self._lost_at(seq)
         segment, offset, length = place
-        data, base, salt = self._slice(segment, offset, length + _EXPIRY_BYTES, length + _EXPIRY_BYTES)
+        least = length + _EXPIRY_BYTES
+        data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
         message = read_message(data, offset - base, salt, seq)
         return message if message is not None else self._read_again(seq, segment, offset, length)
 
