@@ -6,7 +6,8 @@ asyncio and uvloop alike. See docs/adr/0002-tls.md.
 
     HANDSHAKE ──► OPEN ──close_notify or error──► CLOSED
 
-Memory is bounded: incoming bytes are consumed as they come; what stays is an incomplete record, at most 16 KiB.
+Memory is bounded: incoming bytes are consumed as they come; what stays is an incomplete record, at most 16 KiB. OpenSSL
+sees the first record when it is complete, because from then on it takes 40 KiB for the handshake.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ __all__ = ["TLS_RECORD_HANDSHAKE", "TlsFacts", "TlsFailed", "TlsLayer"]
 
 # First byte of every TLS connection: the record type of a ClientHello.
 TLS_RECORD_HANDSHAKE = 0x16
+_RECORD_HEAD_BYTES = 5  # type, version, length
+_RECORD_BYTES_MAX = 16_384
 
 
 class TlsFailed(SlipstreamError):
@@ -64,6 +67,7 @@ class TlsLayer:
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._begun = False  # a first byte was seen
+        self._first: bytes | None = b""  # the first record as far as it came; None once OpenSSL has it
         self._want_read = ssl.SSLWantReadError
         self._error = ssl.SSLError
 
@@ -73,6 +77,11 @@ class TlsLayer:
             self._begun = True
             if data[0] != TLS_RECORD_HANDSHAKE:
                 raise TlsFailed("tls: first record does not look like a TLS handshake", is_probe=True)
+        if self._first is not None:
+            self._first += bytes(data)
+            if not _is_whole_record(self._first):
+                return
+            data, self._first = self._first, None
         self._incoming.write(data)
 
     def shake_hands(self) -> bool:
@@ -81,6 +90,8 @@ class TlsLayer:
         Raises:
             TlsFailed: it cannot be done. An alert may be waiting in `data_to_send`.
         """
+        if self._first is not None:
+            return False
         try:
             self._tls.do_handshake()
         except self._want_read:
@@ -172,6 +183,14 @@ class TlsLayer:
             key = ""
         if key not in pinned:
             raise TlsFailed("certificate not pinned")
+
+
+def _is_whole_record(data: bytes) -> bool:
+    """Whether a record is there with all its bytes; one that announces too many is left to OpenSSL to refuse."""
+    if len(data) < _RECORD_HEAD_BYTES:
+        return False
+    length = int.from_bytes(data[3:_RECORD_HEAD_BYTES], "big")
+    return length > _RECORD_BYTES_MAX or len(data) >= _RECORD_HEAD_BYTES + length
 
 
 def _handshake_error(error: Exception) -> str:

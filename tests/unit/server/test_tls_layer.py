@@ -277,3 +277,23 @@ def test_certificate_by_server_name(authority: Authority, tmp_path_factory: pyte
     unknown = authority.client_context()
     unknown.check_hostname = False
     shake_hands(TlsLayer(context), Client(unknown, "elsewhere"))
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 100])
+def test_the_first_record_may_come_in_pieces(
+    server: Callable[..., TlsContext], authority: Authority, step: int
+) -> None:
+    layer, client = TlsLayer(server()), Client(authority.client_context())
+    hello = client.step()
+    for at in range(0, len(hello), step):
+        assert layer.data_to_send() == b"", "nobody answers half a hello"
+        layer.receive(hello[at : at + step])
+        assert not layer.shake_hands()
+    assert layer.data_to_send()
+
+
+def test_a_first_record_that_announces_too_much_is_refused_at_once(server: Callable[..., TlsContext]) -> None:
+    layer = TlsLayer(server())
+    layer.receive(b"\x16\x03\x01\xff\xff" + b"x" * 10)
+    with pytest.raises(TlsFailed):
+        layer.shake_hands()
