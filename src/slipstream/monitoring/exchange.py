@@ -86,6 +86,10 @@ class Exchange:
             if isinstance(event, h11.Request):
                 self._request = event
                 self._body_bytes = 0
+                names = {name for name, _ in event.headers}
+                if b"content-length" in names and b"transfer-encoding" in names:
+                    # Two lengths for one body: what follows may or may not be a request, so nobody reads it.
+                    return self._refuse(400)
                 if self._http.they_are_waiting_for_100_continue:
                     # The body would be dropped anyway; the connection ends instead.
                     return self._read(event)
