@@ -25,7 +25,7 @@ class FakeServer:
 
 
 def ports_of(server: FakeServer, executor: ThreadPoolExecutor) -> AccountPorts:
-    account = SimpleNamespace(has_interest=lambda _: False)
+    account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False)
     return AccountPorts(cast(Any, server), cast(Any, account), asyncio.get_running_loop(), executor)
 
 
