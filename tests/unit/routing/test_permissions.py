@@ -133,7 +133,7 @@ def test_right_to_respond_turns_other_publishing_off() -> None:
 
 @pytest.mark.parametrize("entry", ["", " ", "\t ", "a b c", "foo..bar", "foo. q", "foo q.", ".", "a.>.b", "foo q\0"])
 def test_an_entry_that_cannot_be_understood_is_refused(entry: str) -> None:
-    """A whitespace-only permission once crashed nats-server; and a deny that is skipped would be a hole."""
+    """S3: a whitespace-only permission once crashed nats-server; and a deny that is skipped would be a hole."""
     with pytest.raises(ConfigError, match="is not a valid"):
         _subscribe(deny=(entry,))
     with pytest.raises(ConfigError, match="is not a valid"):
