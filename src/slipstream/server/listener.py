@@ -290,4 +290,6 @@ def bind(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
     listening.setblocking(False)
+    # Accepted sockets inherit it: nothing waits here to be sent with more.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
