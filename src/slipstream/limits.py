@@ -299,6 +299,9 @@ MONITOR_BODY_BYTES_MAX: Final = 64 * KIB
 MONITOR_READ_TIMEOUT_NS: Final = 5 * SECOND_NS
 MONITOR_WRITE_TIMEOUT_NS: Final = 30 * SECOND_NS
 MONITOR_IDLE_TIMEOUT_NS: Final = 2 * MINUTE_NS
+# Options in a request to the system account: a few dozen bytes in earnest. Any client may send them, and reading a
+# megabyte of JSON takes a tenth of a second.
+SYSTEM_REQUEST_BYTES_MAX: Final = 64 * KIB
 # Entries of a page of connections, subscriptions or accounts when no limit is asked for.
 MONITOR_PAGE: Final = 1024
 # Accounts with metrics of their own: each is several time series for ever.

@@ -86,3 +86,13 @@ def test_events_of_the_system_account_stay_there(server: ServerProcess) -> None:
         client.send(pub("done", b"") + b"PING\r\n")
         heard = client.read_until(b"PONG\r\n")
         assert b"$SYS" not in heard and b"MSG done 9" in heard
+
+
+@pytest.mark.parametrize("subject", ["$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.STATZ"])
+def test_requests_are_short(server: ServerProcess, subject: str) -> None:
+    """Everybody may ask, so nobody may make the server read a megabyte of JSON: it takes a tenth of a second."""
+    keys = b'"a":1,' * 20_000
+    with _client(server, "a") as client:
+        answer = json.loads(_ask(client, subject, b"{" + keys + b'"b":1}'))
+        assert "too large" in answer["error"]["description"]
+        assert "data" in json.loads(_ask(client, subject, b"{" + keys[:6000] + b'"b":1}'))

@@ -14,6 +14,7 @@ import msgspec
 
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.scan import go_quote, skip_blank, value_end
+from slipstream.limits import SYSTEM_REQUEST_BYTES_MAX
 from slipstream.monitoring.facts import Facts
 
 __all__ = ["BadOptions", "ServerFilter", "concerns", "read_options"]
@@ -56,6 +57,8 @@ def read_options(body: bytes, kind: type[T], go_name: str) -> tuple[T, ServerFil
     """
     if not body:
         return kind(), ServerFilter()
+    if len(body) > SYSTEM_REQUEST_BYTES_MAX:
+        raise BadOptions(f"request of {len(body)} bytes is too large")
     try:
         end = skip_blank(body, value_end(body, 0))
     except JsonError as error:
