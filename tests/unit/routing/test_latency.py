@@ -86,7 +86,8 @@ async def test_answers_failures_and_departures_are_reported() -> None:
         assert event["status"] == 200
         assert event["requestor"]["acc"] == "B" and "name" not in event["requestor"]
         assert event["responder"]["name"] == "a"
-        assert event["total"] >= event["service"] > 0
+        # On a fast loop the answer comes within the round trip that is taken off.
+        assert event["total"] >= event["service"] >= 0
 
         await service.unsubscribe()
         await owner.flush()
