@@ -1,70 +1,166 @@
 """Every snippet and command in README and docs runs.
 
-Python blocks run as they are, in a process of their own. Of shell blocks, `make` targets must exist (the test command
-and the demo are run by CI itself), and server command lines are started until they are ready, then stopped.
+A document is a story: its blocks run in order, in one directory, against one server of its own, and each must succeed.
+
+- `python` blocks run as they are, in a process of their own;
+- `sh` blocks run line by line. `make` targets must exist (CI runs the important ones itself); servers are started until
+  they are ready, then stopped; a line that ends with `&` runs until the document ends;
+- `conf` blocks must pass `slipstream-server -t`;
+- `json` blocks must parse.
+
+The address nats://127.0.0.1:4222 means the document's server, in blocks as well as by default in commands.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from slipstream.testing import ServerThread
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CONFIG = "port: -1\n"
+DEFAULT_URL = "nats://127.0.0.1:4222"
+SECONDS_PER_BLOCK = 100.0
+BINARIES = Path(sys.executable).parent
 
 
-def blocks(language: str) -> list[object]:
-    found = []
-    for path in DOCUMENTS:
-        for number, match in enumerate(BLOCK.finditer(path.read_text())):
-            if match[1] == language:
-                found.append(pytest.param(match[2], id=f"{path.relative_to(ROOT)}-{number}"))
-    return found
+def blocks(path: Path) -> list[tuple[str, str]]:
+    return [(match[1], match[2]) for match in BLOCK.finditer(path.read_text())]
 
 
-def commands() -> list[object]:
-    lines = []
-    for parameter in blocks("sh"):
-        text, name = parameter.values[0], parameter.id  # type: ignore[attr-defined]
-        for line in text.splitlines():
-            command = line.partition("#")[0].strip()
-            if command:
-                lines.append(pytest.param(command, id=f"{name}-{command[:40]}"))
-    return lines
+class Story:
+    """One document being told: a directory, a server, what runs in the background."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._directory = directory
+        self._url = url
+        self._background: list[subprocess.Popen[bytes]] = []
+        self._environment = {
+            **os.environ,
+            "NATS_URL": url,
+            "PATH": f"{BINARIES}:{os.environ['PATH']}",
+            "HOME": str(directory),
+            "XDG_CONFIG_HOME": str(directory / ".config"),
+            "COLUMNS": "120",
+        }
+
+    def python(self, code: str) -> None:
+        self._run([sys.executable, "-c", code.replace(DEFAULT_URL, self._url)], code)
+
+    def sh(self, text: str) -> None:
+        for line in text.replace("\\\n", " ").splitlines():
+            command = line.partition(" #")[0].strip()
+            if command and not command.startswith("#"):
+                self._command(command.replace(DEFAULT_URL, self._url))
+
+    def conf(self, text: str) -> None:
+        path = self._directory / "my.conf"
+        path.write_text(text)
+        self._run([str(BINARIES / "slipstream-server"), "-c", str(path), "-t"], text)
+
+    def json(self, text: str) -> None:
+        json.loads(text)
+
+    def end(self) -> None:
+        for process in self._background:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _command(self, command: str) -> None:
+        words = shlex.split(command)
+        if words[0] == "make":
+            assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+        elif words[0] == "pip":
+            assert words[1:2] == ["install"], command
+        elif words[0] in ("slipstream-server", "nats-server") or words[:3] == ["slipstream", "server", "run"]:
+            self._server(words)
+        elif command.endswith("&"):
+            self._background.append(
+                subprocess.Popen(
+                    ["sh", "-c", command[:-1]],
+                    cwd=self._directory,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+        else:
+            self._run(["sh", "-c", command], command)
+
+    def _server(self, words: list[str]) -> None:
+        if not (self._directory / "my.conf").exists():
+            (self._directory / "my.conf").write_text("port: -1\n")
+        arguments = [re.sub(r"^\d{4}$", "-1", word) for word in words[1:]]
+        if not any(word in ("-p", "--port") for word in arguments) and "-t" not in arguments:
+            arguments += ["-p", "-1"]
+        process = subprocess.Popen(
+            [str(BINARIES / words[0]), *arguments],
+            cwd=self._directory,
+            env=self._environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        said = []
+        try:
+            for line in process.stderr:
+                said.append(line)
+                if "Server is ready" in line:
+                    process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=10) == 0, "".join(said)
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+
+    def _run(self, command: list[str], shown: str) -> None:
+        done = subprocess.run(
+            command,
+            cwd=self._directory,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=SECONDS_PER_BLOCK,
+            check=False,
+        )
+        assert done.returncode == 0, f"{shown}\n--- said\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("code", blocks("python"))
-def test_python_snippet_runs(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
+@contextmanager
+def told_in(directory: Path) -> Iterator[Story]:
+    with ServerThread(store_dir=str(directory / "server")) as server:
+        story = Story(directory, server.url)
+        try:
+            yield story
+        finally:
+            story.end()
 
 
-@pytest.mark.parametrize("command", commands())
-def test_command_works(command: str, tmp_path: Path) -> None:
-    words = shlex.split(command)
-    if words[0] == "make":
-        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
+def test_document_runs(path: Path, tmp_path: Path) -> None:
+    runnable = [(language, text) for language, text in blocks(path) if hasattr(Story, language)]
+    if not runnable:
         return
-    program = Path(sys.executable).parent / words[0]
-    assert program.exists(), f"unknown program in the documents: {command}"
-    (tmp_path / "my.conf").write_text(CONFIG)
-    arguments = [re.sub(r"^\d{4}$", "-1", word) for word in words[1:]]
-    process = subprocess.Popen([str(program), *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        for line in process.stderr:
-            if "Server is ready" in line:
-                process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=10) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+    with told_in(tmp_path) as story:
+        for language, text in runnable:
+            getattr(story, language)(text)
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
