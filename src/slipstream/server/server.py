@@ -14,6 +14,7 @@ import os
 import random
 import socket
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.clock import SystemClock
@@ -70,6 +71,7 @@ class Server:
         options: everything at once, as a configuration file gives it.
         log: where log lines go; nowhere by default.
         store_dir: turns JetStream on, with its streams below this directory.
+        jetstream: True turns it on without `store_dir`: the streams go with the server. (Or `JetStreamOptions`.)
         **overrides: single options by name, e.g. `port=-1`, `server_name="test"`.
     """
 
@@ -78,6 +80,10 @@ class Server:
     ) -> None:
         if overrides.get("port") == 0:
             overrides["port"] = -1
+        self._scratch: TemporaryDirectory[str] | None = None
+        if isinstance(overrides.get("jetstream"), bool) and overrides.pop("jetstream") and not store_dir:
+            self._scratch = TemporaryDirectory(prefix="slipstream-")
+            store_dir = self._scratch.name
         self.options = replace(options or Options(), **overrides)
         if store_dir:
             jetstream = replace(self.options.jetstream, enabled=True, store_dir=store_dir)
@@ -292,6 +298,8 @@ class Server:
             self._executor = None
         if self._ports_file is not None:
             self._ports_file.remove()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def _stop_jetstream(self) -> None:
         if self.jetstream is not None:
