@@ -6,6 +6,7 @@ No socket here. Secrets appear in CONNECT and nowhere else: not in `repr`, not i
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
@@ -66,6 +67,10 @@ class ServerInfo(msgspec.Struct, kw_only=True):
     tls_available: bool = False
     jetstream: bool = False
     client_id: int = 0
+    nonce: str = ""
+    client_ip: str = ""
+    cluster: str = ""
+    connect_urls: list[str] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,15 +80,19 @@ class ConnectOptions:
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    nkey: str = ""  # public key of a user; `sign` answers for it
+    jwt: str = field(default="", repr=False)
+    sign: Callable[[str], str] | None = None  # a server's nonce in, its signature out
     name: str = ""
+    inbox_prefix: str = "_INBOX"  # reply subjects begin with it
     verbose: bool = False
     echo: bool = True
     tls: ssl.SSLContext | None = None  # used when the server asks for TLS, or the URL does
     tls_first: bool = False  # handshake before INFO
     timeout_ns: int = limits.CLIENT_TIMEOUT_NS
 
-    def connect_line(self, *, tls: bool) -> bytes:
-        """CONNECT as bytes."""
+    def connect_line(self, *, tls: bool, nonce: str = "") -> bytes:
+        """CONNECT as bytes; a key signs the server's nonce."""
         fields: dict[str, object] = {
             "verbose": self.verbose,
             "pedantic": False,
@@ -96,6 +105,8 @@ class ConnectOptions:
             "no_responders": True,
         }
         secret = {"user": self.user, "pass": self.password, "auth_token": self.token, "name": self.name}
+        if self.sign is not None and nonce:
+            secret |= {"jwt": self.jwt, "nkey": "" if self.jwt else self.nkey, "sig": self.sign(nonce)}
         fields.update({key: value for key, value in secret.items() if value})
         return b"CONNECT " + msgspec.json.encode(fields) + b"\r\n"
 

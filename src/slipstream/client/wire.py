@@ -198,7 +198,7 @@ class WireClient:
         """
         deadline = self._deadline(timeout_ns)
         if not self._inbox:
-            self._inbox = f"_INBOX.{secrets.token_hex(11)}"
+            self._inbox = self.new_inbox()
             self._inbox_sid = self.subscribe(f"{self._inbox}.*")
         self._requests += 1
         self._awaited, self._reply = f"{self._inbox}.{self._requests}", None
@@ -209,6 +209,10 @@ class WireClient:
         if self._reply.header.startswith(b"NATS/1.0 503") and not self._reply.payload:
             raise NoResponders(f"no responders on {subject!r}")
         return self._reply
+
+    def new_inbox(self) -> str:
+        """A reply subject that nobody else has."""
+        return f"{self.options.inbox_prefix}.{secrets.token_hex(11)}"
 
     def detach(self) -> tuple[socket.socket, bytes]:
         """Give the connected socket to the caller, who reads and writes it from now on; this client is then closed.
@@ -251,7 +255,7 @@ class WireClient:
         if tls and not self.options.tls_first:
             self._start_tls(endpoint.host)
             self._socket.setblocking(False)
-        self.send(self.options.connect_line(tls=tls))
+        self.send(self.options.connect_line(tls=tls, nonce=self.info.nonce))
         self.flush(max(deadline - monotonic_ns(), 1))
 
     def _start_tls(self, host: str) -> None:
