@@ -217,6 +217,42 @@ class Ingest:
         """Store a message of the server's own (a delete marker): conditions do not apply, limits do."""
         self._store(subject, None, header, payload, message_id=b"", rollup=b"sub")
 
+    def store_copy(
+        self, subject: bytes, header: bytes, payload: bytes, *, seq: int = 0, ts_ns: int = 0
+    ) -> ApiError | None:
+        """Store a message of another stream; why not, if it cannot be. A repetition by message id is left out silently.
+
+        Its publisher's conditions were checked at the origin. Transform, sizes, limits and roll-ups are this stream's.
+
+        Args:
+            subject: what it is stored under, before the stream's own transform.
+            header: its header block without conditions, or `b""`.
+            payload: its body.
+            seq: the origin's sequence, for a mirror; 0 to assign the next.
+            ts_ns: the origin's time, for a mirror; 0 for now.
+        """
+        committer = self._committer
+        if committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES:
+            return TableError(table.STREAM_TOO_MANY_REQUESTS)
+        if self._transform is not None:
+            subject = self._transformed(subject, self._transform)
+        refusal = self._closed_or_too_large(len(header), len(payload))
+        if refusal is not None:
+            return refusal
+        message_id = rollup = b""
+        if header and header.find(b"Nats-") >= 0:
+            header = headers.remove(header, b"Nats-Request-Info")
+            message_id = headers.find(header, b"Nats-Msg-Id") or b""
+            if message_id and not seq and self.ids.find(message_id, self._now()) is not None:
+                return None
+            rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
+            if rollup and (not self._config.allow_rollup_hdrs or self._config.deny_purge):
+                rollup = b""
+            refusal = self._bad_rollup(rollup)
+            if refusal is not None:
+                return refusal
+        return self._store(subject, None, header, payload, message_id=message_id, rollup=rollup, seq=seq, ts_ns=ts_ns)
+
     def _publish(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
         committer = self._committer
         if committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES or committer.waiting > STREAM_MAX_BUFFERED_MSGS:
@@ -249,7 +285,9 @@ class Ingest:
             if refusal is not None:
                 self._refuse(reply, refusal)
                 return
-        self._store(subject, reply, header, payload, message_id=message_id, rollup=rollup)
+        refusal = self._store(subject, reply, header, payload, message_id=message_id, rollup=rollup)
+        if refusal is not None:
+            self._refuse(reply, refusal)
 
     def _transformed(self, subject: bytes, transform: SubjectTransform) -> bytes:
         """The subject it is stored under. One with wildcards, which clients may publish to, stays what it is."""
@@ -258,40 +296,47 @@ class Ingest:
         return transform.find(subject, self._ports.random_below) or subject
 
     def _store(
-        self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes, *, message_id: bytes, rollup: bytes
-    ) -> None:
-        """The conditions hold: look at sizes and room, append, and do what follows from it."""
+        self,
+        subject: bytes,
+        reply: bytes | None,
+        header: bytes,
+        payload: bytes,
+        *,
+        message_id: bytes,
+        rollup: bytes,
+        seq: int = 0,
+        ts_ns: int = 0,
+    ) -> ApiError | None:
+        """The conditions hold: look at sizes and room, append, and do what follows from it; why not, if not.
+
+        `seq` and `ts_ns` are what the message had in another stream, 0 to give it new ones.
+        """
         size = self.store.message_bytes(len(subject), len(header), len(payload))
-        refusal: ApiError | None = None
         if self._resources.server_exceeded:
-            refusal = TableError(table.INSUFFICIENT_RESOURCES)
-        if refusal is None and self._interest_only and not self._owner.has_interest(subject):
-            self._skip(subject, reply, message_id, rollup)
-            return
-        if refusal is None and self._resources.limited and self._resources.would_exceed(size):
-            refusal = TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
+            return TableError(table.INSUFFICIENT_RESOURCES)
+        seq = seq or self.last_seq + 1
+        if self._interest_only and not self._owner.has_interest(subject):
+            return self._skip(seq, subject, reply, message_id, rollup)
+        if self._resources.limited and self._resources.would_exceed(size):
+            return TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
         ttl = message_ttl(header) if header else 0
-        if refusal is None and ttl is None:
-            refusal = TableError(table.MESSAGE_TTL_INVALID)
-        if refusal is None and self._discards_new:
+        if ttl is None:
+            return TableError(table.MESSAGE_TTL_INVALID)
+        if self._discards_new:
             refusal = self._discarded(subject, header, size)
-        if refusal is not None:
-            self._refuse(reply, refusal)
-            return
-        assert ttl is not None
+            if refusal is not None:
+                return refusal
         header, ttl = self._at_least_marker_ttl(header, ttl)
-        seq = self.last_seq + 1
-        ts_ns = max(self._now(), self.last_ts_ns)
-        expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 else 0
+        ts_ns = max(ts_ns or self._now(), self.last_ts_ns)
+        # A copy may ask for a life time that its new stream does not know of.
+        expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self.allows_ttl else 0
         previous = self.store.subject_state(subject).last_seq if self.republisher is not None else 0
         try:
             self._append(seq, ts_ns, subject, header, payload, expires_ns)
         except StorageFault as fault:
-            self._refuse(reply, store_error(fault))
-            return
+            return store_error(fault)
         except ValueError as error:
-            self._refuse(reply, TableError(table.STREAM_STORE_FAILED, err=error))
-            return
+            return TableError(table.STREAM_STORE_FAILED, err=error)
         self._assigned(seq, ts_ns, message_id)
         committer = self._committer
         self.intake.buffered_bytes += len(payload) + len(header)
@@ -306,21 +351,21 @@ class Ingest:
         if reply and self._answers:
             self.intake.pending.append((reply, seq))
         committer.wake()
+        return None
 
-    def _skip(self, subject: bytes, reply: bytes | None, message_id: bytes, rollup: bytes) -> None:
+    def _skip(self, seq: int, subject: bytes, reply: bytes | None, message_id: bytes, rollup: bytes) -> ApiError | None:
         """Nobody wants it: the sequence moves on and the publisher is told so, but nothing is stored."""
-        seq = self.last_seq + 1
         try:
             self.store.skip_to(seq)
         except StorageFault as fault:
-            self._refuse(reply, store_error(fault))
-            return
+            return store_error(fault)
         self._assigned(seq, max(self._now(), self.last_ts_ns), message_id)
         if rollup:
             self._owner.rolled_up(subject if rollup == b"sub" else b"", 0)
         if reply and self._answers:
             self.intake.pending.append((reply, seq))
         self._committer.wake()
+        return None
 
     def _assigned(self, seq: int, ts_ns: int, message_id: bytes) -> None:
         self.intake.last_seq = seq
