@@ -77,7 +77,13 @@ class DirectoryStores:
             return MemoryStore(stored, random64=options.random64, first_seq=first_seq)
         uid = self._new_uid()
         directory = f"{self._root}/streams/{uid.hex()}"
-        store = FileStore.create(self._disk, directory, uid=uid, config=stored, options=options, first_seq=first_seq)
+        try:
+            store = FileStore.create(
+                self._disk, directory, uid=uid, config=stored, options=options, first_seq=first_seq
+            )
+        except StorageFault:
+            self._take_back(directory)
+            raise
         self._directories[id(store)] = directory
         return store
 
@@ -105,7 +111,7 @@ class DirectoryStores:
             if recovered is None:
                 continue
             twin = found.get(recovered.config.name)
-            if twin is not None and twin.created_ns >= recovered.created_ns:
+            if twin is not None and _age(twin) >= _age(recovered):
                 self._set_aside(recovered.store, f"a newer directory holds stream '{recovered.config.name}'")
                 continue
             if twin is not None:
@@ -117,6 +123,16 @@ class DirectoryStores:
         """See `StreamStores.quarantined`."""
         place = f"{self._root}/quarantine"
         return [f"{place}/{name}" for name in self._disk.list_dir(place)]
+
+    def _take_back(self, directory: str) -> None:
+        """Remove what a failed creation left. If that fails too, a later start finds a stream nobody was told of."""
+        try:
+            if self._disk.list_dir(directory):
+                self._disk.create(f"{directory}/{_DELETED}")
+                self._disk.sync_dir(directory)
+                self._remove(directory)
+        except OSError as error:
+            self._log("WRN", f"{directory} was not made and could not be removed: {error}")
 
     def _open(self, directory: str, name: str) -> Recovered | None:
         if not _STREAM_DIRECTORY.fullmatch(name) or not self._disk.is_dir(directory):
@@ -174,3 +190,8 @@ class DirectoryStores:
         self._disk.sync_dir(directory)
         self._disk.remove_dir(directory)
         self._disk.sync_dir(directory.rsplit("/", 1)[0])
+
+
+def _age(found: Recovered) -> tuple[int, int]:
+    """Which of two streams of a name is the later one; the clock may have stood still between them."""
+    return found.created_ns, found.store.last_seq

@@ -1,5 +1,6 @@
 """Streams in directories: found again, removed for good, moved aside when they cannot be read."""
 
+import errno
 import random
 
 import pytest
@@ -142,3 +143,22 @@ def test_a_full_disk_refuses_and_recovers() -> None:
     assert w.api("STREAM.PURGE.A")["purged"] == stored
     w.ports.advance(30 * SECOND_NS)
     assert "error" not in w.publish("A", b"x" * 60_000)
+
+
+@pytest.mark.parametrize("keep", [0.0, 1.0])
+def test_a_creation_that_failed_does_not_come_back(keep: float) -> None:
+    """Whatever call of it failed: the stream made afterwards under the name is the one a restart finds."""
+    quiet = SimDisk()
+    disk_world(quiet).create("A")
+    for at in range(1, quiet.calls + 1):
+        disk = SimDisk()
+        disk.faults[at] = errno.EIO
+        w = disk_world(disk)
+        answer = w.api("STREAM.CREATE.A", {"name": "A", "description": "refused"})
+        if "error" in answer:
+            w.create("A", description="made")
+        w.publish("A", b"kept")
+        w = disk_world(disk.crash(random.Random(at), keep=keep, torn=False), later(w.ports))
+        assert w.api("STREAM.INFO.A")["config"]["description"] == ("made" if "error" in answer else "refused")
+        assert w.state("A")["messages"] == 1
+        assert w.account.snapshot().quarantined == []
