@@ -1,0 +1,78 @@
+"""Groups of commands that are imported when they are called, with aliases, sections and suggestions.
+
+A group is a table of `Entry` rows. Help is printed from the rows alone, so that `--help` imports nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from slipstream.cli.connection import Group
+
+__all__ = ["Entry", "LazyGroup"]
+
+
+class Entry(NamedTuple):
+    """Where a command is and what help says of it."""
+
+    where: str  # `module:attribute`
+    help: str  # one line
+    aliases: tuple[str, ...] = ()
+    section: str = "Commands"
+    hidden: bool = False
+
+
+class LazyGroup(Group):
+    """A group whose commands live in modules of their own."""
+
+    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+        """Take the table; everything else is click's."""
+        super().__init__(*args, **kwargs)
+        self.entries = entries
+        self._names = {alias: name for name, entry in entries.items() for alias in (name, *entry.aliases)}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, without aliases and hidden ones."""
+        return [name for name, entry in self.entries.items() if not entry.hidden]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command by its name or an alias."""
+        name = self._names.get(cmd_name)
+        if name is None:
+            return None
+        module, _, attribute = self.entries[name].where.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands before the flags: they are what people look for."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the rows of each section, aliases behind the name."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in self.entries.items():
+            if not entry.hidden:
+                names = ", ".join((name, *entry.aliases[:2]))
+                sections.setdefault(entry.section, []).append((names, entry.help))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one might be meant."""
+        name = args[0]
+        if name not in self._names and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(name, self._names, 1)
+            hint = f" Did you mean {self._names[nearest[0]]!r}?" if nearest else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)

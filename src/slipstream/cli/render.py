@@ -1,0 +1,152 @@
+"""What commands print: tables and columns in the look of `nats`, JSON, notes with the time of day.
+
+Results go to standard output, remarks to standard error. Colour only where a terminal shows it, which click sees to;
+boxes are as wide as they need to be when no terminal limits them, so that other programs read whole lines.
+
+rich is imported when a table is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from slipstream.cli.human import format_number
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Columns", "Table", "console", "note", "print_json", "print_names"]
+
+# A table without a terminal is as wide as it needs to be; rich wants a number.
+_WIDTH_UNLIMITED: Final = 100_000
+
+
+def note(text: str) -> None:
+    """A remark on standard error, with the time of day."""
+    click.echo(f"{click.style(datetime.now().strftime('%H:%M:%S'), dim=True)} {text}", err=True)
+
+
+def print_json(value: object) -> None:
+    """A value as JSON that people can read."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_names(names: Iterable[str]) -> None:
+    """A name a line."""
+    for name in names:
+        click.echo(name)
+
+
+def console() -> Console:
+    """The terminal for tables, progress and live views."""
+    from rich.console import Console
+
+    is_terminal = sys.stdout.isatty()
+    return Console(
+        file=sys.stdout,
+        width=None if is_terminal else _WIDTH_UNLIMITED,
+        no_color=None if is_terminal else True,
+        highlight=False,
+        emoji=False,
+        markup=False,
+    )
+
+
+class Table:
+    """A table in a rounded box, with its title inside."""
+
+    def __init__(self, title: str, *headers: str) -> None:
+        """An empty table."""
+        self._title = title
+        self._headers = headers
+        self._rows: list[list[str]] = []
+
+    def add(self, *cells: object) -> None:
+        """Add a row; numbers get separators of thousands."""
+        assert len(cells) == len(self._headers)
+        self._rows.append([_text(cell) for cell in cells])
+
+    def print(self) -> None:
+        """Print it."""
+        from rich.box import Box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        box = Box("├─┬┤\n│ ││\n├─┼┤\n│ ││\n├─┼┤\n├─┼┤\n│ ││\n╰─┴╯\n")
+        screen = console()
+        border = _border_colour()
+        table = RichTable(box=box, border_style=border, header_style="bold", min_width=len(self._title) + 4)
+        for header in self._headers:
+            table.add_column(header, overflow="fold")
+        for row in self._rows:
+            table.add_row(*(Text(cell) for cell in row))
+        width = min(screen.measure(table).maximum, screen.width)
+        title = self._title[: width - 4].center(width - 2)
+        screen.print(Text(f"╭{'─' * (width - 2)}╮", style=border), soft_wrap=True)
+        line = Text.assemble(("│", border), (title, "bold"), ("│", border))
+        screen.print(line, soft_wrap=True)
+        screen.print(table)
+
+
+class Columns:
+    """Lines `Label: value` with the labels flush right, in titled sections."""
+
+    def __init__(self, heading: str = "") -> None:
+        """Nothing but the heading."""
+        self._heading = heading
+        self._lines: list[tuple[str, str] | str] = []  # a row, or the title of a section
+
+    def row(self, label: str, value: object, *, when: object = True) -> None:
+        """Add a row if `when` is true; an empty label continues the row above."""
+        if when:
+            self._lines.append((label, _text(value)))
+
+    def limit(self, label: str, value: int, text: str = "") -> None:
+        """Add a limit: `unlimited`, the text for it, or the number."""
+        self.row(label, "unlimited" if value <= 0 else text or value)
+
+    def section(self, title: str) -> None:
+        """Begin a section."""
+        self._lines.append(title)
+
+    def print(self) -> None:
+        """Print it."""
+        longest = max((len(line[0]) for line in self._lines if isinstance(line, tuple)), default=0)
+        if self._heading:
+            click.echo(f"{self._heading}\n")
+        colon = click.style(":", fg=_border_colour())
+        for number, line in enumerate(self._lines):
+            if isinstance(line, str):
+                click.echo(f"{'' if number == 0 else chr(10)}{click.style(line, bold=True)}:\n")
+                continue
+            label, value = line
+            click.echo(f"{label:>{longest + 2}}{colon if label else ' '} {value}")
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, int):
+        return format_number(cell)
+    if isinstance(cell, Sequence) and not isinstance(cell, str):
+        return ", ".join(map(str, cell))
+    return str(cell)
+
+
+_COLOURS: Final = ("yellow", "blue", "cyan", "green", "magenta", "red")
+
+
+def _border_colour() -> str:
+    """The scheme of the user, or cyan. Seen only on a terminal."""
+    chosen = os.environ.get("NATS_COLOR", "")
+    context = click.get_current_context(silent=True)
+    if context is not None and context.obj is not None:
+        chosen = context.obj.settings.colors or chosen
+    return chosen if chosen in _COLOURS else "cyan"
