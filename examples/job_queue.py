@@ -24,7 +24,7 @@ async def work(name: str, jetstream: JetStreamContext, done: Counter[str]) -> No
     while True:
         try:
             [job] = await queue.fetch(1, timeout=1)
-        except nats.errors.TimeoutError:
+        except TimeoutError:
             return
         number = int(job.data)
         if number % 20 == 13:

@@ -38,7 +38,7 @@ async def process_orders(jetstream: JetStreamContext, ledger: sqlite3.Connection
     while True:
         try:
             batch = await orders.fetch(50, timeout=1)
-        except nats.errors.TimeoutError:
+        except TimeoutError:
             return repeated
         for message in batch:
             sequence = message.metadata.sequence.stream
