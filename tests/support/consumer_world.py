@@ -9,6 +9,7 @@ from typing import Any
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.ports import Delivery, OnMessage, Recovered
+from slipstream.kernels.handout import Batch
 from support.jetstream_world import FakePorts, FakeStores, FakeSubscription, World
 
 SECOND_NS = 1_000_000_000
@@ -30,6 +31,30 @@ class ConsumerPorts(FakePorts):
             self.delivered.append(message)
             self.sent.append((target, reply, header, payload))
         return self.smooth
+
+    def hand_out(
+        self,
+        targets: bytes | list[bytes],
+        batch: Batch,
+        start: int,
+        count: int,
+        prefix: bytes,
+        dseq: int,
+        pending: int,
+        max_bytes: int,
+    ) -> tuple[int, int, int]:
+        """What the kernel does, in plain words."""
+        total = size = 0
+        for i in range(count):
+            message = batch.message(start + i)
+            reply = b"%b%d.%d.%d.%d" % (prefix, message.seq, dseq + i + 1, message.ts_ns, max(pending - i - 1, 0))
+            target = targets if isinstance(targets, bytes) else targets[i]
+            self.deliver_many([(target, message.subject, reply, message.headers or None, message.payload)])
+            size = len(message.subject) + len(reply) + len(message.headers) + len(message.payload)
+            total += size
+            if total > max_bytes:
+                return i + 1, total, size
+        return count, total, size
 
     def has_interest(self, subject: bytes) -> bool:
         if subject.startswith(b"_INBOX."):

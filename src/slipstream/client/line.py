@@ -76,13 +76,22 @@ class Line:
         Raises:
             ClientTimeout: none came in time.
         """
+        before = self.scanner.messages
+        self.receive_bytes(buffer, now_ns)
+        return self.scanner.messages - before
+
+    def receive_bytes(self, buffer: bytearray, now_ns: int = 0) -> int:
+        """The same; return how many bytes came, for those who look into the buffer themselves."""
         try:
             size = self._socket.recv_into(buffer)
         except BlockingIOError as error:
             raise ClientTimeout(f"the server sent nothing for {self.timeout_ns / 1e9:g} s") from error
         except OSError as error:
             raise ConnectionLost(f"connection lost: {error}") from error
-        return self._take(buffer, size, now_ns) if size else self._end()
+        if not size:
+            self._end()
+        self._take(buffer, size, now_ns)
+        return size
 
     def receive_ready(self, buffer: bytearray, now_ns: int = 0) -> int:
         """Take in bytes if there are any; return how many messages they completed."""

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Store
+from slipstream.kernels.ackintake import AckIntake
+from slipstream.kernels.handout import Batch
 from slipstream.kernels.intake import Intake
 from slipstream.limits import MAX_PAYLOAD_BYTES, MAX_PENDING_BYTES, SYNC_INTERVAL_NS
 
@@ -88,6 +90,24 @@ class Ports(Protocol):
         """
         ...
 
+    def hand_out(
+        self,
+        targets: bytes | list[bytes],
+        batch: Batch,
+        start: int,
+        count: int,
+        prefix: bytes,
+        dseq: int,
+        pending: int,
+        max_bytes: int,
+    ) -> tuple[int, int, int]:
+        """Hand out stored messages as they are, with ack subjects: see `kernels.handout.hand_out`.
+
+        Returns how many that were, their bytes, and those of the last one. `deliver_many` tells afterwards whether a
+        receiver is close to its limit.
+        """
+        ...
+
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody would receive a message on this subject."""
         ...
@@ -107,8 +127,8 @@ class Ports(Protocol):
         """Receive what is published in the account on `subject`."""
         ...
 
-    def listen(self, subject: bytes, intake: Intake) -> Subscription:
-        """Let a stream receive what is published in the account on `subject`."""
+    def listen(self, subject: bytes, intake: Intake | AckIntake) -> Subscription:
+        """Let a kernel receive what is published in the account on `subject`."""
         ...
 
     def log(self, level: str, text: str) -> None:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.ids import new_nuid
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
+from slipstream.kernels.handout import hand_out
 from slipstream.limits import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
+    from slipstream.kernels.ackintake import AckIntake
+    from slipstream.kernels.handout import Batch
     from slipstream.kernels.intake import Intake
     from slipstream.kernels.interest import Subscription
     from slipstream.protocol.connection import ClientConnection
@@ -114,6 +117,23 @@ class AccountPorts:
                 deliver(route, None, subject, reply, 0, payload)
         return not self._account.delivery.take_stalled()
 
+    def hand_out(
+        self,
+        targets: bytes | list[bytes],
+        batch: Batch,
+        start: int,
+        count: int,
+        prefix: bytes,
+        dseq: int,
+        pending: int,
+        max_bytes: int,
+    ) -> tuple[int, int, int]:
+        """Hand out stored messages as they are."""
+        account = self._account
+        return hand_out(
+            account.delivery, account.interest, targets, batch, start, count, prefix, dseq, pending, max_bytes
+        )
+
     def watch_interest(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Cancel:
         """Tell when interest in a subject comes and goes."""
         return self._account.watch(subject, queue, on_change)
@@ -131,8 +151,8 @@ class AccountPorts:
 
         return _Listening(self._account, self._account.subscribe(subject, take, queue))
 
-    def listen(self, subject: bytes, intake: Intake) -> _Listening:
-        """Let a stream receive what is published in the account."""
+    def listen(self, subject: bytes, intake: Intake | AckIntake) -> _Listening:
+        """Let a kernel receive what is published in the account."""
         return _Listening(self._account, self._account.subscribe(subject, intake))
 
     def random_below(self, bound: int) -> int:

@@ -16,6 +16,8 @@ searched on an ack.
 
 The floor is kept as nats-server shows it: it moves when something is acknowledged, never by a delivery.
 
+The kernel of `bind` works on `pending`, `_due` and `redeliveries`, so these stay the same objects for life.
+
 Invariants: floor < every pending sequence; `_due` and `_odd` together are exactly the pending ones that are not queued;
 `delivered_seq` is at or above all of them.
 """
@@ -26,6 +28,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from slipstream.kernels.ackintake import AckIntake
 
 __all__ = ["AckEngine"]
 
@@ -125,8 +129,16 @@ class AckEngine:
         if self.redeliveries:
             self.redeliveries.pop(seq, None)
         if not self.pending:
-            self._floor_dseq, self._floor_seq = self.dseq, self.delivered_seq
+            self.emptied()
         return True
+
+    def emptied(self) -> None:
+        """Nothing is out any more: everything delivered so far is acknowledged."""
+        self._floor_dseq, self._floor_seq = self.dseq, self.delivered_seq
+
+    def bind(self, intake: AckIntake) -> None:
+        """Let the kernel take plain acks of what was delivered once, with the same outcome as `ack`."""
+        intake.bind(self.pending, self._due, self.redeliveries, self.emptied)
 
     def ack_up_to(self, seq: int, dseq: int) -> list[int] | None:
         """Acknowledge everything up to `seq`; which ones that were, None if the floor is there already."""
@@ -240,7 +252,8 @@ class AckEngine:
 
     def shift_deadlines(self, delta_ns: int) -> None:
         """The waiting time has changed for what is already out, too."""
-        self._due = {seq: deadline_ns + delta_ns for seq, deadline_ns in self._due.items()}
+        for seq in self._due:
+            self._due[seq] += delta_ns
         self._odd = {seq: deadline_ns + delta_ns for seq, deadline_ns in self._odd.items()}
         self._heap = [(deadline_ns, seq) for seq, deadline_ns in self._odd.items()]
         heapq.heapify(self._heap)
@@ -273,8 +286,8 @@ class AckEngine:
             engine = cls(1)
             engine.dseq, engine.delivered_seq, engine._floor_dseq, engine._floor_seq = map(int, state[:4])
             pending, again, given_up = (list(map(int, part)) for part in state[4:7])
-            engine.pending = dict(zip(pending[0::3], pending[1::3], strict=True))
-            engine.redeliveries = dict(zip(again[0::2], again[1::2], strict=True))
+            engine.pending.update(zip(pending[0::3], pending[1::3], strict=True))
+            engine.redeliveries.update(zip(again[0::2], again[1::2], strict=True))
             engine.exhausted = dict(zip(given_up[0::2], given_up[1::2], strict=True))
             for seq, deadline_ns in sorted(zip(pending[0::3], pending[2::3], strict=True), key=lambda pair: pair[1]):
                 engine._due[seq] = deadline_ns

@@ -52,7 +52,7 @@ class ConsumerOwner(Protocol):
     """All consumers of the stream, as far as one of them needs it."""
 
     version: int
-    """Grows whenever what is stored or committed has changed."""
+    """Grows whenever messages have left the stream, or a configuration has changed."""
     account_name: str
     account_hash: str
 
@@ -147,7 +147,7 @@ class Consumer:
 
     def available(self) -> int:
         """Messages that could be delivered, again or for the first time."""
-        return self.deliverer.pending() + self.state.acks.queued_count
+        return self.deliverer.ahead.pending() + self.state.acks.queued_count
 
     def ack_pending(self) -> int:
         """Messages handed out and not acknowledged."""
@@ -182,7 +182,9 @@ class Consumer:
         if subject is not None and not self.filters.match(subject):
             return False
         acks = self.state.acks
-        return self.deliverer.is_ahead(seq) or seq in acks.pending or seq in acks.exhausted or seq in self.state.dead
+        if self.deliverer.ahead.is_ahead(seq) or seq in acks.pending or seq in acks.exhausted:
+            return True
+        return seq in self.state.dead
 
     def is_paused(self) -> bool:
         """Whether nothing is delivered until later."""
@@ -195,7 +197,7 @@ class Consumer:
         """Listen for requests and answers, and keep time."""
         subscribe, add = self.ports.subscribe, self._subscriptions.append
         if self.config.ack_policy not in (AckPolicy.NONE, AckPolicy.FLOW_CONTROL):
-            add(subscribe(f"$JS.ACK.{self._base}.*.*.*.*.*".encode(), self.replies.on_short_ack))
+            add(self.ports.listen(f"$JS.ACK.{self._base}.*.*.*.*.*".encode(), self.replies.intake))
             domain = self.facts.domain or "_"
             long_form = f"$JS.ACK.{domain}.{self.owner.account_hash}.{self._base}.*.*.*.*.>"
             add(subscribe(long_form.encode(), self.replies.on_ack))
@@ -227,7 +229,7 @@ class Consumer:
         self._subscriptions.clear()
         self.replies.close()
         self.idleness.close()
-        self._send()
+        self.send_waiting()
 
     def update(self, config: ConsumerConfig) -> None:
         """Become `config`, which was checked against the present one. Durable with the next commit."""
@@ -242,7 +244,7 @@ class Consumer:
         if subjects_of(old) != subjects_of(config):
             state.trusted_from = state.next_seq
             self.filters = Filters(subjects_of(config), self.stream.config.subjects)
-            self.deliverer.restart()
+            self.deliverer.ahead.restart()
         self.deliverer.configure()
         bound = ("deliver_subject", "deliver_group")
         if isinstance(self.sink, PushSink) and any(getattr(old, name) != getattr(config, name) for name in bound):
@@ -260,9 +262,10 @@ class Consumer:
         self.replies.flush()
         state = self.state
         state.acks = AckEngine(seq)
+        self.replies.rebind()
         state.next_seq, state.resume_seq = seq, 0
         state.trusted_from = seq
-        self.deliverer.restart()
+        self.deliverer.ahead.restart()
         self.deliverer.last_delivered_ns = self.replies.last_ack_ns = 0
         self.journal.put()
         self.wake()
@@ -300,7 +303,7 @@ class Consumer:
         elif state.next_seq > store.last_seq + 1 and not self.config.opt_start_seq:
             acks.clamp(store.last_seq)
             state.next_seq = store.last_seq + 1
-        self.deliverer.restart()
+        self.deliverer.ahead.restart()
         self.journal.put()
         self.wake()
 
@@ -343,7 +346,7 @@ class Consumer:
         self.full = stop is Stop.FULL
         if stop in (Stop.END, Stop.REFUSED):
             self.owner.hungry(self)
-        smooth = self._send()
+        smooth = self.send_waiting()
         if stop is Stop.MORE:
             if smooth:
                 self.wake()
@@ -360,9 +363,8 @@ class Consumer:
         """These need no further attention from this consumer."""
         self.owner.acked(self, seqs)
 
-    def _send(self) -> bool:
-        if not self.out:
-            return True
+    def send_waiting(self) -> bool:
+        """Send what is in `out`. False: a receiver is near its limit."""
         out, self.out = self.out, []
         return self.ports.deliver_many(out)
 

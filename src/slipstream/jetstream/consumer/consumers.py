@@ -33,6 +33,7 @@ from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.ports import Cancel
+from slipstream.jetstream.stream.source_positions import JOURNAL_KEY
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import matches, overlaps
 from slipstream.limits import ASSET_NAME_BYTES_MAX, CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, INTEREST_CACHE_MAX
@@ -56,7 +57,7 @@ class Consumers:
         self.account_hash = account_hash(account.name)
         self._account = account
         self._ports = account.ports
-        self._retention = Retention(stream, account.ports, lambda: list(self.consumers.values()))
+        self._retention = Retention(stream, account.ports, lambda: list(self.consumers.values()), self._changed)
         self._hungry: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
         self._interest: dict[bytes, bool] = {}  # subject → whether some consumer wants it
@@ -82,7 +83,6 @@ class Consumers:
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
         """See `Interest.on_committed`."""
-        self.version += 1
         if self._hungry:
             hungry, self._hungry = self._hungry, {}
             for consumer in hungry.values():
@@ -171,6 +171,9 @@ class Consumers:
         """See `ConsumerOwner.inactive`."""
         if self.consumers.get(consumer.name) is consumer:
             self._remove(consumer)
+
+    def _changed(self) -> None:
+        self.version += 1
 
     def _commit(self) -> None:
         self._commit_timer = None
@@ -387,6 +390,8 @@ class Consumers:
     def _recover(self) -> None:
         store = self.stream.store
         for key, parts in store.journal_entries().items():
+            if key == JOURNAL_KEY:
+                continue  # how far the stream's sources were read
             name = key.decode("utf-8", "replace")
             try:
                 state = ConsumerState.decode(parts)

@@ -3,26 +3,27 @@
 What may be delivered again goes first, then what is new. A slice ends when nobody wants more, too much is
 unacknowledged, the stream ends, a message has to wait its time, or other work should have its turn.
 
-Two ways. When all next messages go to one place without conditions, a whole batch is built in one loop; otherwise each
-message is offered to the sink, which may refuse.
+Two ways. When the sink can say beforehand who gets the next messages, a kernel hands out a whole batch as it is stored;
+otherwise each message is read and offered to the sink, which may refuse.
 
 Only committed messages are delivered, and a message is recorded as delivered in the turn it is handed out.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from slipstream.jetstream import headers
-from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy
+from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy, RetentionPolicy
+from slipstream.jetstream.consumer.ahead import Ahead
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.state import REDELIVERED, UNACKED
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.store.base import Damaged, Read, StoredMessage
-from slipstream.limits import CONSUMER_CONGESTED_NS, CONSUMER_SLICE_BYTES, CONSUMER_SLICE_MSGS
+from slipstream.kernels.handout import Batch
+from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_CONGESTED_NS, CONSUMER_SLICE_BYTES, CONSUMER_SLICE_MSGS
 
 if TYPE_CHECKING:
     from slipstream.jetstream.consumer.consumer import Consumer
@@ -50,11 +51,10 @@ class Deliverer:
         self._consumer = consumer
         self._store = consumer.store
         self._ports = consumer.ports
-        self._newest: list[int] | None = None  # last per subject: what is left of the snapshot, None: not read yet
+        self.ahead = Ahead(consumer)
         self._replay: Replay | None = None
         self._rate: RateLimit | None = None
         self._pace_timer: Cancel | None = None
-        self._counted = (-1, 0)  # (version, messages pending) as last counted
         self.last_delivered_ns = 0
         if consumer.config.replay_policy is ReplayPolicy.ORIGINAL:
             self._replay = Replay(self._store.last_seq)
@@ -64,63 +64,22 @@ class Deliverer:
         """Take over a (new) configuration."""
         consumer = self._consumer
         config = consumer.config
-        self._counted = (-1, 0)
+        self.ahead.recount()
         self._prefix = b"$JS.ACK.%b.%b." % (consumer.stream.name.encode(), consumer.name.encode())
+        self._first_prefix = self._prefix + b"1."
         self._needs_ack = config.ack_policy is not AckPolicy.NONE
+        self._as_stored = not config.headers_only
         self._rate = None
         if config.rate_limit_bps:
             burst = consumer.stream.config.max_msg_size
             burst = burst if burst > 0 else consumer.facts.max_payload_bytes
             self._rate = RateLimit(config.rate_limit_bps, burst, self._ports.now_ns())
 
-    def restart(self) -> None:
-        """The position has changed from outside."""
-        self._newest = None
-        self._counted = (-1, 0)
-
     def close(self) -> None:
         """No more timers."""
         if self._pace_timer is not None:
             self._pace_timer()
             self._pace_timer = None
-
-    # --- counting ---
-
-    def pending(self) -> int:
-        """Exactly how many messages wait for their first delivery."""
-        version = self._consumer.version
-        if self._counted[0] != version:
-            self._counted = (version, self._count())
-        return self._counted[1]
-
-    def _count(self) -> int:
-        consumer, store = self._consumer, self._store
-        filters, from_seq = consumer.filters.for_store, consumer.state.next_seq
-        snapshot = 0
-        if consumer.state.resume_seq:
-            snapshot = len(self._snapshot())
-            from_seq = consumer.state.resume_seq + 1
-        count = store.count_matching(filters, from_seq)
-        if store.committed_seq < store.last_seq:
-            count -= store.count_matching(filters, max(from_seq, store.committed_seq + 1))
-        return count + snapshot
-
-    def is_ahead(self, seq: int) -> bool:
-        """Whether this sequence is still to be delivered for the first time (if its subject is wanted)."""
-        state = self._consumer.state
-        if not state.resume_seq or seq > state.resume_seq:
-            return seq >= state.next_seq
-        snapshot = self._snapshot()
-        at = bisect_left(snapshot, seq)
-        return at < len(snapshot) and snapshot[at] == seq
-
-    def _snapshot(self) -> list[int]:
-        """Last per subject: what is still to be delivered of the newest messages at the start, ascending."""
-        state = self._consumer.state
-        if self._newest is None:
-            newest = self._store.last_per_subject(self._consumer.filters.for_store, state.resume_seq)
-            self._newest = newest[bisect_left(newest, state.next_seq) :]
-        return self._newest
 
     # --- delivering ---
 
@@ -146,14 +105,55 @@ class Deliverer:
             room = consumer.room()
             if room <= 0:
                 return Stop.FULL
-            messages = self._read(min(wanted, room, left))
-            if not messages:
-                return Stop.END
-            sent = self._first_deliveries(messages)
+            sent = self._whole_batch(min(room, left))
+            if not sent:
+                messages = self._read(min(wanted, room, left))
+                if not messages:
+                    return Stop.END
+                sent = self._first_deliveries(messages)
             if not sent:
                 return Stop.REFUSED
             left -= sent
         return Stop.MORE
+
+    # --- the fast way ---
+
+    def _whole_batch(self, most: int) -> int:
+        """Hand out the next messages as they are stored; how many. 0: that is not possible, or there are none."""
+        consumer, store, ahead = self._consumer, self._store, self.ahead
+        state, sink = consumer.state, consumer.sink
+        if self._replay is not None or self._rate is not None or not self._as_stored or state.resume_seq:
+            return 0
+        committed_seq = store.committed_seq
+        pending = ahead.pending()
+        plan = sink.plan(min(most, pending)) if pending else None
+        if plan is None:
+            return 0
+        batch = store.gather(
+            consumer.filters.for_store,
+            state.next_seq,
+            max_msgs=plan.messages,
+            max_bytes=CONSUMER_SLICE_BYTES,
+            up_to_seq=committed_seq,
+        )
+        if not batch:
+            return 0
+        consumer.send_waiting()
+        count, size, last_size = self._ports.hand_out(
+            plan.targets,
+            batch,
+            0,
+            len(batch),
+            self._first_prefix,
+            state.acks.dseq,
+            pending,
+            plan.max_bytes,
+        )
+        self._record(batch, count)
+        sink.took(plan, count, size, last_size)
+        return count
+
+    # --- the careful way ---
 
     def _read(self, count: int) -> list[Read]:
         consumer, store = self._consumer, self._store
@@ -162,14 +162,14 @@ class Deliverer:
             found = self._read_snapshot(count)
             if found:
                 return found
-            state.next_seq, state.resume_seq, self._newest = state.resume_seq + 1, 0, None
+            self.ahead.end_snapshot()
         committed_seq = store.committed_seq
         if state.next_seq > committed_seq:
             return []
         found = store.read_batch(
             consumer.filters.for_store,
             state.next_seq,
-            max_msgs=count,
+            max_msgs=min(count, CONSUMER_CAREFUL_MSGS),
             max_bytes=CONSUMER_SLICE_BYTES,
             up_to_seq=committed_seq,
         )
@@ -178,10 +178,10 @@ class Deliverer:
         return found
 
     def _read_snapshot(self, count: int) -> list[Read]:
-        newest = self._snapshot()
+        newest = self.ahead.snapshot()
         found: list[Read] = []
         while newest and not found:
-            chosen = newest[:count]
+            chosen = newest[: min(count, CONSUMER_CAREFUL_MSGS)]
             found = [message for seq in chosen if (message := self._store.get(seq)) is not None]
             if not found:
                 del newest[: len(chosen)]
@@ -189,55 +189,21 @@ class Deliverer:
 
     def _first_deliveries(self, messages: list[Read]) -> int:
         """Hand out as many as the sink takes; how many of the list are done with. 0: the sink takes none now."""
-        consumer = self._consumer
-        for index, message in enumerate(messages):
-            if isinstance(message, Damaged):
-                if index:
-                    return self._first_deliveries(messages[:index])
-                consumer.unreadable(message)
-                self._passed([message.seq])
-                self._counted = (-1, 0)
-                return 1
-        readable: list[StoredMessage] = messages  # type: ignore[assignment]  # checked above
-        bulk = None
-        if self._replay is None and self._rate is None:
-            bulk = consumer.sink.bulk(len(readable))
-        if bulk is not None:
-            target, count = bulk
-            if count < len(readable):
-                readable = readable[:count]
-            self._hand_out_all(readable, target)
-            consumer.sink.took(count)
-            return count
         done = 0
-        for message in readable:
-            if not self._hand_out(message, 1):
+        for message in messages:
+            if isinstance(message, Damaged):
+                self._consumer.unreadable(message)
+                self.ahead.passed(message.seq, 0)
+                self.ahead.recount()
+            elif not self._hand_out(message, 1):
                 break
             done += 1
         return done
 
-    def _hand_out_all(self, messages: list[StoredMessage], target: bytes) -> None:
-        """The fast way: all to one place."""
-        consumer = self._consumer
-        prefix = self._prefix + b"1."
-        dseq, pending = consumer.state.acks.dseq, self.pending()
-        out = consumer.out
-        headers_only = consumer.config.headers_only
-        for message in messages:
-            dseq += 1
-            pending -= 1
-            reply = b"%b%d.%d.%d.%d" % (prefix, message.seq, dseq, message.ts_ns, pending)
-            if headers_only:
-                out.append((target, message.subject, reply, _size_header(message), b""))
-            else:
-                out.append((target, message.subject, reply, message.headers or None, message.payload))
-        self._record([message.seq for message in messages])
-        self._counted = (consumer.version, pending)
-
     def _hand_out(self, message: StoredMessage, deliveries: int) -> bool:
         """The careful way: one message, if somebody takes it now."""
         consumer, now_ns = self._consumer, self._ports.now_ns()
-        pending = self.pending()
+        pending = self.ahead.pending()
         after = pending - 1 if deliveries == 1 else pending
         dseq = consumer.state.acks.dseq + 1
         reply = self._prefix + b"%d.%d.%d.%d.%d" % (deliveries, message.seq, dseq, message.ts_ns, after)
@@ -261,12 +227,11 @@ class Deliverer:
                 return False
             consumer.out.append((sink.target, message.subject, reply, block, payload))
         if deliveries == 1:
-            self._record([message.seq])
-            self._counted = (consumer.version, after)
+            self._record_first([message.seq])
         else:
             self._record_again(message.seq, now_ns)
         if not isinstance(sink, PullSink):
-            sink.sent(size)
+            sink.sent(size, size)
         if self._replay is not None:
             self._replay.sent(message.ts_ns, now_ns)
         if self._rate is not None:
@@ -301,21 +266,35 @@ class Deliverer:
 
     # --- recording ---
 
-    def _record(self, seqs: list[int]) -> None:
+    def _record(self, batch: Batch, count: int) -> None:
+        """The first messages of a batch are out."""
         consumer = self._consumer
-        state, now_ns = consumer.state, self._ports.now_ns()
-        self._passed(seqs)
-        self.last_delivered_ns = now_ns
+        if self._needs_ack or consumer.stream.config.retention is not RetentionPolicy.LIMITS:
+            self._record_first(batch.seqs(0, count))
+        else:
+            self._record_unacked(count, batch.seq(count - 1))
+
+    def _record_first(self, seqs: list[int]) -> None:
+        consumer = self._consumer
         if not self._needs_ack:
-            state.acks.delivered_unacked(len(seqs), seqs[-1])
-            consumer.journal.add(UNACKED, state.next_seq, len(seqs), seqs[-1])
+            self._record_unacked(len(seqs), seqs[-1])
             consumer.done_with(seqs)
             return
+        state, now_ns = consumer.state, self._ports.now_ns()
+        self.ahead.passed(seqs[-1], len(seqs))
+        self.last_delivered_ns = now_ns
         wait_ns = consumer.ack_wait_ns(1)
         deadline_ns = now_ns + wait_ns if wait_ns else FOREVER_NS
         state.acks.delivered(seqs, deadline_ns)
         consumer.journal.delivered(deadline_ns, state.next_seq, seqs)
         consumer.handed_out(deadline_ns)
+
+    def _record_unacked(self, count: int, last_seq: int) -> None:
+        consumer = self._consumer
+        self.ahead.passed(last_seq, count)
+        self.last_delivered_ns = self._ports.now_ns()
+        consumer.state.acks.delivered_unacked(count, last_seq)
+        consumer.journal.add(UNACKED, consumer.state.next_seq, count, last_seq)
 
     def _record_again(self, seq: int, now_ns: int) -> None:
         consumer = self._consumer
@@ -326,14 +305,6 @@ class Deliverer:
         consumer.journal.add(REDELIVERED, seq, deadline_ns)
         self.last_delivered_ns = now_ns
         consumer.handed_out(deadline_ns)
-
-    def _passed(self, seqs: list[int]) -> None:
-        """First deliveries up to here are done with."""
-        state = self._consumer.state
-        if state.resume_seq:
-            newest = self._snapshot()
-            del newest[: bisect_left(newest, seqs[-1] + 1)]
-        state.next_seq = seqs[-1] + 1
 
 
 def _size_header(message: StoredMessage) -> bytes:

@@ -6,10 +6,13 @@ client sees them in order.
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import islice, takewhile
 from typing import Protocol
 
 from slipstream.jetstream.config.enums import PriorityPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.consumer.plan import Plan
 from slipstream.jetstream.consumer.priority import Admission, PriorityGroups
 from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
 from slipstream.jetstream.gojson.scan import JsonError
@@ -139,31 +142,45 @@ class PullSink:
 
     def demand(self) -> int:
         """How many messages to read for those who wait; 0: nobody does."""
-        if len(self.waiting) == 1:
-            first = self.waiting.first()
-            assert first is not None
-            return max(first.batch, 1)
         return CONSUMER_CAREFUL_MSGS if self.waiting else 0
 
-    def bulk(self, count: int) -> tuple[bytes, int] | None:
-        """Where the next messages go without further questions, and how many; None: ask for each."""
-        if len(self.waiting) != 1 or self._owner.config.priority_policy is not PriorityPolicy.NONE:
+    def plan(self, most: int) -> Plan | None:
+        """Who gets the next messages if each request may have any message; None: ask for each."""
+        if self._owner.config.priority_policy is not PriorityPolicy.NONE:
             return None
-        request = self.waiting.first()
-        assert request is not None
-        if request.bytes_left > 0 or (request.expires_ns and request.expires_ns <= self._ports.now_ns()):
+        now_ns = self._ports.now_ns()
+        if len(self.waiting) == 1:
+            only = self.waiting.first()
+            assert only is not None
+            if not self._is_easy(only, now_ns):
+                return None
+            return Plan(only.reply, min(most, max(only.batch, 1)), turns=(only,))
+        turns = list(takewhile(lambda request: self._is_easy(request, now_ns), islice(self.waiting, most)))
+        if not turns:
             return None
-        if not self._ports.has_interest(request.reply):
-            return None
-        return request.reply, min(count, max(request.batch, 1))
+        if len(turns) == len(self.waiting):
+            turns = _in_turn(turns, most)
+        return Plan([request.reply for request in turns], len(turns), turns=tuple(turns))
 
-    def took(self, count: int) -> None:
-        """The one who was named by `bulk` got so many."""
-        request = self.waiting.first()
-        assert request is not None
-        request.batch -= count
-        request.delivered += count
-        self._served(request)
+    def _is_easy(self, request: PullRequest, now_ns: int) -> bool:
+        """It takes whatever comes, and somebody is there to take it."""
+        if request.bytes_left > 0 or 0 < request.expires_ns <= now_ns:
+            return False
+        return self._ports.has_interest(request.reply)
+
+    def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
+        """The first so many messages of a plan went out."""
+        if isinstance(plan.targets, bytes):
+            (only,) = plan.turns
+            only.batch -= count
+            only.delivered += count
+            self._served(only)
+            return
+        for request in plan.turns[:count]:
+            assert self.waiting.first() is request
+            request.batch -= 1
+            request.delivered += 1
+            self._served(request)
 
     def take(self, size: int, pending: int) -> PullRequest | None:
         """Who gets the next message of this size; those who cannot are told so. `pending` counts the message too."""
@@ -294,3 +311,15 @@ class PullSink:
             block += b"Nats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n" % (request.batch, request.bytes_left)
         self._owner.out.append((reply, reply, None, block + b"\r\n", b""))
         self._owner.wake()
+
+
+def _in_turn(requests: list[PullRequest], most: int) -> list[PullRequest]:
+    """One message for each, again and again, until none wants more."""
+    waiting = deque((request, max(request.batch, 1)) for request in requests)
+    turns: list[PullRequest] = []
+    while waiting and len(turns) < most:
+        request, wanted = waiting.popleft()
+        turns.append(request)
+        if wanted > 1:
+            waiting.append((request, wanted - 1))
+    return turns

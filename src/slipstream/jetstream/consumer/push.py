@@ -12,6 +12,7 @@ from typing import Protocol
 
 from slipstream.jetstream.config.enums import AckPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.consumer.plan import Plan
 from slipstream.jetstream.ports import Cancel, Delivery, Ports
 from slipstream.kernels.subject import matches
 from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_SLICE_MSGS, FLOW_WINDOW_BYTES_MAX, FLOW_WINDOW_START
@@ -110,20 +111,23 @@ class PushSink:
             return CONSUMER_SLICE_MSGS
         return CONSUMER_CAREFUL_MSGS if self._unconfirmed <= self._window else 0
 
-    def bulk(self, count: int) -> tuple[bytes, int] | None:
-        """Where the next messages go without further questions, and how many; None: ask for each."""
-        return None if self._owner.config.flow_control else (self.target, count)
+    def plan(self, most: int) -> Plan | None:
+        """Where the next messages go. With flow control up to the one that makes a request due, or fills the window."""
+        if not self._owner.config.flow_control:
+            return Plan(self.target, most)
+        limit = self._window if self.flow_id else self._window // 2
+        return Plan(self.target, most, limit - self._unconfirmed)
 
-    def took(self, count: int) -> None:
+    def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
         """So many went to the deliver subject."""
-        self._quiet_from_now()
+        self.sent(size, last_size)
 
     def accepts(self) -> bool:
         """Whether one more message may go."""
         return self.listening and self._unconfirmed <= self._window
 
-    def sent(self, size: int) -> None:
-        """One message of this size went."""
+    def sent(self, size: int, last_size: int) -> None:
+        """Messages of this size together went; only the last of them may have exceeded a limit."""
         self._quiet_from_now()
         config = self._owner.config
         if not config.flow_control:
@@ -135,7 +139,7 @@ class PushSink:
             if self._unconfirmed > self._window // 2 or full:
                 self.ask()
         elif self._unconfirmed - self._asked_bytes >= self._window:
-            self._asked_bytes += size
+            self._asked_bytes += last_size
 
     def ask(self) -> None:
         """Send a flow control request."""

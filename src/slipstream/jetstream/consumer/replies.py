@@ -18,6 +18,7 @@ from slipstream.jetstream.consumer.delivery import FOREVER_NS
 from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.state import ACKED, ACKED_UP_TO, GAVE_UP, POSTPONED
 from slipstream.jetstream.ports import Cancel
+from slipstream.kernels.ackintake import AckIntake
 from slipstream.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Replies:
         """Nothing happens before an ack comes, or `arm`."""
         self._consumer = consumer
         self._ports = consumer.ports
-        self._acked: list[int] = []  # acknowledged in this turn, not journalled yet
-        self._confirm: list[bytes] = []  # who wants to know when that is committed
+        prefix = f"$JS.ACK.{consumer.stream.name}.{consumer.name}."
+        self.intake = AckIntake(len(prefix.encode()), self.on_ack, self._began)
         self._timer: Cancel | None = None
         self.timer_ns = 0  # what the timer is armed for
         self.last_ack_ns = 0
@@ -44,7 +45,12 @@ class Replies:
         """Take over a (new) configuration."""
         config = self._consumer.config
         self._sample_percent = sample_percent(config.sample_freq)
-        self._plain_acks = config.ack_policy is AckPolicy.EXPLICIT and not self._sample_percent
+        self.intake.plain = config.ack_policy is AckPolicy.EXPLICIT and not self._sample_percent
+        self.rebind()
+
+    def rebind(self) -> None:
+        """The consumer has got another ack engine."""
+        self._consumer.state.acks.bind(self.intake)
 
     def close(self) -> None:
         """No more timers."""
@@ -57,28 +63,14 @@ class Replies:
         """Whether the timer runs."""
         return self._timer is not None
 
-    def on_short_ack(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
-        """An ack of the usual form; the most usual of all is handled here, with the same outcome as in `on_ack`."""
-        if (not payload or payload == b"+ACK") and self._plain_acks:
-            token = subject.split(b".", 6)[5]
-            if token.isdigit() and len(token) < 20:
-                seq = int(token)
-                acks = self._consumer.state.acks
-                if seq in acks.pending:
-                    acks.ack(seq)
-                    self.last_ack_ns = self._consumer.sink.last_active_ns = self._ports.now_ns()
-                    if not (self._acked or self._confirm):
-                        self._ports.call_soon(self.flush)
-                    self._acked.append(seq)
-                    if reply:
-                        self._confirm.append(reply)
-                    if self._consumer.full:
-                        self._consumer.wake()
-                    return
-        self.on_ack(subject, reply, header, payload)
+    def _began(self) -> None:
+        """The first ack of this turn has come."""
+        self.last_ack_ns = self._consumer.sink.last_active_ns = self._ports.now_ns()
+        self._ports.call_soon(self.flush)
+        self._consumer.wake_if_full()
 
     def on_ack(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
-        """An ack of any kind."""
+        """An ack of any kind; those that `intake` takes end the same way here."""
         numbers = ack_numbers(subject)
         if numbers is None or numbers[0] == 0:
             return
@@ -99,8 +91,8 @@ class Replies:
         elif payload.startswith(b"+TERM") and not self._terminate(seq, dseq, deliveries, payload[5:].strip()):
             return
         if reply:
-            self._confirm.append(reply)
             self._flush_soon()
+            self.intake.confirm.append(reply)
 
     def _ack(self, seq: int, dseq: int, deliveries: int, *, sampled: bool = True) -> bool:
         """Acknowledge. False: nothing that has been delivered, so not confirmed either."""
@@ -113,8 +105,8 @@ class Replies:
             if sampled and self._sample_percent:
                 self._sample(seq, dseq, deliveries)
             if self._consumer.state.acks.ack(seq):
-                self._acked.append(seq)
                 self._flush_soon()
+                self.intake.acked.append(seq)
         else:
             self._ack_up_to(seq, dseq)
         self._consumer.wake_if_full()
@@ -173,13 +165,14 @@ class Replies:
         self._consumer.events.acked(seq, dseq, deliveries, max(self._ports.now_ns() - sent_ns, 0))
 
     def _flush_soon(self) -> None:
-        if len(self._acked) + len(self._confirm) == 1:
+        if not self.intake.acked and not self.intake.confirm:
             self._ports.call_soon(self.flush)
 
     def flush(self) -> None:
         """Journal the acks of this turn together, and confirm them when they are committed."""
-        acked, self._acked = self._acked, []
-        replies, self._confirm = self._confirm, []
+        intake = self.intake
+        acked, intake.acked = intake.acked, []
+        replies, intake.confirm = intake.confirm, []
         if acked and not self._consumer.closed:
             self._consumer.journal.add(ACKED, acked)
             self._consumer.done_with(acked)

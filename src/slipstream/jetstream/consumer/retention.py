@@ -24,12 +24,15 @@ __all__ = ["Retention"]
 class Retention:
     """Removes messages of one stream when its consumers are done with them."""
 
-    def __init__(self, stream: Stream, ports: Ports, consumers: Callable[[], Sequence[Consumer]]) -> None:
-        """Judge by the given consumers."""
+    def __init__(
+        self, stream: Stream, ports: Ports, consumers: Callable[[], Sequence[Consumer]], removed: Callable[[], None]
+    ) -> None:
+        """Judge by the given consumers; `removed` is called when messages went that others may have counted."""
         self._stream = stream
         self._store = stream.store
         self._ports = ports
         self._consumers = consumers
+        self._removed = removed
         self._sweep_seq = 0  # where the running sweep is; 0: none runs
         self.stopped = False
 
@@ -47,6 +50,8 @@ class Retention:
             if policy is RetentionPolicy.WORK_QUEUE or not others or not self._needed(seq, others):
                 removed |= delete(seq)
         if removed:
+            if others:
+                self._removed()
             self._stream.committer.wake()
 
     def sweep(self) -> None:
@@ -79,6 +84,7 @@ class Retention:
             if isinstance(message, StoredMessage) and self._finished(message, consumers):
                 removed |= store.delete(seq)
         if removed:
+            self._removed()
             self._stream.committer.wake()
         if self._sweep_seq:
             self._ports.call_soon(self._sweep)

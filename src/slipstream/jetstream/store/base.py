@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slipstream.errors import StorageFault
+from slipstream.kernels.handout import Batch
 from slipstream.kernels.record import LogWriter, StoredMessage
 
 __all__ = [
@@ -223,6 +224,13 @@ class Store(Protocol):
 
         Stops after `max_msgs`, or before the message that would exceed `max_bytes` (subject, headers and payload
         counted), but gives at least one if there is one.
+        """
+        ...
+
+    def gather(self, filters: Filters, from_seq: int, *, max_msgs: int, max_bytes: int, up_to_seq: int) -> Batch:
+        """The same as `read_batch` without an object for each message, to be handed out as they are.
+
+        Ends before a message that cannot be had this way, so it may be empty where `read_batch` is not.
         """
         ...
 

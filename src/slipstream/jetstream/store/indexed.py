@@ -6,6 +6,7 @@ A subclass says where bytes lie (`_slice`); this class finds, decodes and checks
 from __future__ import annotations
 
 from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
+from slipstream.kernels.handout import Batch
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
@@ -141,6 +142,22 @@ class IndexedReads:
         if self._lost_ranges:
             self._insert_lost(out, from_seq, up_to_seq, max_msgs)
         return out
+
+    def gather(self, filters: Filters, from_seq: int, *, max_msgs: int, max_bytes: int, up_to_seq: int) -> Batch:
+        """See `Store.gather`."""
+        batch = Batch()
+        if max_msgs <= 0 or up_to_seq <= 0 or self._lost_ranges:
+            return batch
+        chosen = batch.chosen
+        count = self._index.select(filters, max(from_seq, 0), up_to_seq, max_msgs, max(max_bytes, 0), chosen)
+        taken = 0
+        while taken < count:
+            _seq, segment, offset, length = chosen.place(taken)
+            reach = chosen.reach(taken, STORE_READ_AHEAD_BYTES)
+            before, taken = taken, batch.take(*self._slice(segment, offset, length + _EXPIRY_BYTES, reach))
+            if taken == before:
+                break
+        return batch
 
     def load_last(self, subject: bytes) -> Read | None:
         """See `Store.load_last`."""

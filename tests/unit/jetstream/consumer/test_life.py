@@ -236,16 +236,17 @@ def test_ordered_consumer_of_a_client() -> None:
 
 
 def test_damaged_messages_are_reported_and_passed() -> None:
-    from slipstream.jetstream.store.base import Damaged
-
     w = world(3)
-    store = w.account.streams["S"].store
-    plain = store.read_batch
+    store: Any = w.account.streams["S"].store
+    plain = store._slice
+    _, damaged_at, _ = store._index.locate(2)
 
-    def read_batch(*args: Any, **kwargs: Any) -> Any:
-        return [Damaged(2, "bad checksum") if message.seq == 2 else message for message in plain(*args, **kwargs)]
+    def flipped(*args: Any) -> tuple[bytes, int, int]:
+        data, base, salt = plain(*args)
+        at = damaged_at - base + 33
+        return (data[:at] + b"\xff" + data[at + 1 :] if 0 <= at < len(data) else data), base, salt
 
-    store.read_batch = read_batch  # type: ignore[method-assign]
+    store._slice = flipped
     w.add("C")
     assert w.pull(3).seqs() == [1, 3]
     assert any(level == "ERR" and "message 2" in text for level, text in w.ports.logged)

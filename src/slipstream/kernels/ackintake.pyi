@@ -1,0 +1,24 @@
+"""Types of the ack kernel: see ackintake.pyx."""
+
+from collections.abc import Callable
+
+from slipstream.kernels.delivery import Listener
+
+class AckIntake(Listener):
+    """What arrives on the ack subjects of one consumer."""
+
+    plain: bool
+    acked: list[int]
+    confirm: list[bytes]
+    def __init__(
+        self,
+        prefix_size: int,
+        slow: Callable[[bytes, bytes | None, bytes | None, bytes], None],
+        began: Callable[[], None],
+    ) -> None: ...
+    def bind(
+        self, pending: dict[int, int], due: dict[int, int], again: dict[int, int], emptied: Callable[[], None]
+    ) -> None: ...
+    def __call__(
+        self, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> None: ...

@@ -1,0 +1,30 @@
+"""Types of the hand-out kernel: see handout.pyx."""
+
+from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.interest import Interest
+from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.subjectindex import Selection
+
+class Batch:
+    """Messages found in a store, in order."""
+
+    chosen: Selection
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def take(self, data: bytes, base: int, salt: int) -> int: ...
+    def seq(self, i: int) -> int: ...
+    def seqs(self, start: int, stop: int) -> list[int]: ...
+    def message(self, i: int) -> StoredMessage: ...
+
+def hand_out(
+    delivery: Delivery,
+    interest: Interest,
+    targets: bytes | list[bytes],
+    batch: Batch,
+    start: int,
+    count: int,
+    prefix: bytes,
+    dseq: int,
+    pending: int,
+    max_bytes: int,
+) -> tuple[int, int, int]: ...

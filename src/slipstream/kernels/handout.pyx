@@ -1,0 +1,211 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Stored messages on their way to clients, many in one call and without an object for each.
+
+    index ──select──► Selection ──bytes of segments──► Batch ──hand_out──► routes ──► outboxes
+
+A `Batch` holds the bytes it was given and where in them the records lie, each checked. `hand_out` writes them as
+MSG or HMSG with their ack subjects. Who gets them and how many is the caller's decision.
+
+Memory: a batch keeps the bytes of its segments alive until it goes; nothing is copied before the outbox.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from slipstream.kernels.delivery cimport Delivery
+from slipstream.kernels.interest cimport Interest, Route
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK
+from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
+from slipstream.kernels.subjectindex cimport Selection
+
+cdef enum:
+    # Longest text of a 64-bit number.
+    DIGITS = 20
+    # Four numbers and the dots between them.
+    NUMBERS = 4 * DIGITS + 3
+
+
+cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return v
+
+
+cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return v
+
+
+cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return v
+
+
+cdef inline const unsigned char *text_of(const unsigned char *p) noexcept nogil:
+    """Where the subject of a record begins; headers and payload follow it."""
+    return p + HEAD + (8 if get16(p + 26) & FLAG_EXPIRES else 0)
+
+
+cdef inline char *put_number(char *target, uint64_t number) noexcept nogil:
+    """Write decimal digits; where they end."""
+    cdef char digits[DIGITS]
+    cdef Py_ssize_t n = 0
+    while True:
+        digits[n] = <char>(48 + number % 10)
+        number //= 10
+        n += 1
+        if number == 0:
+            break
+    while n:
+        n -= 1
+        target[0] = digits[n]
+        target += 1
+    return target
+
+
+cdef class Batch:
+    """Messages found in a store, in order. `chosen` says where they lie; `take` gives the bytes."""
+
+    def __cinit__(self):
+        self.chosen = Selection()
+        self.parts = []
+
+    def __dealloc__(self):
+        free(self.at)
+
+    def __len__(self):
+        """Messages that were taken and are whole."""
+        return self.n
+
+    def take(self, bytes data not None, Py_ssize_t base, uint64_t salt):
+        """Take records that lie in `data`, which begins at offset `base` of the segment of the next one.
+
+        Returns how many are taken altogether. Stops at a record of another segment or outside `data`, and before one
+        that is damaged: no progress means that the next one cannot be had this way.
+        """
+        cdef Selection chosen = self.chosen
+        cdef Py_ssize_t at, need, size = PyBytes_GET_SIZE(data)
+        cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
+        cdef const unsigned char *q
+        cdef void *grown
+        cdef uint32_t seg
+        if self.n >= chosen.n:
+            return self.n
+        if self.cap < chosen.n:
+            grown = realloc(self.at, chosen.n * sizeof(void *))
+            if grown == NULL:
+                raise MemoryError()
+            self.at = <const unsigned char **>grown
+            self.cap = chosen.n
+        seg = chosen.seg[self.n]
+        self.parts.append(data)
+        while self.n < chosen.n and chosen.seg[self.n] == seg:
+            at = <Py_ssize_t>chosen.off[self.n] - base
+            need = (chosen.len[self.n] & LENGTH_MASK) + (8 if chosen.len[self.n] & LENGTH_EXPIRES else 0)
+            if at < 0 or at + need > size:
+                break
+            q = p + at
+            if (
+                record_size(q, size - at, <uint32_t>salt) == 0
+                or (get16(q + 26) & KIND_MASK) != KIND_MSG
+                or get64(q + 8) != chosen.seq[self.n]
+            ):
+                break
+            self.at[self.n] = q
+            self.n += 1
+        return self.n
+
+    def seq(self, Py_ssize_t i):
+        """Sequence of one message."""
+        if i < 0 or i >= self.n:
+            raise IndexError(i)
+        return self.chosen.seq[i]
+
+    def seqs(self, Py_ssize_t start, Py_ssize_t stop):
+        """Sequences of some of them."""
+        cdef Py_ssize_t i
+        if start < 0 or stop > self.n:
+            raise IndexError(stop)
+        return [self.chosen.seq[i] for i in range(start, stop)]
+
+    def message(self, Py_ssize_t i):
+        """One message as an object."""
+        cdef const unsigned char *p
+        cdef const unsigned char *text
+        cdef Py_ssize_t slen, hlen, plen
+        if i < 0 or i >= self.n:
+            raise IndexError(i)
+        p = self.at[i]
+        text = text_of(p)
+        slen, hlen, plen = get16(p + 24), get32(p + 4), get32(p + 28)
+        return StoredMessage(
+            self.chosen.seq[i], <int64_t>get64(p + 16), (<const char *>text)[:slen],
+            (<const char *>text + slen)[:hlen], (<const char *>text + slen + hlen)[:plen],
+            <int64_t>get64(p + HEAD) if get16(p + 26) & FLAG_EXPIRES else 0,
+        )
+
+
+def hand_out(
+    Delivery delivery not None, Interest interest not None, targets, Batch batch not None, Py_ssize_t start,
+    Py_ssize_t count, bytes prefix not None, uint64_t dseq, uint64_t pending, Py_ssize_t max_bytes,
+):
+    """Deliver messages of a batch; returns `(messages, their bytes, bytes of the last one)`.
+
+    Args:
+        delivery: of the server.
+        interest: of the account.
+        targets: the subject that all are routed by, or a list with one for each.
+        batch: where they are from.
+        start: the first of them.
+        count: how many at most.
+        prefix: of the ack subject, up to and including the dot before the stream sequence.
+        dseq: consumer sequence of the last delivery before; grows by one for each.
+        pending: messages that wait, these included; falls by one for each.
+        max_bytes: end behind the message with which subjects, ack subjects, headers and payloads exceed this.
+    """
+    cdef char reply[65536]
+    cdef char *end
+    cdef Py_ssize_t prefix_size = PyBytes_GET_SIZE(prefix), i, slen, hlen, plen, last = 0, total = 0
+    cdef const unsigned char *p
+    cdef const char *text
+    cdef list each = None
+    cdef Route route = None
+    if start < 0 or count < 0 or start + count > batch.n:
+        raise IndexError(start + count)
+    if prefix_size + NUMBERS > <Py_ssize_t>sizeof(reply):
+        raise ValueError("the prefix is too long")
+    if type(targets) is list:
+        each = <list>targets
+        if len(each) < count:
+            raise IndexError("a target for each message is needed")
+    else:
+        route = interest.route(<bytes?>targets)
+    memcpy(reply, PyBytes_AS_STRING(prefix), prefix_size)
+    for i in range(count):
+        p = batch.at[start + i]
+        text = <const char *>text_of(p)
+        slen = get16(p + 24)
+        hlen = get32(p + 4)
+        plen = get32(p + 28)
+        dseq += 1
+        if pending:
+            pending -= 1
+        end = put_number(reply + prefix_size, batch.chosen.seq[start + i])
+        end[0] = b"."
+        end = put_number(end + 1, dseq)
+        end[0] = b"."
+        end = put_number(end + 1, get64(p + 16))
+        end[0] = b"."
+        end = put_number(end + 1, pending)
+        if each is not None:
+            route = interest.route(<bytes?>each[i])
+        delivery.send(route, None, text, slen, reply, end - reply, hlen, text + slen, hlen + plen)
+        last = slen + (end - reply) + hlen + plen
+        total += last
+        if total > max_bytes:
+            return i + 1, total, last
+    return count, total, last

@@ -1,0 +1,121 @@
+"""The hand-out kernel against its plain model: the same frames, the same counts, for any batch."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.handout import frames
+from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.handout import Batch, hand_out
+from slipstream.kernels.interest import Interest, Subscription
+from slipstream.kernels.outbox import FlushQueue, Outbox
+from slipstream.kernels.record import StoredMessage
+
+HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
+SIDS = {b"inbox.1": b"1", b"inbox.2": b"77"}
+message = st.tuples(
+    st.sampled_from([b"a", b"a.b", b"orders.new"]),
+    st.sampled_from([b"", HEADER]),
+    st.binary(max_size=40),
+    st.sampled_from([0, 0, 1_900_000_000_000_000_000]),
+)
+
+
+def filled(messages: list[tuple[bytes, bytes, bytes, int]]) -> MemoryStore:
+    store = MemoryStore(b"", random64=lambda: 7)
+    for seq, (subject, headers, payload, expires_ns) in enumerate(messages, 1):
+        store.append(seq, seq * 1_000_003, subject, headers, payload, expires_ns)
+        if seq == 3:
+            store.delete(2)
+    job = store.begin_commit()
+    assert job is not None
+    job.run()
+    store.finish_commit(job)
+    return store
+
+
+@given(
+    messages=st.lists(message, min_size=1, max_size=12),
+    filters=st.sampled_from([(), (b"a",), (b"a.>", b"orders.*")]),
+    from_seq=st.integers(0, 13),
+    max_msgs=st.integers(1, 15),
+    max_bytes=st.integers(0, 400),
+    spread=st.booleans(),
+    dseq=st.integers(0, 2**40),
+    pending=st.integers(0, 20),
+    budget=st.integers(-5, 600),
+)
+def test_kernel_agrees_with_model(
+    messages: list[tuple[bytes, bytes, bytes, int]],
+    filters: tuple[bytes, ...],
+    from_seq: int,
+    max_msgs: int,
+    max_bytes: int,
+    spread: bool,
+    dseq: int,
+    pending: int,
+    budget: int,
+) -> None:
+    store = filled(messages)
+    bounds = {"max_msgs": max_msgs, "max_bytes": max_bytes, "up_to_seq": store.last_seq}
+    batch = store.gather(filters, from_seq, **bounds)
+    expected = [found for found in store.read_batch(filters, from_seq, **bounds) if isinstance(found, StoredMessage)]
+    assert [batch.message(i) for i in range(len(batch))] == expected
+    assert batch.seqs(0, len(batch)) == [found.seq for found in expected]
+
+    interest, delivery = Interest(16), Delivery(1)
+    outbox = Outbox(FlushQueue(lambda: None), None, 1 << 20)
+    for subject, sid in SIDS.items():
+        subscription = Subscription(subject, None, sid, outbox)
+        subscription.headers = True
+        interest.insert(subscription)
+    each = [(b"inbox.1", b"inbox.2", b"nobody")[i % 3] if spread else b"inbox.1" for i in range(len(expected))]
+    targets: bytes | list[bytes] = each if spread else b"inbox.1"
+    result = hand_out(delivery, interest, targets, batch, 0, len(batch), b"$JS.ACK.S.C.1.", dseq, pending, budget)
+    out, told = frames(expected, each, SIDS, b"$JS.ACK.S.C.1.", dseq, pending, budget)
+    assert result == told
+    assert b"".join(outbox.take()) == out
+
+
+def test_bounds_are_checked() -> None:
+    batch = filled([(b"a", b"", b"x", 0)]).gather((), 0, max_msgs=5, max_bytes=100, up_to_seq=1)
+    arguments = (Delivery(1), Interest(16))
+    for start, count in ((-1, 1), (0, 2), (1, 1), (0, -1)):
+        with pytest.raises(IndexError):
+            hand_out(*arguments, b"x", batch, start, count, b"p.", 0, 1, 10)
+    with pytest.raises(IndexError):
+        hand_out(*arguments, [], batch, 0, 1, b"p.", 0, 1, 10)
+    with pytest.raises(ValueError, match="too long"):
+        hand_out(*arguments, b"x", batch, 0, 1, b"p" * 66_000, 0, 1, 10)
+    for bad in (-1, 1):
+        with pytest.raises(IndexError):
+            batch.message(bad)
+        with pytest.raises(IndexError):
+            batch.seq(bad)
+    with pytest.raises(IndexError):
+        batch.seqs(0, 2)
+
+
+@given(cut=st.integers(0, 200), flip=st.integers(0, 199))
+def test_damage_ends_a_batch(cut: int, flip: int) -> None:
+    store = filled([(b"a", b"", b"x" * 10, 0)] * 4)
+    whole = store.gather((), 0, max_msgs=9, max_bytes=1000, up_to_seq=4)
+    data, base, salt = store._slice(1, whole.chosen.place(0)[1], 1, 1 << 20)
+    at = base + min(flip, len(data) - 1)
+    bad = data[: at - base] + bytes([data[at - base] ^ 1]) + data[at - base + 1 :]
+    good = 0
+    for i in range(len(whole)):
+        _, _, offset, length = whole.chosen.place(i)
+        if offset <= at < offset + length:
+            break
+        good += 1
+    batch = Batch()
+    store._index.select((), 0, 4, 9, 1000, batch.chosen)
+    assert batch.take(bad, base, salt) == good
+    assert [batch.message(i) for i in range(good)] == [whole.message(i) for i in range(good)]
+    short = Batch()
+    store._index.select((), 0, 4, 9, 1000, short.chosen)
+    assert short.take(data[:cut], base, salt) <= 3
