@@ -385,3 +385,64 @@ MONITOR_COMPLAINT_INTERVAL_NS: Final = 10 * SECOND_NS
 STORE_INLINE_BYTES_MAX: Final = 256 * KIB
 # Bytes read for one message that is asked for alone: a page, because its neighbours are often asked for next.
 STORE_POINT_READ_BYTES: Final = 4 * KIB
+
+# --- mirrors and sources ---------------------------------------------------------------------------------------------
+
+# A stream asks an origin for a consumer at most this often; after failures it waits so much longer for each, up to the
+# maximum. Attempts are spread by once to twice the jitter: many streams shall not ask at once. nats-server's numbers.
+SOURCE_RETRY_NS: Final = 2 * SECOND_NS
+SOURCE_BACKOFF_NS: Final = 10 * SECOND_NS
+SOURCE_BACKOFF_MAX_NS: Final = 2 * MINUTE_NS
+SOURCE_JITTER_NS: Final = 100 * MILLISECOND_NS
+# How long an answer may take, from a consumer to be made and from one that exists.
+SOURCE_TIMEOUT_NS: Final = 30 * SECOND_NS
+SOURCE_LASTING_TIMEOUT_NS: Final = 5 * SECOND_NS
+# An origin that says nothing for so long is asked again; it forgets a reader after the same time.
+SOURCE_SILENCE_NS: Final = 10 * SECOND_NS
+# `ack_wait` of a reader's consumer, which expects no acks: longer than anything.
+SOURCE_ACK_WAIT_NS: Final = 22 * 60 * MINUTE_NS
+# Refused messages of one origin are logged once in this time.
+SOURCE_ERROR_LOG_NS: Final = 10 * SECOND_NS
+# How far sources were read is written down this often, if it is not known from the messages stored.
+SOURCE_JOURNAL_NS: Final = 5 * SECOND_NS
+# Sequences looked at in one go for where sources were left, from the end of the log.
+SOURCE_SCAN_SEQS: Final = 4_096
+SOURCE_SCAN_BYTES: Final = 8 * MIB
+
+# Small facts a store keeps beside its messages; all of them are repeated at the head of every segment.
+STORE_NOTES_MAX: Final = 1_024
+STORE_NOTE_BYTES_MAX: Final = 1 * KIB
+
+# --- bulk reads and writes --------------------------------------------------------------------------------------------
+
+# Records in one chunk of a bulk read: by default, at least, and at most. Larger ones hold the loop for longer.
+BULK_CHUNK_BYTES: Final = 512 * KIB
+BULK_CHUNK_BYTES_MIN: Final = 16 * KIB
+BULK_CHUNK_BYTES_MAX: Final = 1 * MIB
+# Chunks a reader may have unconfirmed: by default and at most. It bounds what waits for one reader in memory.
+BULK_CREDIT: Final = 8
+BULK_CREDIT_MAX: Final = 16
+# Bulk readers of one account at once, and of those the ones that have a thread reading for them.
+BULK_READERS_MAX: Final = 64
+BULK_READS_IN_FLIGHT: Final = 2
+# A reader that confirms nothing for so long is dropped; whether it is still there is looked at this often.
+BULK_READER_IDLE_NS: Final = 10 * MINUTE_NS
+BULK_SWEEP_NS: Final = 5 * SECOND_NS
+# Pause when a reader's connection is near its limit of pending bytes.
+BULK_CONGESTED_NS: Final = 2 * MILLISECOND_NS
+# Entries of the index looked at in one go: about a millisecond.
+BULK_SCAN_ENTRIES: Final = 500_000
+# One read of a file takes in records this close to each other, this many bytes at most; reads for one chunk.
+BULK_GAP_BYTES_MAX: Final = 32 * KIB
+BULK_READ_BYTES_MAX: Final = 4 * MIB
+BULK_EXTENTS_MAX: Final = 256
+# A chunk is begun again so often when files change under it.
+BULK_STALE_MAX: Final = 3
+# Messages read at once, and one by one, where a chunk could not be copied.
+BULK_SLOW_MSGS: Final = 1_024
+# Subject filters of one request, and the damaged ranges named in one answer.
+BULK_FILTERS_MAX: Final = 256
+BULK_LOST_LISTED_MAX: Final = 1_000
+# Splits of one plan, and the marks it is made from: precision against memory.
+BULK_SPLITS_MAX: Final = 4_096
+BULK_MARKS_MAX: Final = 16_384

@@ -18,6 +18,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.sources import check_filters
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.update import updated
 from slipstream.jetstream.config.validate import ConfigContext, checked
@@ -76,6 +77,7 @@ class JetStreamAccount:
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration
+        self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
         self._stores = stores
         self._creating: dict[str, StreamConfig] = {}
         self._busy: dict[str, list[Callable[[], None]]] = {}  # names with file work under way → who waits
@@ -160,6 +162,7 @@ class JetStreamAccount:
             raise TableError(table.STREAM_OFFLINE_REASON, err=self.offline[config.name])
         self._check_room(config, new=True)
         self._check_overlap(config)
+        check_filters(config)
         self._create_store(config, done)
 
     def update_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:

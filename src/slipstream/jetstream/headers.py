@@ -7,7 +7,7 @@ clients send is not validated, so every function accepts any bytes.
 
 from __future__ import annotations
 
-__all__ = ["HEADER_LINE", "append", "find", "put", "remove", "without_status"]
+__all__ = ["HEADER_LINE", "append", "find", "put", "remove", "remove_prefixed", "without_status"]
 
 HEADER_LINE = b"NATS/1.0\r\n"
 _EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
@@ -61,3 +61,16 @@ def without_status(block: bytes) -> bytes:
         return block
     rest = b"NATS/1.0" + block[end:]
     return b"" if rest == _EMPTY_BLOCK else rest
+
+
+def remove_prefixed(block: bytes, prefix: bytes) -> bytes:
+    """The block without any line whose key begins like this; `b""` if no other line is left."""
+    start = b"\r\n" + prefix
+    at = block.find(start)
+    while at >= 0:
+        end = block.find(b"\r\n", at + 2)
+        if end < 0:
+            return block
+        block = block[:at] + block[end:]
+        at = block.find(start, at)
+    return b"" if block == _EMPTY_BLOCK else block

@@ -15,7 +15,9 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.config.enums import AckPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig
+from slipstream.jetstream.consumer.answers import account_hash
 from slipstream.jetstream.consumer.config import is_group_name
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
@@ -160,6 +162,8 @@ class ConsumerApi:
         if asked.config.num_replicas > 1:
             raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
         consumers = self._consumers(asked.stream_name)
+        if asked.config.direct and asked.config.sourcing and asked.config.name:
+            asked.config = self._for_reader(asked.config, consumers)
         before = set(consumers.consumers)
 
         def done(outcome: Consumer | ApiError) -> None:
@@ -176,7 +180,31 @@ class ConsumerApi:
         consumers.create(asked.config, asked.action, done, pedantic=asked.pedantic)
         # Shown as it is before anything is delivered, whatever happens until the answer may leave.
         name = asked.config.durable_name or asked.config.name or (set(consumers.consumers) - before).pop()
+        if asked.config.sourcing and name in before:
+            consumers.reset(consumers.consumers[name], 0, lambda _: None)
         initial.update(self._fields(consumers.consumers[name]))
+
+    def _for_reader(self, config: ConsumerConfig, consumers: Consumers) -> ConsumerConfig:
+        """What another stream that copies this one gets: a name of its own each time, as its old one is not gone yet.
+
+        Where messages stay only until they are acknowledged, it is a durable one instead, and finds its place again.
+        """
+        if consumers.stream.config.retention is RetentionPolicy.LIMITS:
+            return msgspec.structs.replace(config, name=f"{config.name}-{account_hash(self._account.ports.new_nuid())}")
+        config = msgspec.structs.replace(
+            config,
+            direct=False,
+            durable_name=config.name,
+            ack_policy=AckPolicy.FLOW_CONTROL,
+            ack_wait_ns=0,
+            max_deliver=0,
+            inactive_threshold_ns=0,
+        )
+        existing = consumers.consumers.get(config.name)
+        if existing is not None:
+            for attribute in ("deliver_policy", "opt_start_seq", "opt_start_time_ns"):
+                setattr(config, attribute, getattr(existing.config, attribute))
+        return config
 
     # --- asking ---
 

@@ -1,4 +1,4 @@
-"""DIRECT.GET: messages as they are stored, without JSON, answered by the stream itself.
+"""DIRECT.GET: messages as they are stored, without JSON, answered by the stream itself or by a mirror of it.
 
 Each stream with `allow_direct` subscribes to its own two subjects; without it nobody does, and the client is told that
 there are no responders. Problems are statuses in a header block, not API errors.
@@ -34,35 +34,70 @@ class DirectApi:
         """Watch the account's streams."""
         self._account = account
         self._subscriptions: dict[str, list[Subscription]] = {}
+        self._fresh: set[str] = set()  # mirrors that have caught up with their origin
         account.on_started.append(self._check)
         account.on_updated.append(self._check)
+        account.on_caught_up.append(self._caught_up)
         account.on_stopped.append(self._remove)
 
     def _check(self, stream: Stream) -> None:
         if not stream.config.allow_direct:
-            self._remove(stream)
-        elif stream.name not in self._subscriptions:
-            ports = self._account.ports
-            getter = DirectGet(stream, ports, self._account.facts.max_pending_bytes)
-            own = _PREFIX + stream.name.encode()
-            self._subscriptions[stream.name] = [
-                ports.subscribe(own, getter.on_request, _QUEUE),
-                ports.subscribe(own + b".>", getter.on_subject_request, _QUEUE),
-            ]
+            self._close(stream.name)
+        else:
+            self._listen(stream, stream.name)
+        if stream.config.mirror is None or not stream.config.mirror_direct:
+            self._close(_for_origin(stream))
+        elif stream.name in self._fresh:
+            self._listen(stream, stream.config.mirror.name)
+
+    def _caught_up(self, stream: Stream) -> None:
+        """A mirror is fresh: it answers whoever asks its origin, one time or another."""
+        self._fresh.add(stream.name)
+        self._check(stream)
+
+    def _listen(self, stream: Stream, asked: str) -> None:
+        """Answer from `stream` what is asked of the stream called `asked`."""
+        key = stream.name if asked == stream.name else _for_origin(stream)
+        if key in self._subscriptions:
+            return
+        ports = self._account.ports
+        getter = DirectGet(stream, ports, self._account.facts.max_pending_bytes, asked)
+        subject = _PREFIX + asked.encode()
+        self._subscriptions[key] = [
+            ports.subscribe(subject, getter.on_request, _QUEUE),
+            ports.subscribe(subject + b".>", getter.on_subject_request, _QUEUE),
+        ]
 
     def _remove(self, stream: Stream) -> None:
-        for subscription in self._subscriptions.pop(stream.name, []):
+        self._fresh.discard(stream.name)
+        self._close(stream.name)
+        self._close(_for_origin(stream))
+
+    def _close(self, key: str) -> None:
+        for subscription in self._subscriptions.pop(key, []):
             subscription.close()
+
+
+def _for_origin(stream: Stream) -> str:
+    """The key of what a mirror answers for its origin; no stream can be called this."""
+    return f"{stream.name} for its origin"
 
 
 class DirectGet:
     """Direct gets of one stream."""
 
-    def __init__(self, stream: Stream, ports: Ports, bytes_max: int) -> None:
-        """Answer for `stream`; `bytes_max` bounds a batch that names no bound of its own."""
+    def __init__(self, stream: Stream, ports: Ports, bytes_max: int, asked: str) -> None:
+        """Answer from `stream`.
+
+        Args:
+            stream: where messages are.
+            ports: the way out.
+            bytes_max: bounds a batch that names no bound of its own.
+            asked: name of the stream in the subjects of the requests, which a mirror answers too.
+        """
         self._store: Store = stream.store
         self._name = stream.name.encode()
-        self._key_at = len(_PREFIX) + len(self._name) + 1
+        self._key_at = len(_PREFIX) + len(asked.encode()) + 1
         self._ports = ports
         self._bytes_max = bytes_max
 

@@ -45,6 +45,7 @@ def stream_fields(
         fields["domain"] = facts.domain
     if leader:
         fields["cluster"] = {"leader": facts.name}
+    fields.update(stream.upstream.fields())
     fields["ts"] = format_time(now_ns)
     return fields
 

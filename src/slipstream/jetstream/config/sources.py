@@ -1,4 +1,4 @@
-"""Rules for mirrors and sources. Copying itself does not exist yet, so a valid one is refused last, and says so."""
+"""Rules for mirrors and sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.kernels.subject import is_literal, is_subset, is_valid_publish, is_valid_subscription, overlaps
 from slipstream.subjects.transform import transform_problem
 
-__all__ = ["check_sources", "destination_problem"]
+__all__ = ["check_filters", "check_sources", "destination_problem"]
 
 _NAME_FORBIDDEN = frozenset(" \t\r\n\f.*>\\/")
 _API_PREFIX = "$JS.API"
@@ -24,7 +24,7 @@ def check_sources(config: StreamConfig, find_stream: FindStream, *, pedantic: bo
     """Check `config.mirror` and `config.sources` against every rule nats-server has for them.
 
     Raises:
-        ApiError: the first rule broken, or, if none is, that copying between streams is not available.
+        ApiError: the first rule broken.
     """
     if config.mirror is not None:
         _check_mirror(config, config.mirror, find_stream, pedantic)
@@ -36,8 +36,27 @@ def check_sources(config: StreamConfig, find_stream: FindStream, *, pedantic: bo
         return
     _check_prefixes(copies, find_stream)
     _check_cycle(config, find_stream)
-    what = "mirrors" if config.mirror is not None else "sources"
-    raise invalid_config(f"stream {what} are not available in this version")
+
+
+def check_filters(config: StreamConfig) -> None:
+    """Check the filters themselves, which nats-server does only when a stream is made, and last.
+
+    Raises:
+        ApiError: 10049.
+    """
+    mirror = config.mirror
+    if mirror is not None and _bad_filter(mirror.filter_subject):
+        raise ApiError(
+            table.STREAM_CREATE, err=f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
+        )
+    for source in config.sources:
+        if source is not None and _bad_filter(source.filter_subject):
+            text = f"subject filter '{source.filter_subject}' for the source: invalid subject"
+            raise ApiError(table.STREAM_CREATE, err=text)
+
+
+def _bad_filter(subject: str) -> bool:
+    return bool(subject) and not is_valid_subscription(subject.encode())
 
 
 def _valid_name(name: str) -> bool:

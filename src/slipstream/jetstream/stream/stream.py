@@ -33,6 +33,7 @@ from slipstream.jetstream.stream.ingest import Ingest, Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
+from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
 from slipstream.kernels.subject import is_literal
 from slipstream.limits import (
     DEDUP_REBUILD_BATCH_BYTES,
@@ -66,6 +67,7 @@ class Stream:
         self.is_untouched = config.first_seq == 0  # nothing ever decided its first sequence: shown as 0, not 1
         self.store = store
         self.interest: Interest = NoConsumers()  # the consumer layer puts itself here
+        self.upstream: Upstream = NoUpstream()  # a mirror or sources put themselves here
         self._ports = ports
         self._subscriptions: dict[str, Subscription] = {}
         self._expiry_timer: Cancel | None = None
@@ -110,6 +112,7 @@ class Stream:
             return
         self._stopped = True
         self._subscribe([])
+        self.upstream.stop(deleted=deleted)
         self.interest.stop(deleted=deleted)
         self.committer.stop()
         for timer in (self._expiry_timer, self._ids_timer):
@@ -143,6 +146,7 @@ class Stream:
 
     def purge(self, subject: bytes = b"", *, below_seq: int = 0, keep: int = 0) -> int:
         """Remove messages; how many went. Without a subject, `below_seq` may lie beyond the end and moves it."""
+        self.upstream.on_removing()
         if not subject and below_seq > self.store.last_seq + 1:
             count = self.store.messages
             self.store.trim_to(below_seq)
@@ -157,6 +161,7 @@ class Stream:
 
     def delete_message(self, seq: int, *, erase: bool) -> bool:
         """Remove one message, overwriting its bytes if `erase`. False: there is none."""
+        self.upstream.on_removing()
         removed = self.store.erase(seq) if erase else self.store.delete(seq)
         if removed:
             if erase:
@@ -244,6 +249,7 @@ class Stream:
         self.expiry.rebuild(self.store.expiries())
         self._rebuild_ids()
         self.interest.on_purged(b"")
+        self.upstream.on_fault()
 
     # --- inside ---
 

@@ -1,0 +1,71 @@
+"""Mirrors and sources of an account's streams: who copies what, as streams come, change and go."""
+
+from __future__ import annotations
+
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.stream.mirror import Mirror
+from slipstream.jetstream.stream.sources import Sources
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.jetstream.stream.upstream import NoUpstream
+
+__all__ = ["Copies"]
+
+
+class Copies:
+    """Gives every stream its mirror or sources."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        """Watch the account's streams."""
+        self._account = account
+        self._upstreams: dict[str, Mirror | Sources] = {}
+        account.on_started.append(self._started)
+        account.on_updated.append(self._updated)
+        account.on_stopped.append(self._stopped)
+
+    def _started(self, stream: Stream) -> None:
+        self._attach(stream)
+        for upstream in self._upstreams.values():
+            for feed in upstream.feeds:
+                if feed.origin == stream.name:
+                    feed.hurry()
+
+    def _attach(self, stream: Stream) -> None:
+        account = self._account
+        ports, domain = account.ports, account.facts.domain
+        upstream: Mirror | Sources
+        if stream.config.mirror is not None:
+            upstream = Mirror(
+                stream,
+                stream.config.mirror,
+                ports,
+                account=account.name,
+                domain=domain,
+                on_caught_up=self._caught_up,
+            )
+        elif stream.config.sources:
+            upstream = Sources(stream, ports, account=account.name, domain=domain)
+        else:
+            return
+        self._upstreams[stream.name] = stream.upstream = upstream
+        upstream.open()
+
+    def _updated(self, stream: Stream) -> None:
+        upstream = self._upstreams.get(stream.name)
+        config = stream.config
+        if isinstance(upstream, Mirror) and config.mirror is not None:
+            return  # it cannot have changed
+        if isinstance(upstream, Sources) and config.sources:
+            upstream.update()
+            return
+        if upstream is not None:
+            upstream.stop(deleted=True)
+            del self._upstreams[stream.name]
+            stream.upstream = NoUpstream()
+        self._attach(stream)
+
+    def _stopped(self, stream: Stream) -> None:
+        self._upstreams.pop(stream.name, None)
+
+    def _caught_up(self, stream: Stream) -> None:
+        for hook in self._account.on_caught_up:
+            hook(stream)

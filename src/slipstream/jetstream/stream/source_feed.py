@@ -1,0 +1,456 @@
+"""One stream read by another, over subjects: a consumer at the origin, and its deliveries here.
+
+States::
+
+    waiting ──timer──► asking ──answer──► running ──gap, silence, refusal, fault──► waiting
+                         └────error, no answer────► waiting, longer each time
+    any ──close──► closed
+
+Also an origin in the same account is read this way. The origin then need not know who reads, one account is like
+another, and everything that keeps a consumer honest (order, flow control, heartbeats, what is committed) is there once.
+
+The consumer numbers its deliveries. A number left out, a heartbeat that knows of more than came, or silence end this
+consumer; a new one starts behind what is *stored* here. So nothing is lost and nothing is stored twice, whatever
+breaks. A flow control request is answered after the commit of all that came before it: the answer paces the origin by
+our disk, and lets a work queue forget only what is safe here.
+
+What this is not: what happens with a message. That is the owner's, a `mirror.Mirror` or a `sources.Source`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+import msgspec
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy
+from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig, StreamSource
+from slipstream.jetstream.consumer.answers import account_hash as hashed
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors_table import ErrorSpec
+from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.ports import Cancel, Ports, Subscription
+from slipstream.jetstream.stream.commit import AfterCommit
+from slipstream.limits import (
+    SECOND_NS,
+    SOURCE_ACK_WAIT_NS,
+    SOURCE_BACKOFF_MAX_NS,
+    SOURCE_BACKOFF_NS,
+    SOURCE_ERROR_LOG_NS,
+    SOURCE_JITTER_NS,
+    SOURCE_LASTING_TIMEOUT_NS,
+    SOURCE_RETRY_NS,
+    SOURCE_SILENCE_NS,
+    SOURCE_TIMEOUT_NS,
+)
+
+__all__ = ["FeedKind", "FeedOwner", "SourceFeed", "Start", "clean_header"]
+
+_API = "$JS.API"
+_CONTROL = b"NATS/1.0 100 "
+_ASK_HEADER = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
+_POSITION = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+_TOKENS_V1 = 9
+_TOKENS_V2 = 11
+
+
+class _State(Enum):
+    WAITING = auto()
+    ASKING = auto()
+    RUNNING = auto()
+    CLOSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedKind:
+    """How mirrors and sources differ in what they ask for."""
+
+    letter: str
+    """Names the deliver subject: `$JS.<letter>.<id>`."""
+    metadata: str
+    """Beginning of the metadata keys that tell the origin who reads."""
+    setup_failed: ErrorSpec
+    requires_flow_acks: ErrorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a consumer is to begin: at a sequence, at a time, or with everything."""
+
+    seq: int = 0
+    time_ns: int | None = None
+
+
+class FeedOwner(Protocol):
+    """Whose messages these become."""
+
+    def start(self) -> Start:
+        """Where to begin now, from what is stored."""
+        ...
+
+    def began(self, delivered_seq: int) -> int:
+        """The origin's consumer stands behind this sequence; the sequence up to which nothing more is needed here."""
+        ...
+
+    def take(self, subject: bytes, header: bytes, payload: bytes, seq: int, ts_ns: int) -> ApiError | None:
+        """Store one message, which is the next of this origin; why not, if it cannot be."""
+        ...
+
+    def caught_up(self) -> None:
+        """Nearly everything the origin has is here. Called for every message that finds it so."""
+        ...
+
+    def after_commit(self, callback: AfterCommit) -> None:
+        """Call when everything taken so far is committed."""
+        ...
+
+
+class _Info(msgspec.Struct):
+    deliver_subject: str = ""
+    ack_policy: str = ""
+
+
+class _Delivered(msgspec.Struct):
+    stream_seq: int = 0
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    name: str = ""
+    config: _Info | None = None
+    delivered: _Delivered = msgspec.field(default_factory=_Delivered)
+    error: _Error | None = None
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+class SourceFeed:
+    """Reads one origin for one owner."""
+
+    __slots__ = (
+        "_account",
+        "_answers",
+        "_consumer",
+        "_deliveries",
+        "_domain",
+        "_dseq",
+        "_fails",
+        "_kind",
+        "_logged_ns",
+        "_name",
+        "_owner",
+        "_ports",
+        "_requested_ns",
+        "_source",
+        "_state",
+        "_stream",
+        "_timer",
+        "_watch",
+        "error",
+        "lag",
+        "last_heard_ns",
+        "seq",
+    )
+
+    def __init__(
+        self,
+        kind: FeedKind,
+        source: StreamSource,
+        owner: FeedOwner,
+        ports: Ports,
+        *,
+        name: str,
+        reader: tuple[str, str, str],
+    ) -> None:
+        """Nothing happens before `open`.
+
+        Args:
+            kind: mirror or source.
+            source: what to read.
+            owner: who gets it.
+            ports: of the reading account.
+            name: what the consumer is to be called, the same each time.
+            reader: stream, account and domain that read.
+        """
+        self._kind = kind
+        self._source = source
+        self._owner = owner
+        self._ports = ports
+        self._name = name
+        self._stream, self._account, self._domain = reader
+        self._state = _State.WAITING
+        self._answers: Subscription | None = None  # for the answer to the request in flight
+        self._deliveries: Subscription | None = None
+        self._timer: Cancel | None = None  # next attempt, or the time an answer may take
+        self._watch: Cancel | None = None  # looks for silence while running
+        self._consumer = b""  # as the origin calls it
+        self._dseq = 0  # deliveries of this consumer so far
+        self._fails = 0  # attempts in a row that came to nothing
+        self._requested_ns = 0  # last attempt
+        self._logged_ns = 0  # when a refusal was last logged
+        self.seq = 0  # sequence at the origin up to which everything was taken
+        self.lag = 0  # messages the origin had behind the last one taken
+        self.last_heard_ns = 0
+        self.error: ApiError | None = None
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the origin was ever asked for a consumer."""
+        return self._requested_ns > 0
+
+    @property
+    def origin(self) -> str | None:
+        """The stream it reads, if that is in the same account."""
+        return self._source.name if self._source.external is None else None
+
+    # --- life ---
+
+    def open(self) -> None:
+        """Begin, after a moment: the origin may be made in the same breath."""
+        self._wait()
+
+    def close(self) -> None:
+        """Read no more. A consumer that outlives its reader is removed by `remove_consumer`."""
+        self._hang_up()
+        self._state = _State.CLOSED
+
+    def remove_consumer(self) -> None:
+        """Have the origin forget a lasting consumer that was made for this reader. Call before `close`."""
+        if self._source.consumer is None:
+            subject = self._api_subject(f"CONSUMER.DELETE.{self._source.name}.{self._name}")
+            self._ports.publish(subject, None, None, b"")
+
+    def retry(self) -> None:
+        """Something was missed, or did not last: begin again behind what is stored."""
+        if self._state is _State.RUNNING:
+            self._wait()
+
+    def hurry(self) -> None:
+        """The origin has just come into being: do not wait for the next attempt."""
+        if self._state is _State.WAITING and self._fails:
+            self._fails = 0
+            self._wait()
+
+    def _hang_up(self) -> None:
+        for subscription in (self._answers, self._deliveries):
+            if subscription is not None:
+                subscription.close()
+        for cancel in (self._timer, self._watch):
+            if cancel is not None:
+                cancel()
+        self._answers = self._deliveries = None
+        self._timer = self._watch = None
+        self._consumer = b""
+
+    def _wait(self) -> None:
+        if self._state is _State.CLOSED:
+            return
+        self._hang_up()
+        self._state = _State.WAITING
+        since_ns = self._ports.now_ns() - self._requested_ns
+        delay_ns = max(SOURCE_RETRY_NS - since_ns, 0) if self._requested_ns else 0
+        delay_ns += min(SOURCE_BACKOFF_NS * self._fails, SOURCE_BACKOFF_MAX_NS)
+        delay_ns += SOURCE_JITTER_NS + self._ports.random_below(SOURCE_JITTER_NS)
+        self._timer = self._ports.call_later(delay_ns, self._ask)
+
+    # --- asking for a consumer ---
+
+    def _ask(self) -> None:
+        self._timer = None
+        self._state = _State.ASKING
+        self._requested_ns = self._ports.now_ns()
+        self.error = None
+        reply = f"$JSC.R.{self._random_id()}".encode()
+        self._answers = self._ports.subscribe(reply, self._on_answer)
+        given = self._source.consumer
+        if given is not None:
+            # It exists, and keeps its own place: everything behind its last ack is to come again.
+            subject = self._api_subject(f"CONSUMER.RESET.{self._source.name}.{given.name}")
+            self._timer = self._ports.call_later(SOURCE_LASTING_TIMEOUT_NS, self._no_answer)
+            self._ports.publish(subject, reply, None, b"")
+            return
+        config = self._consumer_config()
+        if config.filter_subject:
+            path = f"CONSUMER.CREATE.{self._source.name}.{self._name}.{config.filter_subject}"
+        else:
+            path = f"CONSUMER.CREATE.{self._source.name}"
+        body = encode({"stream_name": self._source.name, "config": CONSUMER_CONFIG.wire(config), "action": ""})
+        self._timer = self._ports.call_later(SOURCE_TIMEOUT_NS, self._no_answer)
+        self._ports.publish(self._api_subject(path), reply, _ASK_HEADER, body)
+
+    def _consumer_config(self) -> ConsumerConfig:
+        source, kind = self._source, self._kind
+        start = self._owner.start()
+        policy = DeliverPolicy.ALL
+        if start.time_ns is not None:
+            policy = DeliverPolicy.BY_START_TIME
+        elif start.seq:
+            policy = DeliverPolicy.BY_START_SEQUENCE
+        metadata = {f"{kind.metadata}.acc": self._account, f"{kind.metadata}.stream": self._stream}
+        if self._domain:
+            metadata[f"{kind.metadata}.domain"] = self._domain
+        filters = [source.filter_subject] if source.filter_subject else []
+        filters += [transform.src for transform in source.subject_transforms if transform.src]
+        return ConsumerConfig(
+            name=self._name,
+            deliver_subject=self._deliver_subject(),
+            deliver_policy=policy,
+            opt_start_seq=start.seq if start.time_ns is None else 0,
+            opt_start_time_ns=start.time_ns,
+            ack_policy=AckPolicy.NONE,
+            ack_wait_ns=SOURCE_ACK_WAIT_NS,
+            max_deliver=1,
+            filter_subject=filters[0] if len(filters) == 1 else "",
+            filter_subjects=filters if len(filters) > 1 else [],
+            idle_heartbeat_ns=SECOND_NS,
+            flow_control=True,
+            direct=True,
+            sourcing=True,
+            inactive_threshold_ns=SOURCE_SILENCE_NS,
+            metadata=dict(sorted(metadata.items())),
+        )
+
+    def _deliver_subject(self) -> str:
+        external = self._source.external
+        prefix = external.deliver if external is not None and external.deliver else "$JS"
+        return f"{prefix}.{self._kind.letter}.{self._random_id()}".replace("..", ".")
+
+    def _api_subject(self, path: str) -> bytes:
+        external = self._source.external
+        prefix = external.api if external is not None and external.api else _API
+        return f"{prefix}.{path}".replace("..", ".").encode()
+
+    def _random_id(self) -> str:
+        return hashed(self._ports.new_nuid())
+
+    def _on_answer(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        if self._state is not _State.ASKING:
+            return
+        try:
+            answer = _ANSWER.decode(payload)
+        except msgspec.DecodeError:
+            self._failed(TableError(table.INVALID_JSON, err="invalid consumer create response"))
+            return
+        given = self._source.consumer
+        if answer.error is not None:
+            error = answer.error
+            self._failed(ApiError(error.code, error.err_code, error.description))
+        elif answer.config is None:
+            self._failed(TableError(self._kind.setup_failed, err="invalid consumer create response"))
+        elif given is not None and answer.config.ack_policy != "flow_control":
+            self._failed(TableError(self._kind.requires_flow_acks))
+        else:
+            self._run(answer, given.deliver_subject if given is not None else answer.config.deliver_subject)
+
+    def _failed(self, error: ApiError) -> None:
+        self._ports.log("WRN", f"Stream '{self._account} > {self._stream}' cannot read '{self._source.name}': {error}")
+        self._fails += 1
+        self._wait()
+        self.error = error
+
+    def _no_answer(self) -> None:
+        self._fails += 1
+        self._wait()
+
+    # --- reading ---
+
+    def _run(self, answer: _Answer, deliver_subject: str) -> None:
+        self._hang_up()
+        self._state = _State.RUNNING
+        self._fails = 0
+        self._consumer = answer.name.encode()
+        self._dseq = 0
+        self.seq = self._owner.began(answer.delivered.stream_seq)
+        self.last_heard_ns = self._ports.now_ns()
+        self._watch = self._ports.call_later(SOURCE_SILENCE_NS, self._listen)
+        self._deliveries = self._ports.subscribe(deliver_subject.encode(), self._on_message)
+
+    def _listen(self) -> None:
+        """Look for silence: the origin beats once a second even if it has nothing to say."""
+        if self._ports.now_ns() - self.last_heard_ns > SOURCE_SILENCE_NS:
+            self._wait()
+        else:
+            self._watch = self._ports.call_later(SOURCE_SILENCE_NS, self._listen)
+
+    def _on_message(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        self.last_heard_ns = self._ports.now_ns()
+        if header and not payload and header.startswith(_CONTROL):
+            self._on_control(reply, header)
+            return
+        tokens = reply.split(b".") if reply else []
+        if len(tokens) == _TOKENS_V1:
+            name, deliveries, seq_text, dseq_text, ts_text, pending_text = tokens[3:]
+        elif len(tokens) >= _TOKENS_V2:
+            name, deliveries, seq_text, dseq_text, ts_text, pending_text = tokens[5:11]
+        else:
+            return
+        if name != self._consumer or deliveries != b"1":
+            return  # of a consumer that was given up, or not a first delivery
+        try:
+            seq, dseq, ts_ns, pending = int(seq_text), int(dseq_text), int(ts_text), int(pending_text)
+        except ValueError:
+            return  # not from a consumer
+        if dseq != self._dseq + 1:
+            self._wait()
+            return
+        if seq > self.seq:
+            refusal = self._owner.take(subject, header or b"", payload, seq, ts_ns)
+            if refusal is not None:
+                self._refused(refusal)
+                return
+            self.seq = seq
+        self._dseq = dseq
+        self.lag = max(pending - 1, 0)
+        if pending < _CAUGHT_UP:
+            self._owner.caught_up()
+
+    def _refused(self, refusal: ApiError) -> None:
+        now_ns = self._ports.now_ns()
+        if now_ns - self._logged_ns >= SOURCE_ERROR_LOG_NS:
+            self._logged_ns = now_ns
+            text = f"cannot store a message of '{self._source.name}': {refusal}"
+            self._ports.log("WRN", f"Stream '{self._account} > {self._stream}' {text}")
+        self._wait()
+
+    def _on_control(self, reply: bytes | None, header: bytes) -> None:
+        """A flow control request has a reply; a heartbeat says what should have come."""
+        if reply:
+            self._confirm(reply)
+            return
+        last = headers.find(header, b"Nats-Last-Consumer") or b""
+        if last.isdigit() and 0 < int(last) != self._dseq:
+            self._wait()
+            return
+        stalled = headers.find(header, b"Nats-Consumer-Stalled")
+        if stalled:
+            self._confirm(stalled)
+
+    def _confirm(self, reply: bytes) -> None:
+        position = _POSITION % (self._dseq, self.seq)
+
+        def send(error: ApiError | None) -> None:
+            if error is None:
+                self._ports.publish(reply, None, position, b"")
+
+        self._owner.after_commit(send)
+
+
+_CAUGHT_UP = 10  # messages behind: then a mirror is fresh enough to answer for its origin
+
+
+def clean_header(header: bytes) -> bytes:
+    """The header block of a copy: without what only made sense where it was published."""
+    if header.find(b"Nats-") < 0:
+        return header
+    return headers.remove_prefixed(headers.remove_prefixed(header, b"Nats-Expected-"), b"Nats-Batch-")

@@ -1,0 +1,193 @@
+"""How far each source of a stream was read, and how that survives.
+
+The truth is in the log: every copied message names its source and sequence there (`source_names`). After a start the
+log is read from its end until every source was met. Two things would be missing: sources whose last message was removed
+since, and a bound on how much is read. So what is known is also journalled now and then, together with the last
+sequence of this stream it takes into account; only what was stored behind that is read.
+
+    journal  ──►  positions up to `upto`   ──►  log behind `upto`  ──►  positions
+
+Where messages go by themselves (limits, age, acks), the journal is written in the commit that stores them, hence
+before they can go. Elsewhere it is written every few seconds, and before a removal that a user asked for. An entry that
+knows of more than the log holds was overtaken by a fault, and is not believed.
+
+Invariant: a position is never ahead of what is stored, skipped or left out as a repetition here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.enums import RetentionPolicy
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.stream.commit import Committer
+from slipstream.jetstream.stream.source_names import SOURCE_HEADER, origin_of
+from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_BYTES, SOURCE_SCAN_SEQS
+
+__all__ = ["JOURNAL_KEY", "SourcePositions", "messages_go_by_themselves"]
+
+# No consumer can be called this.
+JOURNAL_KEY: Final = b" sources"
+
+
+class _Journalled(msgspec.Struct):
+    upto: int
+    seqs: dict[str, int]
+
+
+_JOURNALLED = msgspec.json.Decoder(_Journalled)
+
+
+def messages_go_by_themselves(config: StreamConfig) -> bool:
+    """Whether a stored message may be removed without anybody asking for it."""
+    return (
+        config.retention is not RetentionPolicy.LIMITS
+        or config.max_msgs > 0
+        or config.max_bytes > 0
+        or config.max_msgs_per_subject > 0
+        or config.max_age_ns > 0
+        or config.allow_msg_ttl
+        or config.allow_rollup_hdrs
+    )
+
+
+class SourcePositions:
+    """The positions of one stream's sources, by index name."""
+
+    def __init__(self, store: Store, ports: Ports, committer: Committer) -> None:
+        """Empty until `recover`."""
+        self._store = store
+        self._ports = ports
+        self._committer = committer
+        self._seqs: dict[str, int] = {}
+        self._durable = self._journalled()  # the last entry that is committed
+        self._dirty = False  # something is not in the journal yet
+        self._timer: Cancel | None = None
+        self._soon = False  # a write at the end of this turn is scheduled
+        self.at_once = False  # write with every commit
+
+    def get(self, index: str) -> int:
+        """The sequence up to which a source was read, 0 if it never was."""
+        return self._seqs.get(index, 0)
+
+    def moving(self) -> None:
+        """A message is about to be stored. Called before the store is, so that the journal is in the same commit."""
+        if self.at_once:
+            if not self._soon:
+                self._soon = True
+                self._ports.call_soon(self._write_soon)
+        elif self._timer is None:
+            self._timer = self._ports.call_later(SOURCE_JOURNAL_NS, self._write_later)
+
+    def moved(self, index: str, seq: int) -> None:
+        """A source was read up to here."""
+        self._seqs[index] = seq
+        self._dirty = True
+
+    def recover(self, wanted: Mapping[str, str]) -> None:
+        """Find the positions of `wanted` sources, index name → stream, and forget all others."""
+        known = self._durable if self._durable.upto <= self._store.last_seq else _Journalled(0, {})
+        seqs = {index: known.seqs[index] for index in wanted if index in known.seqs}
+        # A source the journal does not know may be anywhere in the log.
+        from_seq = self._store.first_seq
+        if len(seqs) == len(wanted):
+            from_seq = max(from_seq, known.upto + 1)
+        for index, seq in self._scan(wanted, from_seq, known.upto, seqs).items():
+            seqs[index] = max(seq, seqs.get(index, 0))
+        self._seqs = seqs
+        self._dirty = True
+
+    def find(self, index: str, stream: str) -> None:
+        """A source was added: it may have been one before."""
+        if index not in self._seqs:
+            self._seqs.update(self._scan({index: stream}, self._store.first_seq, 0, ()))
+            self._dirty = True
+
+    def forget(self, index: str) -> None:
+        """A source was removed."""
+        if self._seqs.pop(index, None) is not None:
+            self._dirty = True
+
+    def write(self) -> None:
+        """Put what is known into the journal, to become durable with the next commit."""
+        if not self._dirty:
+            return
+        entry = _Journalled(self._store.last_seq, dict(self._seqs))
+        try:
+            self._store.journal_put(JOURNAL_KEY, msgspec.json.encode(entry))
+        except StorageFault:
+            return  # the store takes nothing now; the log still knows
+        self._dirty = False
+
+        def settled(error: ApiError | None) -> None:
+            if error is None:
+                self._durable = entry
+
+        self._committer.after(settled)
+
+    def close(self) -> None:
+        """No more timers."""
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+
+    def _write_soon(self) -> None:
+        self._soon = False
+        self.write()
+
+    def _write_later(self) -> None:
+        self._timer = None
+        self.write()
+
+    def _journalled(self) -> _Journalled:
+        parts = self._store.journal_entries().get(JOURNAL_KEY)
+        try:
+            return _JOURNALLED.decode(parts[-1]) if parts else _Journalled(0, {})
+        except msgspec.DecodeError:
+            return _Journalled(0, {})
+
+    def _scan(self, wanted: Mapping[str, str], from_seq: int, upto: int, known: Collection[str]) -> dict[str, int]:
+        """Read the log backwards from its end to `from_seq`, until all sources were met.
+
+        Args:
+            wanted: index name → stream.
+            from_seq: where to stop.
+            upto: for sources in `known`, what lies up to here is known already.
+            known: index names.
+        """
+        found: dict[str, int] = {}
+        high = self._store.last_seq
+        while high >= from_seq:
+            missing = [index for index in wanted if index not in found and (index not in known or high > upto)]
+            if not missing:
+                break
+            low = max(high - SOURCE_SCAN_SEQS + 1, from_seq)
+            for stream, index, seq in self._origins(low, high):
+                # Within the slice the later message wins; an old header fits every source of its stream.
+                for candidate in missing:
+                    if candidate == index or (not index and wanted[candidate] == stream.partition(":")[0]):
+                        found[candidate] = seq
+            high = low - 1
+        return found
+
+    def _origins(self, low: int, high: int) -> Iterable[tuple[str, str, int]]:
+        """Where the messages of a range came from, in order."""
+        store, seq = self._store, low
+        while (seq := store.next_with_headers(seq)) and seq <= high:
+            batch = store.read_batch(ALL, seq, max_msgs=SOURCE_SCAN_SEQS, max_bytes=SOURCE_SCAN_BYTES, up_to_seq=high)
+            for message in batch:
+                if not isinstance(message, Damaged) and message.headers:
+                    value = headers.find(message.headers, SOURCE_HEADER)
+                    origin = origin_of(value) if value else None
+                    if origin is not None:
+                        yield origin
+            if not batch:
+                return
+            seq = batch[-1].seq + 1

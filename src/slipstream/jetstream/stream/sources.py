@@ -1,0 +1,175 @@
+"""The sources of a stream: several others whose messages are merged into it under its own sequences.
+
+Each source is read by a feed of its own, in order; among each other they come as they come. A message says in its
+header where it is from, which is also how the place in the source is found again (`source_positions`).
+
+What this is not: how messages arrive (`source_feed`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.structs import StreamConfig, StreamSource
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.stream.commit import AfterCommit
+from slipstream.jetstream.stream.source_feed import FeedKind, SourceFeed, Start, clean_header
+from slipstream.jetstream.stream.source_info import source_fields
+from slipstream.jetstream.stream.source_names import SOURCE_HEADER, consumer_name, index_name, source_line, stable_id
+from slipstream.jetstream.stream.source_positions import SourcePositions, messages_go_by_themselves
+from slipstream.jetstream.stream.transforms import Transforms
+
+if TYPE_CHECKING:
+    from slipstream.jetstream.stream.stream import Stream
+
+__all__ = ["Source", "Sources"]
+
+_KIND = FeedKind("S", "_nats.src", table.SOURCE_CONSUMER_SETUP_FAILED, table.SOURCE_CONSUMER_REQUIRES_ACK_FC)
+
+
+class Source:
+    """One source of a stream. Implements `FeedOwner`."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        source: StreamSource,
+        positions: SourcePositions,
+        ports: Ports,
+        *,
+        name: str,
+        reader: tuple[str, str, str],
+    ) -> None:
+        """Nothing happens before the feed is opened; `name` and `reader` as in `SourceFeed`."""
+        self._stream = stream
+        self._positions = positions
+        self._transforms = Transforms(source.subject_transforms, ports)
+        self.config = source
+        self.index = index_name(source)
+        self.feed = SourceFeed(_KIND, source, self, ports, name=name, reader=reader)
+
+    def start(self) -> Start:
+        """See `FeedOwner.start`."""
+        position = self._positions.get(self.index)
+        if position:
+            return Start(position + 1)
+        config, store = self.config, self._stream.store
+        if config.opt_start_seq:
+            return Start(config.opt_start_seq)
+        last_ns = self._stream.ingest.last_ts_ns
+        if config.opt_start_time_ns is not None:
+            return Start(time_ns=max(config.opt_start_time_ns, last_ns))
+        # A stream that has lost its beginning has perhaps lost what this source sent, too. As nats-server does, take
+        # what is newer than everything that was ever here.
+        if store.first_seq > 1 and last_ns:
+            return Start(time_ns=last_ns)
+        return Start()
+
+    def began(self, delivered_seq: int) -> int:
+        """See `FeedOwner.began`."""
+        return max(self._positions.get(self.index), delivered_seq)
+
+    def take(self, subject: bytes, header: bytes, payload: bytes, seq: int, ts_ns: int) -> ApiError | None:
+        """See `FeedOwner.take`."""
+        if header:
+            # A message that was copied before says where from only once.
+            header = clean_header(headers.remove(header, SOURCE_HEADER))
+        header = headers.append(header, SOURCE_HEADER, source_line(self.index, seq, subject))
+        if self._transforms.any:
+            subject = self._transforms.apply(subject)
+        self._positions.moving()
+        refusal = self._stream.ingest.store_copy(subject, header, payload)
+        if refusal is None:
+            self._positions.moved(self.index, seq)
+        return refusal
+
+    def caught_up(self) -> None:
+        """See `FeedOwner.caught_up`: nothing depends on it."""
+
+    def after_commit(self, callback: AfterCommit) -> None:
+        """See `FeedOwner.after_commit`."""
+        self._stream.after_commit(callback)
+
+
+class Sources:
+    """All sources of one stream. Implements `Upstream`."""
+
+    def __init__(self, stream: Stream, ports: Ports, *, account: str, domain: str) -> None:
+        """Find out how far each source was read; nothing is read before `open`."""
+        self._stream = stream
+        self._ports = ports
+        self._reader = (stream.name, account, domain)
+        self._base = stable_id(stream.name, account, domain)
+        self._positions = SourcePositions(stream.store, ports, stream.committer)
+        self._sources: dict[str, Source] = {}
+        self._set(stream.config)
+        self._positions.recover(self._wanted())
+
+    @property
+    def feeds(self) -> list[SourceFeed]:
+        """One for each source."""
+        return [source.feed for source in self._sources.values()]
+
+    def fields(self) -> dict[str, object]:
+        """See `Upstream.fields`."""
+        now_ns = self._ports.now_ns()
+        return {"sources": [source_fields(source.config, source.feed, now_ns) for source in self._sources.values()]}
+
+    def on_removing(self) -> None:
+        """See `Upstream.on_removing`."""
+        self._positions.write()
+
+    def on_fault(self) -> None:
+        """See `Upstream.on_fault`."""
+        self._positions.recover(self._wanted())
+        for feed in self.feeds:
+            feed.retry()
+
+    def open(self) -> None:
+        """Begin to read."""
+        for feed in self.feeds:
+            feed.open()
+
+    def stop(self, *, deleted: bool) -> None:
+        """See `Upstream.stop`."""
+        for feed in self.feeds:
+            if deleted:
+                feed.remove_consumer()
+            feed.close()
+        if not deleted:
+            self._positions.write()
+        self._positions.close()
+
+    def update(self) -> None:
+        """The stream's configuration has changed: read what is new in it, and no more what is gone."""
+        before = dict(self._sources)
+        self._set(self._stream.config)
+        for index, source in before.items():
+            if self._sources.get(index) is not source:
+                source.feed.remove_consumer()
+                source.feed.close()
+            if index not in self._sources:
+                self._positions.forget(index)
+        for index, source in self._sources.items():
+            if before.get(index) is not source:
+                self._positions.find(index, source.config.name)
+                source.feed.open()
+
+    def _set(self, config: StreamConfig) -> None:
+        """Keep sources that stay as they are, in the order of the configuration."""
+        before, self._sources = self._sources, {}
+        self._positions.at_once = messages_go_by_themselves(config)
+        for wanted in config.sources:
+            assert wanted is not None
+            index = index_name(wanted)
+            present = before.get(index)
+            name = consumer_name(wanted, config.sources, self._base)
+            if present is None or present.config != wanted:
+                present = Source(self._stream, wanted, self._positions, self._ports, name=name, reader=self._reader)
+            self._sources[index] = present
+
+    def _wanted(self) -> dict[str, str]:
+        return {index: source.config.name for index, source in self._sources.items()}
