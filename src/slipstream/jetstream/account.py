@@ -10,6 +10,7 @@ the server's reserved bytes are the sum of `max_bytes` over all its streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -31,7 +32,7 @@ from slipstream.jetstream.config.versioning import (
 )
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
-from slipstream.jetstream.ports import AccountLimits, Ports, ServerFacts, StreamStores
+from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
 from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.base import Store
@@ -96,10 +97,24 @@ class JetStreamAccount:
                 self.offline[found.config.name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
                 found.store.close()
                 continue
-            self._start(self._make(found.config, found.store, found.created_ns))
+            try:
+                self._start(self._make(found.config, found.store, found.created_ns))
+            except Exception as error:
+                self._keep_offline(found, fault_of(error))
         self.server.scrubber.join(self)
         for path in self._stores.quarantined():
             self.ports.log("WRN", f"JetStream directory moved aside because it could not be read: {path}")
+
+    def _keep_offline(self, found: Recovered, fault: StorageFault) -> None:
+        """One stream's trouble is not the others': its files stay as they are."""
+        name = found.config.name
+        self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be started: {fault}")
+        self.offline[name] = str(fault)
+        started = self.streams.pop(name, None)
+        if started is not None:
+            self._reserve(started.config.storage, -max(started.config.max_bytes, 0))
+            self._stop(started, deleted=False)
+        found.store.close()
 
     def shutdown(self) -> None:
         """Stop and close every stream. Blocks."""
@@ -300,12 +315,35 @@ class JetStreamAccount:
                 self._release(name)
                 done(store_error(made_or_fault))
                 return
-            stream = self._make(config, made_or_fault, created_ns)
-            self._start(stream, reserve=False)
+            try:
+                stream = self._make(config, made_or_fault, created_ns)
+                self._start(stream, reserve=False)
+            except Exception as error:
+                self._abandon(config, made_or_fault, fault_of(error), done)
+                return
             self._release(name)
             stream.after_commit(lambda error: self._announce(stream, "create", error, done))
 
         self.ports.run_blocking(make, made)
+
+    def _abandon(self, config: StreamConfig, store: Store, fault: StorageFault, done: Done) -> None:
+        """A stream was stored but could not be brought to life: nothing of it stays, and the client is told."""
+        self.ports.log("ERR", f"Stream '{self.name} > {config.name}' could not be created: {fault}")
+        self._reserve(config.storage, -max(config.max_bytes, 0))
+        started = self.streams.pop(config.name, None)
+        if started is not None:
+            self._stop(started, deleted=True)
+
+        def remove() -> None:
+            # What cannot be removed now is found at the next start, as after any failed removal.
+            with suppress(Exception):
+                self._stores.destroy(store)
+
+        def removed() -> None:
+            self._release(config.name)
+            done(store_error(fault))
+
+        self.ports.run_blocking(remove, removed)
 
     def _announce(self, stream: Stream, action: str, error: ApiError | None, done: Done) -> None:
         """Answer first: a stream that captures advisories must not show its own in the answer."""

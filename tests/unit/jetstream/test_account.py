@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.ports import AccountLimits
+from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX
+from slipstream.testing.sim_disk import SimDisk
 from slipstream.version import API_LEVEL
+from support.disk_world import disk_world
 from support.jetstream_world import FakeStores, World
 
 
@@ -168,6 +172,45 @@ class TestNames:
             "Stream '$G > A' could not be removed: RuntimeError: odd",
         ]
         w.create("A")
+
+    @pytest.mark.parametrize("where", ["_rebuild_ids", "start"])
+    def test_a_bug_in_the_stream_itself_leaves_nothing_behind(
+        self, monkeypatch: pytest.MonkeyPatch, where: str
+    ) -> None:
+        def fails(_: Stream) -> None:
+            raise RuntimeError("odd")
+
+        w = World()
+        with monkeypatch.context() as patch:
+            patch.setattr(Stream, where, fails)
+            answer = w.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a"], "max_bytes": 100})
+        assert (error_of(answer), answer["error"]["description"]) == (10077, "RuntimeError: odd")
+        assert w.account.streams == {} and w.publish("a") is None
+        assert w.account.server.budgets[StorageType.FILE].reserved_bytes == 0
+        w.create("A", subjects=["a"])
+        assert w.publish("a") == {"stream": "A", "seq": 1}
+
+    def test_a_stream_that_cannot_be_started_does_not_stop_the_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk = SimDisk()
+        w = disk_world(disk)
+        w.create("A")
+        w.create("B")
+        w.publish("B")
+        w.account.shutdown()
+        start = Stream.start
+
+        def fails(stream: Stream) -> None:
+            if stream.name == "A":
+                raise RuntimeError("odd")
+            start(stream)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Stream, "start", fails)
+            w = disk_world(disk)
+        assert w.api("STREAM.INFO.A")["error"]["description"] == "stream is offline: RuntimeError: odd"
+        assert w.state("B")["messages"] == 1
+        assert ("ERR", "Stream '$G > A' could not be started: RuntimeError: odd") in w.ports.logged
+        assert "A" in disk_world(disk).account.streams
 
     def test_updates_move_the_subscriptions(self) -> None:
         w = World()
