@@ -1,8 +1,8 @@
 """Two servers, ours and the real one, told the same about mirrors and sources; and what they then hold, comparably.
 
 What must differ is replaced: times of servers, how long ago an origin was heard, what nats-server 2.15 added to 2.14
-(the sequence of a source, the identity in the source header). Sources are compared in any order, as nats-server's is
-random; so are messages of different sources.
+(the sequence of a source, the identity in the source header, and so the bytes of what was sourced). Sources are
+compared in any order, as nats-server's is random; so are messages of different sources.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Side:
 class CopyPair:
     """Both sides."""
 
-    def __init__(self, pool: ServerPool, directories: Callable[[str], Any], config: str = "") -> None:
+    def __init__(
+        self, pool: ServerPool, directories: Callable[[str], Any], config: str = "", *, sized: bool = True
+    ) -> None:
+        self._sized = sized
         self.sides = [
             Side(pool.prepared(kind, config, ("-js", "-sd", str(directories(kind)))).start())
             for kind in ("ours", "real")
@@ -91,14 +94,14 @@ class CopyPair:
         return ours
 
     def api(self, subject: str, body: Any = b"") -> Any:
-        return self.same(lambda side: comparable(side.api(subject, body)))
+        return self.same(lambda side: comparable(side.api(subject, body), sized=self._sized))
 
     def publish(self, subject: str, payload: bytes, header: bytes | None = None) -> Any:
         return self.same(lambda side: side.publish(subject, payload, header))
 
     def settled(self, stream: str, seq: int) -> Any:
         """A stream that has come so far, as both show it."""
-        return self.same(lambda side: comparable(side.until_last(stream, seq)))
+        return self.same(lambda side: comparable(side.until_last(stream, seq), sized=self._sized))
 
     def messages(self, stream: str, last: int) -> list[Any]:
         return list(self.same(lambda side: side.messages(stream, last)))
@@ -110,12 +113,14 @@ class CopyPair:
             side.client = Oracle(side.server.port)
 
 
-def comparable(answer: Any) -> Any:
-    """An answer without what must differ."""
+def comparable(answer: Any, *, sized: bool = True) -> Any:
+    """An answer without what must differ; `sized=False`: and without bytes."""
     _, scrubbed = normalised((None, json.dumps(answer).encode()))
     for info in [scrubbed, *(scrubbed.get("streams") or [])]:
         if isinstance(info, dict):
             _scrub_info(info)
+            if not sized:
+                info.get("state", {}).pop("bytes", None)
     return scrubbed
 
 

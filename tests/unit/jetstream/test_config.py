@@ -45,17 +45,9 @@ def test_what_is_not_there_is_refused_clearly(flag: str) -> None:
     assert text.endswith("not available in this version")
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        StreamConfig(name="S", mirror=StreamSource(name="M")),
-        StreamConfig(name="S", sources=[StreamSource(name="M")]),
-    ],
-)
-def test_copies_are_refused_clearly(config: StreamConfig) -> None:
-    number, text = refusal(config)
-    assert number == 10052
-    assert text.endswith("are not available in this version")
+def test_a_copy_has_no_subject_of_its_own() -> None:
+    assert checked(StreamConfig(name="S", mirror=StreamSource(name="M")), ALONE).subjects == []
+    assert checked(StreamConfig(name="S", sources=[StreamSource(name="M")]), ALONE).subjects == []
 
 
 def test_sources_that_form_a_cycle() -> None:
