@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from slipstream.version import PRODUCT_VERSION as __version__
 
 if TYPE_CHECKING:
+    from slipstream.bulk.tables import read_arrow as read_arrow
     from slipstream.server.server import Server as Server
 
-__all__ = ["Server", "__version__"]
+__all__ = ["Server", "__version__", "read_arrow"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> object:
         from slipstream.server.server import Server
 
         return Server
+    if name == "read_arrow":
+        from slipstream.bulk.tables import read_arrow
+
+        return read_arrow
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

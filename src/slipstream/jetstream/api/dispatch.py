@@ -48,6 +48,7 @@ API_SUBSCRIPTIONS: Final = (
     "$JS.API.META.>",
     "$JS.API.SERVER.>",
     "$JS.API.ACCOUNT.>",
+    "$JS.API.BULK.>",
     *(
         f"$JS.API.CONSUMER.{verb}.>"
         for verb in (

@@ -9,6 +9,7 @@ from slipstream.jetstream.api.direct import DirectApi
 from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
+from slipstream.jetstream.bulk.api import BulkApi
 from slipstream.jetstream.copies import Copies
 
 __all__ = ["register_all"]
@@ -23,3 +24,4 @@ def register_all(account: JetStreamAccount) -> None:
     MessageApi(account)
     UnavailableApi(account)
     DirectApi(account)
+    BulkApi(account)

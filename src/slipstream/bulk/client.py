@@ -1,0 +1,321 @@
+"""The bulk client: plans, reads, holds and staged writes over one connection, without a thread.
+
+    with connect(ConnectOptions("nats://127.0.0.1:4222")) as client:
+        plan = client.plan("ORDERS")
+        for batch in client.read("ORDERS", plan.first, plan.last):
+            ...
+
+A lost connection is an error (`BulkError.retryable`); whoever retries connects anew. Not for two threads at once, but
+several reads may be under way on one client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from slipstream.bulk.errors import BulkError
+from slipstream.bulk.fallback import ConsumerSource, DirectSource, created_ns, estimated_plan
+from slipstream.bulk.link import Link
+from slipstream.bulk.options import ConnectOptions
+from slipstream.bulk.reading import ArrowReader, RecordSource, Wanted
+from slipstream.bulk.source import BulkSource
+from slipstream.bulk.values import Plan, Split, StreamIdentity
+from slipstream.limits import MILLISECOND_NS
+
+__all__ = ["BulkClient", "connect"]
+
+_DEFAULT_COLUMNS = ("stream", "seq", "ts", "subject", "headers", "payload")
+_BULK_VERSION = 1
+_PROBE_GRACE_NS = 250 * MILLISECOND_NS  # a server further away may answer this much later than the one we talk to
+_TRANSPORTS = ("auto", "bulk", "direct", "consumer")
+
+
+def connect(options: ConnectOptions) -> BulkClient:
+    """Connect to a server.
+
+    Raises:
+        BulkError: none lets us in.
+    """
+    return BulkClient(options)
+
+
+class BulkClient:
+    """One connection for bulk calls."""
+
+    def __init__(self, options: ConnectOptions) -> None:
+        """Connect."""
+        self.options = options
+        self._link = Link(options)
+        self._offers_bulk: bool | None = None
+
+    def __enter__(self) -> Self:
+        """For `with`."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; reads under way end with an error."""
+        self._link.close()
+
+    # --- what is there ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_slipstream(self) -> bool:
+        """Whether the server offers bulk calls (asked once). A refused permission counts as no."""
+        if self._offers_bulk is None:
+            self._offers_bulk = self._probe()
+        return self._offers_bulk
+
+    def stream_info(self, stream: str) -> dict[str, Any]:
+        """The answer of STREAM.INFO, with `identity` added: see `StreamIdentity`.
+
+        Raises:
+            BulkError: there is no such stream, or no answer.
+        """
+        info = self._link.request(f"STREAM.INFO.{_name(stream)}")
+        info["identity"] = str(self._identity(stream, info))
+        return info
+
+    def bulk_info(self, stream: str) -> dict[str, Any]:
+        """The answer of BULK.INFO: identity, first and last committed sequence."""
+        return self._link.request(f"BULK.INFO.{_name(stream)}")
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        stream: str,
+        first: int = 1,
+        last: int | None = None,
+        *,
+        subjects: Sequence[str] = (),
+        start_time_ns: int | None = None,
+        end_time_ns: int | None = None,
+        max_msgs: int | None = None,
+        max_bytes: int | None = None,
+        partitions: int | None = None,
+        target_bytes: int = 128 << 20,
+        min_rows: int = 50_000,
+        identity: str | None = None,
+        transport: str = "auto",
+    ) -> Plan:
+        """Cut committed messages into pieces of about equal size.
+
+        Args:
+            stream: its name.
+            first: first sequence.
+            last: last sequence, inside; None for the last committed one.
+            subjects: filters with or without wildcards; empty for all.
+            start_time_ns: only messages stored at or after this time.
+            end_time_ns: only messages stored before this time.
+            max_msgs: end the range before it has more messages than this.
+            max_bytes: end the range before it has more bytes than this; it has at least one message.
+            partitions: pieces, if there are as many messages; else the next two decide.
+            target_bytes: size of a piece.
+            min_rows: no more pieces than leave each this many messages.
+            identity: refuse if the stream is another one.
+            transport: as for `read`.
+
+        Raises:
+            BulkError: the server refused, or `last` is not committed (retryable).
+        """
+        wanted = Wanted(_name(stream), first, last or 0, tuple(subjects), start_time_ns, end_time_ns, identity)
+        if self._transport(transport) != "bulk":
+            info = self.stream_info(stream)
+            _check_identity(stream, identity, info["identity"])
+            return estimated_plan(
+                self._link,
+                wanted,
+                info,
+                last=last,
+                max_msgs=max_msgs,
+                max_bytes=max_bytes,
+                partitions=partitions,
+                target_bytes=target_bytes,
+                min_rows=min_rows,
+            )
+        body: dict[str, object] = {
+            "first": first,
+            "last": last,
+            "subjects": list(subjects),
+            "start_time_ns": start_time_ns,
+            "end_time_ns": end_time_ns,
+            "max_msgs": max_msgs,
+            "max_bytes": max_bytes,
+            "partitions": partitions,
+            "target_bytes": target_bytes,
+            "min_rows": min_rows,
+            "identity": identity,
+        }
+        found = self._link.request(f"BULK.PLAN.{stream}", body)
+        return Plan(
+            stream=stream,
+            identity=found["identity"],
+            first=found["first"],
+            last=found["last"],
+            messages=found["messages"],
+            bytes=found["bytes"],
+            splits=[Split(*split) for split in found["splits"]],
+            stream_first=found["first_seq"],
+            stream_last=found["last_seq"],
+        )
+
+    def read(
+        self,
+        stream: str,
+        first: int,
+        last: int,
+        *,
+        subjects: Sequence[str] = (),
+        start_time_ns: int | None = None,
+        end_time_ns: int | None = None,
+        columns: Sequence[str] = _DEFAULT_COLUMNS,
+        headers: str = "map",
+        batch_rows: int = 65_536,
+        batch_bytes: int = 8 << 20,
+        identity: str | None = None,
+        transport: str = "auto",
+        fail_on_data_loss: bool = True,
+        expect_messages: int | None = None,
+    ) -> ArrowReader:
+        """Read messages as Arrow record batches. Nothing is sent before the first batch is asked for.
+
+        Args:
+            stream: its name.
+            first: first sequence.
+            last: last sequence, inside; it must be committed.
+            subjects: filters with or without wildcards; empty for all.
+            start_time_ns: only messages stored at or after this time.
+            end_time_ns: only messages stored before this time.
+            columns: see `slipstream.bulk.arrow.ALL_COLUMNS`.
+            headers: whether the column `headers` is a `map`, `raw` bytes (then it is called `hdr_raw`) or `none`.
+            batch_rows: rows of a batch at most.
+            batch_bytes: bytes of records in a batch at most, unless one message is larger.
+            identity: refuse if the stream is another one.
+            transport: `bulk`, `direct` (direct gets in batches), `consumer` (an ephemeral one), or `auto`: the first of
+                these that works here.
+            fail_on_data_loss: damaged messages are an error that names them; else they are skipped.
+            expect_messages: an error if there are not as many, which means that some were removed since they were
+                counted.
+
+        Raises:
+            BulkError: from the iterator. It never ends early without one.
+        """
+        from slipstream.bulk.arrow import wanted_columns
+
+        names = wanted_columns(columns, headers)
+        wanted = Wanted(
+            _name(stream),
+            first,
+            last,
+            tuple(subjects),
+            start_time_ns,
+            end_time_ns,
+            identity,
+            fail_on_data_loss,
+            expect_messages,
+        )
+        source = self._source(wanted, transport)
+        return ArrowReader(source, wanted, names, batch_rows=batch_rows, batch_bytes=batch_bytes)
+
+    def read_records(
+        self,
+        stream: str,
+        first: int,
+        last: int,
+        *,
+        subjects: Sequence[str] = (),
+        identity: str | None = None,
+        transport: str = "auto",
+    ) -> Iterator[bytes]:
+        """Read messages as raw records (docs/internals/bulk.md), for copies and audits. Checksums are verified.
+
+        Raises:
+            BulkError: from the iterator, as for `read`.
+        """
+        from slipstream.kernels.arrowrows import RowDecoder
+
+        wanted = Wanted(_name(stream), first, last, tuple(subjects), identity=identity)
+        source = self._source(wanted, transport)
+        if not source.exact and len(subjects) > 1:
+            source.close()
+            raise BulkError("raw records with several filters need a server with bulk reads")
+        decoder = RowDecoder(())
+        try:
+            for chunk in source:
+                at = 0
+                while at < len(chunk):
+                    at = decoder.feed(chunk, at)
+                    decoder.take()
+                if decoder.damaged:
+                    raise BulkError(f"message {decoder.damaged[0]} of {stream} is damaged", seqs=decoder.damaged)
+                yield chunk
+            source.check(decoder.records, decoder.crc, decoder.damaged)
+        except ValueError as error:
+            raise BulkError(f"the server sent bytes that are no records: {error}", retryable=True) from error
+        finally:
+            source.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _source(self, wanted: Wanted, transport: str) -> RecordSource:
+        chosen = self._transport(transport)
+        if chosen == "bulk":
+            return BulkSource(self._link, wanted)
+        info = self.stream_info(wanted.stream)
+        _check_identity(wanted.stream, wanted.identity, info["identity"])
+        if wanted.last > info["state"]["last_seq"]:
+            raise BulkError(
+                f"sequence {wanted.last} of {wanted.stream} is not there, the last one is {info['state']['last_seq']}",
+                retryable=True,
+            )
+        if chosen == "direct" or (chosen == "auto" and info["config"].get("allow_direct")):
+            return DirectSource(self._link, wanted)
+        return ConsumerSource(self._link, wanted)
+
+    def _transport(self, transport: str) -> str:
+        if transport not in _TRANSPORTS:
+            raise BulkError(f"transport must be one of {', '.join(_TRANSPORTS)}, not {transport!r}")
+        if transport == "auto" and self.is_slipstream:
+            return "bulk"
+        return transport
+
+    def _probe(self) -> bool:
+        """Ask for the bulk information of a stream nobody has: a server with bulk calls says so, others are silent."""
+        link = self._link
+        inbox = link.open_inbox()
+        try:
+            link.publish(f"{link.prefix}BULK.INFO.-", reply=inbox.subject)
+            link.flush()
+            found = link.poll(inbox, _PROBE_GRACE_NS)
+        except BulkError as error:
+            if error.retryable:
+                raise
+            return False
+        finally:
+            link.close_inbox(inbox)
+        return found is not None and b"bulk_info_response" in found.payload
+
+    def _identity(self, stream: str, info: dict[str, Any]) -> StreamIdentity:
+        if self.is_slipstream:
+            return StreamIdentity.parse(self.bulk_info(stream)["identity"])
+        return StreamIdentity(created_ns(info))
+
+
+def _name(stream: str) -> str:
+    """A stream's name, which becomes part of subjects."""
+    if not stream or any(char in stream for char in " \t\r\n.*>/\\"):
+        raise BulkError(f"not the name of a stream: {stream!r}")
+    return stream
+
+
+def _check_identity(stream: str, asked: str | None, found: str) -> None:
+    if asked is not None and asked != found:
+        raise BulkError(f"{stream} is not the stream asked for: it is {found}", err_code=30005)

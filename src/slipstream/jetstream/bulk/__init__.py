@@ -1,0 +1,1 @@
+"""Bulk access to streams: plans, reads of raw records, holds, and staged atomic writes."""

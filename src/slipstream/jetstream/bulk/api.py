@@ -1,0 +1,116 @@
+"""BULK.INFO, PLAN, READ and CREDIT: bulk reading over the API. Documented in docs/internals/bulk.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.plan import Planner, Target, cut
+from slipstream.jetstream.bulk.readers import Readers
+from slipstream.jetstream.bulk.requests import PlanRequest, Range, ReadRequest, decode, identity_of, range_of
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.store.bulk import Mark
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import (
+    BULK_CHUNK_BYTES,
+    BULK_CHUNK_BYTES_MAX,
+    BULK_CHUNK_BYTES_MIN,
+    BULK_CREDIT,
+    BULK_CREDIT_MAX,
+    BULK_SPLITS_MAX,
+)
+
+__all__ = ["BULK_VERSION", "BulkApi"]
+
+BULK_VERSION = 1
+"""Of requests, answers and record layout together; a client that knows another one must not guess."""
+
+
+class BulkApi:
+    """Handlers of bulk reads."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        """Register the handlers with the account's dispatcher."""
+        self._account = account
+        self.readers = Readers(account.ports)
+        register = account.api.register
+        register("BULK.INFO.*", "bulk_info_response", self.info)
+        register("BULK.PLAN.*", "bulk_plan_response", self.plan)
+        register("BULK.READ.*", "bulk_read_response", self.read)
+        register("BULK.CREDIT.*.*", "bulk_credit_response", self.credit)
+        account.on_stopped.append(self.readers.drop_stream)
+
+    def info(self, request: ApiRequest) -> Mapping[str, object]:
+        """What a reader has to know before it begins."""
+        stream = self._account.get_stream(request.names[0])
+        return {**_state(stream), "version": BULK_VERSION, "storage": stream.config.storage.value}
+
+    def plan(self, request: ApiRequest) -> None:
+        """Cut a range into pieces."""
+        stream = self._account.get_stream(request.names[0])
+        asked = decode(PlanRequest, request.body)
+        for limit in (asked.max_msgs, asked.max_bytes, asked.partitions):
+            if limit is not None and limit < 1:
+                raise TableError(errors.INVALID_REQUEST, err="a limit is below 1")
+        if asked.partitions is not None and asked.partitions > BULK_SPLITS_MAX:
+            raise TableError(errors.INVALID_REQUEST, err=f"more than {BULK_SPLITS_MAX} partitions")
+        wanted = range_of(stream, asked)
+        target = Target(asked.partitions, asked.target_bytes, asked.min_rows)
+
+        def done(last: int, marks: list[Mark]) -> None:
+            splits = cut(wanted.first, last, marks, target)
+            request.respond(
+                {
+                    **_state(stream),
+                    "first": wanted.first,
+                    "last": last,
+                    "messages": sum(split.messages for split in splits),
+                    "bytes": sum(split.bytes for split in splits),
+                    "splits": [[split.first, split.last, split.messages, split.bytes] for split in splits],
+                }
+            )
+
+        Planner(
+            stream.store,
+            self._account.ports,
+            wanted,
+            max_msgs=asked.max_msgs,
+            max_bytes=asked.max_bytes,
+            done=done,
+        ).step()
+
+    def read(self, request: ApiRequest) -> None:
+        """Send records to the reply subject, after an answer that names the read."""
+        stream = self._account.get_stream(request.names[0])
+        if not request.reply:
+            raise TableError(errors.NO_REPLY)
+        asked = decode(ReadRequest, request.body)
+        wanted: Range = range_of(stream, asked)
+        chunk_bytes = min(max(asked.chunk_bytes or BULK_CHUNK_BYTES, BULK_CHUNK_BYTES_MIN), BULK_CHUNK_BYTES_MAX)
+        credit = min(max(asked.credit or BULK_CREDIT, 1), BULK_CREDIT_MAX)
+        reader = self.readers.begin(stream, wanted, request.reply, credit=credit, chunk_bytes=chunk_bytes)
+        request.respond(
+            {**_state(stream), "id": reader.id, "first": wanted.first, "last": wanted.last, "credit": credit}
+        )
+
+    def credit(self, request: ApiRequest) -> None:
+        """A reader has dealt with chunks. There is no answer."""
+        body = request.body.strip()
+        if body.isdigit() and len(body) <= 4:
+            self.readers.confirm(request.names[0], request.names[1], int(body))
+
+    def stop(self) -> None:
+        """The account shuts down."""
+        self.readers.stop()
+
+
+def _state(stream: Stream) -> dict[str, object]:
+    store = stream.store
+    return {
+        "stream": stream.name,
+        "identity": identity_of(stream),
+        "first_seq": store.first_seq,
+        "last_seq": store.committed_seq,
+    }

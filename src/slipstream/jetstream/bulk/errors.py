@@ -1,0 +1,37 @@
+"""API errors of bulk calls. nats-server has no such calls, so the numbers are this project's own, from 30001 on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slipstream.jetstream.errors_table import ErrorSpec
+
+__all__ = [
+    "FENCED",
+    "HOLD_NOT_FOUND",
+    "INVALID_REQUEST",
+    "NOT_COMMITTED",
+    "NO_REPLY",
+    "PART_INVALID",
+    "PART_NOT_FOUND",
+    "READ_FAILED",
+    "STAGE_FULL",
+    "STREAM_CHANGED",
+    "STREAM_GONE",
+    "TOO_MANY_HOLDS",
+    "TOO_MANY_READERS",
+]
+
+INVALID_REQUEST: Final = ErrorSpec(400, 30001, "bulk request invalid: {err}")
+NO_REPLY: Final = ErrorSpec(400, 30002, "bulk read needs a reply subject")
+TOO_MANY_READERS: Final = ErrorSpec(429, 30003, "too many bulk readers")
+NOT_COMMITTED: Final = ErrorSpec(503, 30004, "sequence {seq} is not committed here, the last one is {last}")
+STREAM_CHANGED: Final = ErrorSpec(409, 30005, "stream is not the one asked for: it is {identity}")
+STREAM_GONE: Final = ErrorSpec(404, 30006, "stream was removed during the read")
+READ_FAILED: Final = ErrorSpec(503, 30007, "bulk read failed: {err}")
+TOO_MANY_HOLDS: Final = ErrorSpec(429, 30008, "too many holds on this stream")
+HOLD_NOT_FOUND: Final = ErrorSpec(404, 30009, "hold not found: it was released, expired, or did not outlive the server")
+PART_INVALID: Final = ErrorSpec(400, 30010, "staged part invalid: {err}")
+PART_NOT_FOUND: Final = ErrorSpec(404, 30011, "staged part not found: {part}")
+STAGE_FULL: Final = ErrorSpec(429, 30012, "no room to stage: {err}")
+FENCED: Final = ErrorSpec(409, 30013, "batch {batch_id} of this transaction is behind the one committed last")

@@ -1,0 +1,243 @@
+"""Bulk reads under way: who gets the next chunk, how fast, and when one is given up.
+
+    asked ──answer with its id──► reading ⇄ waiting for credit ──► end mark
+                                     └── gone, idle, stream removed ──► dropped, or an error
+
+A reader gets chunks of records at its reply subject, each a message without headers, and at the end one with a status:
+204 and a JSON body with rows, checksum and damaged sequences, or 500 and the error. It may have `credit` chunks that
+it has not confirmed; a request to BULK.CREDIT.<stream>.<id> with a number confirms that many. So a reader that is slow,
+or not there any more, costs the memory of its credit and no more.
+
+Readers take turns: a few have a thread at work for them, the rest wait in a queue. On the loop a chunk is chosen
+(tens of microseconds) and written to the connection; the copy between is made in the thread.
+
+Invariants: a reader is in the queue, in flight, waiting for credit, or gone; its chunks leave in order; the end mark
+is sent only when every message of the range was sent or is named as damaged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from slipstream.errors import ApiError
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.requests import Range
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.bulk import ReadJob, begin_read, read_slowly
+from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.kernels.subjectindex import Selection
+from slipstream.limits import (
+    BULK_CONGESTED_NS,
+    BULK_LOST_LISTED_MAX,
+    BULK_READER_IDLE_NS,
+    BULK_READERS_MAX,
+    BULK_READS_IN_FLIGHT,
+    BULK_STALE_MAX,
+    BULK_SWEEP_NS,
+)
+
+__all__ = ["Reader", "Readers"]
+
+_END = b"NATS/1.0 204 EOB\r\n\r\n"
+_FAILED = b"NATS/1.0 500 Failed\r\n\r\n"
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """One read under way."""
+
+    id: str
+    stream: Stream
+    wanted: Range
+    reply: bytes
+    credit: int
+    """Chunks that may be sent now."""
+    chunk_bytes: int
+    active_ns: int
+    """When it last confirmed something."""
+    next_seq: int = 0
+    rows: int = 0
+    bytes: int = 0
+    crc: int = 0
+    stale: int = 0
+    """Times the present chunk was begun in vain."""
+    damaged: list[int] = field(default_factory=list)
+    busy: bool = False
+    """In the queue or in flight."""
+    gone: bool = False
+    selection: Selection = field(default_factory=Selection)
+
+
+class Readers:
+    """The bulk readers of one account."""
+
+    def __init__(self, ports: Ports) -> None:
+        """Nobody reads yet."""
+        self._ports = ports
+        self._readers: dict[str, Reader] = {}
+        self._queue: deque[Reader] = deque()
+        self._in_flight = 0
+        self._sweeping: Cancel | None = None
+
+    def __len__(self) -> int:
+        """Reads under way."""
+        return len(self._readers)
+
+    def begin(self, stream: Stream, wanted: Range, reply: bytes, *, credit: int, chunk_bytes: int) -> Reader:
+        """Let somebody read; the first chunk leaves after this turn.
+
+        Raises:
+            ApiError: there are too many.
+        """
+        if len(self._readers) >= BULK_READERS_MAX:
+            raise TableError(errors.TOO_MANY_READERS)
+        now_ns = self._ports.now_ns()
+        reader = Reader(self._ports.new_nuid(), stream, wanted, reply, credit, chunk_bytes, now_ns)
+        reader.next_seq = wanted.first
+        self._readers[reader.id] = reader
+        if self._sweeping is None:
+            self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
+        reader.busy = True
+        self._queue.append(reader)
+        self._ports.call_soon(self._run)
+        return reader
+
+    def confirm(self, stream: str, id_: str, chunks: int) -> None:
+        """A reader has dealt with so many chunks. Unknown ids are ignored: the read may have ended meanwhile."""
+        reader = self._readers.get(id_)
+        if reader is None or reader.stream.name != stream or chunks < 1:
+            return
+        reader.active_ns = self._ports.now_ns()
+        reader.credit += chunks
+        if not reader.busy:
+            reader.busy = True
+            self._queue.append(reader)
+            self._run()
+
+    def drop_stream(self, stream: Stream) -> None:
+        """A stream stops: its readers are told."""
+        for reader in [reader for reader in self._readers.values() if reader.stream is stream]:
+            self._fail(reader, TableError(errors.STREAM_GONE))
+
+    def stop(self) -> None:
+        """Forget everybody."""
+        for reader in self._readers.values():
+            reader.gone = True
+        self._readers.clear()
+        if self._sweeping is not None:
+            self._sweeping()
+            self._sweeping = None
+
+    def _run(self) -> None:
+        """Give threads to the readers whose turn it is."""
+        while self._queue and self._in_flight < BULK_READS_IN_FLIGHT:
+            reader = self._queue.popleft()
+            if reader.gone:
+                continue
+            if not self._ports.has_interest(reader.reply):
+                self._drop(reader)
+            elif reader.next_seq > reader.wanted.last:
+                self._end(reader)
+            elif reader.credit <= 0:
+                reader.busy = False
+            else:
+                self._read(reader)
+
+    def _read(self, reader: Reader) -> None:
+        job = begin_read(
+            reader.stream.store,
+            reader.wanted.filters,
+            reader.next_seq,
+            reader.wanted.last,
+            max_bytes=reader.chunk_bytes,
+            selection=reader.selection,
+            crc=reader.crc,
+        )
+        self._in_flight += 1
+        if job.inline or not job.picked:
+            # Nothing to wait for. It still ends the turn, so that nobody has the loop for himself.
+            job.run()
+            self._ports.call_soon(lambda: self._finish(reader, job))
+        else:
+            self._ports.run_blocking(job.run, lambda: self._finish(reader, job))
+
+    def _finish(self, reader: Reader, job: ReadJob) -> None:
+        self._in_flight -= 1
+        if not reader.gone:
+            self._send(reader, job)
+        self._run()
+
+    def _send(self, reader: Reader, job: ReadJob) -> None:
+        if job.stale and reader.stale < BULK_STALE_MAX:
+            reader.stale += 1
+            self._queue.append(reader)
+            return
+        reader.stale = 0
+        chunk = job.chunk
+        if job.stale or chunk.rows < job.picked:
+            store, wanted = reader.stream.store, reader.wanted
+            slow = read_slowly(store, wanted.filters, reader.next_seq, job.next_seq - 1, reader.crc)
+            reader.damaged += slow.damaged
+            rows, reader.crc, data = slow.rows, slow.crc, slow.data
+        else:
+            rows, reader.crc, data = chunk.rows, chunk.crc, chunk.take()
+        reader.next_seq = job.next_seq
+        reader.rows += rows
+        reader.bytes += len(data)
+        if not data:
+            self._queue.append(reader)
+            return
+        reader.credit -= 1
+        if self._ports.deliver_many([(reader.reply, reader.reply, None, None, data)]):
+            self._queue.append(reader)
+        else:
+            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._again(reader))
+
+    def _again(self, reader: Reader) -> None:
+        self._queue.append(reader)
+        self._run()
+
+    def _end(self, reader: Reader) -> None:
+        fields: dict[str, object] = {
+            "rows": reader.rows,
+            "bytes": reader.bytes,
+            "crc": reader.crc,
+            "last": reader.wanted.last,
+        }
+        lost = self._lost(reader)
+        if lost:
+            fields["lost"] = lost[:BULK_LOST_LISTED_MAX]
+            fields["lost_count"] = len(lost)
+        self._drop(reader)
+        self._ports.publish(reader.reply, None, _END, encode(fields))
+
+    def _lost(self, reader: Reader) -> list[int]:
+        """Damaged sequences of the range; of those that recovery did not find, nobody knows the subject."""
+        wanted = reader.wanted
+        store = reader.stream.store
+        known = [seq for seq in store.lost().seqs if wanted.first <= seq <= wanted.last]
+        return sorted({*reader.damaged, *(seq for seq in known if store.next_seq((), seq) != seq)})
+
+    def _fail(self, reader: Reader, error: ApiError) -> None:
+        self._drop(reader)
+        self._ports.publish(reader.reply, None, _FAILED, encode({"error": error_object(error)}))
+
+    def _drop(self, reader: Reader) -> None:
+        reader.gone = True
+        self._readers.pop(reader.id, None)
+
+    def _sweep(self) -> None:
+        """Drop readers that are gone or have confirmed nothing for long."""
+        self._sweeping = None
+        idle_ns = self._ports.now_ns() - BULK_READER_IDLE_NS
+        for reader in list(self._readers.values()):
+            if not self._ports.has_interest(reader.reply):
+                self._drop(reader)
+            elif not reader.busy and reader.active_ns < idle_ns:
+                self._fail(reader, TableError(errors.READ_FAILED, err="nothing was confirmed for too long"))
+        if self._readers:
+            self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)

@@ -1,0 +1,106 @@
+"""Bodies of bulk requests, and the ranges they mean on a stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.store.base import Filters
+from slipstream.jetstream.store.bulk import store_uid
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.kernels.subject import is_valid_subscription
+from slipstream.limits import BULK_FILTERS_MAX
+
+__all__ = ["PlanRequest", "Range", "RangeRequest", "ReadRequest", "decode", "identity_of", "range_of"]
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+_SEQ_MAX = 2**63 - 1
+
+
+class RangeRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which messages are meant: all conditions hold. Times are nanoseconds; the end time itself is outside."""
+
+    first: int = 1
+    last: int | None = None
+    subjects: list[str] = []
+    start_time_ns: int | None = None
+    end_time_ns: int | None = None
+    identity: str | None = None
+
+
+class ReadRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):
+    """BULK.READ."""
+
+    credit: int = 0
+    chunk_bytes: int = 0
+
+
+class PlanRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):
+    """BULK.PLAN."""
+
+    max_msgs: int | None = None
+    max_bytes: int | None = None
+    partitions: int | None = None
+    target_bytes: int = 128 << 20
+    min_rows: int = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Committed sequences `first` to `last` whose subject passes; empty when `first > last`."""
+
+    first: int
+    last: int
+    filters: Filters
+
+
+def decode(kind: type[StructT], body: bytes) -> StructT:
+    """Read a body.
+
+    Raises:
+        ApiError: it is not what it should be.
+    """
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(errors.INVALID_REQUEST, err=error) from None
+
+
+def identity_of(stream: Stream) -> str:
+    """`<created-ns>/<uid>`: tells a stream from an earlier one of the same name."""
+    return f"{stream.created_ns}/{store_uid(stream.store)}"
+
+
+def range_of(stream: Stream, asked: RangeRequest) -> Range:
+    """The sequences a request means now.
+
+    Raises:
+        ApiError: the request is not valid, the stream is another one, or the end is not committed yet.
+    """
+    if asked.identity is not None and asked.identity != identity_of(stream):
+        raise ApiError(errors.STREAM_CHANGED, identity=identity_of(stream))
+    store, committed = stream.store, stream.store.committed_seq
+    if not 0 <= asked.first <= _SEQ_MAX or not 0 <= (asked.last or 0) <= _SEQ_MAX:
+        raise ApiError(errors.INVALID_REQUEST, err="a sequence is out of range")
+    if asked.last is not None and asked.last > committed:
+        raise ApiError(errors.NOT_COMMITTED, seq=asked.last, last=committed)
+    first, last = max(asked.first, 1), committed if asked.last is None else asked.last
+    if asked.start_time_ns is not None:
+        first = max(first, store.seq_for_time(asked.start_time_ns))
+    if asked.end_time_ns is not None:
+        last = min(last, store.seq_for_time(asked.end_time_ns) - 1)
+    return Range(first, last, _filters(asked.subjects))
+
+
+def _filters(subjects: list[str]) -> Filters:
+    if len(subjects) > BULK_FILTERS_MAX:
+        raise ApiError(errors.INVALID_REQUEST, err=f"more than {BULK_FILTERS_MAX} subjects")
+    filters = tuple(dict.fromkeys(subject.encode("utf-8", "surrogatepass") for subject in subjects))
+    for subject in filters:
+        if not is_valid_subscription(subject):
+            raise ApiError(errors.INVALID_REQUEST, err="a subject is not valid")
+    return () if b">" in filters else filters

@@ -1,0 +1,160 @@
+"""Stretches of a stream's log for bulk readers: chosen on the loop, read in a thread, never message by message.
+
+    begin_read ──► ReadJob ──run, in a thread──► records keyed by 0, as `kernels.bulkscan.Chunk` makes them
+
+Only committed messages are given, so their bytes are in files (or slabs) that nobody writes any more, except to erase
+them. What cannot be copied that way is looked at again by `read_slowly`: a file that a compaction replaced meanwhile,
+an erased message, damage.
+
+What this is not: policy. Who reads how much and when is decided in `slipstream.jetstream.bulk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from slipstream.jetstream.store.base import Damaged, Filters, Store
+from slipstream.jetstream.store.file.writes import FileStoreWrites
+from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.kernels.bulkscan import Chunk, encode_message, measure, pick
+from slipstream.kernels.record import crc32c
+from slipstream.kernels.subjectindex import Selection
+from slipstream.limits import (
+    BULK_EXTENTS_MAX,
+    BULK_GAP_BYTES_MAX,
+    BULK_READ_BYTES_MAX,
+    BULK_SCAN_ENTRIES,
+    BULK_SLOW_MSGS,
+)
+
+__all__ = ["Mark", "ReadJob", "SlowChunk", "begin_read", "measure_step", "read_slowly", "store_uid"]
+
+Mark = tuple[int, int, int]
+"""Last sequence of a stretch, its messages, the bytes of their records."""
+
+
+@dataclass(slots=True)
+class _Extent:
+    first: int  # entries of the selection it holds
+    stop: int
+    read: Callable[[], bytes]
+    base: int
+    salt: int
+
+
+@dataclass(slots=True)
+class ReadJob:
+    """One chunk in the making. After `run`: `chunk`, or `stale` when files changed and it should be begun again."""
+
+    chunk: Chunk
+    next_seq: int
+    """Where the next chunk begins; above the end of the range when this is the last."""
+    picked: int
+    """Messages it should hold."""
+    inline: bool
+    extents: list[_Extent] = field(default_factory=list)
+    stale: bool = False
+
+    def run(self) -> None:
+        """Read and copy. A read that fails makes the job stale; nothing is raised."""
+        try:
+            for extent in self.extents:
+                self.chunk.fill(extent.first, extent.stop, extent.read(), extent.base, extent.salt)
+        except OSError:
+            self.stale = True
+
+
+def begin_read(
+    store: Store, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int, selection: Selection, crc: int
+) -> ReadJob:
+    """Prepare the next chunk of a range; `selection` must not be used for anything else until the job is done."""
+    indexed = _indexed(store)
+    up_to_seq = min(up_to_seq, store.committed_seq)
+    max_msgs = max(max_bytes // 64, 1)
+    scan = BULK_SCAN_ENTRIES
+    next_seq = pick(indexed._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, scan, selection)
+    chunk = Chunk(selection, 0, crc)
+    job = ReadJob(chunk, next_seq, len(selection), isinstance(indexed, MemoryStore))
+    at = 0
+    while (found := chunk.extent(at, BULK_GAP_BYTES_MAX, BULK_READ_BYTES_MAX)) is not None:
+        if len(job.extents) == BULK_EXTENTS_MAX:
+            # The rest is far apart: it is for the next chunk.
+            job.next_seq, job.picked = selection.place(at)[0], at
+            break
+        segment, offset, length, stop = found
+        read, base, salt = _piece(indexed, segment, offset, length)
+        job.extents.append(_Extent(at, stop, read, base, salt))
+        at = stop
+    return job
+
+
+@dataclass(frozen=True, slots=True)
+class SlowChunk:
+    """A chunk that was put together message by message."""
+
+    data: bytes
+    rows: int
+    crc: int
+    damaged: list[int]
+    """Sequences that are stored and cannot be read."""
+
+
+def read_slowly(store: Store, filters: Filters, from_seq: int, up_to_seq: int, crc: int) -> SlowChunk:
+    """The stretch that a `ReadJob` could not copy: as it is now, with all the store knows about damage."""
+    records: list[bytes] = []
+    damaged: list[int] = []
+    seq = from_seq
+    while seq <= up_to_seq:
+        batch = store.read_batch(
+            filters, seq, max_msgs=BULK_SLOW_MSGS, max_bytes=BULK_READ_BYTES_MAX, up_to_seq=up_to_seq
+        )
+        if not batch:
+            break
+        for message in batch:
+            if isinstance(message, Damaged):
+                damaged.append(message.seq)
+            else:
+                records.append(encode_message(message))
+                crc = crc32c(records[-1][:4], crc)
+        seq = batch[-1].seq + 1
+    return SlowChunk(b"".join(records), len(records), crc, damaged)
+
+
+def measure_step(
+    store: Store,
+    filters: Filters,
+    from_seq: int,
+    up_to_seq: int,
+    *,
+    every: int,
+    max_msgs: int,
+    max_bytes: int,
+    marks: list[Mark],
+    marks_max: int,
+) -> tuple[int, bool]:
+    """Measure a part of a range, as much as takes a millisecond: see `kernels.bulkscan.measure`."""
+    index, scan = _indexed(store)._index, BULK_SCAN_ENTRIES
+    return measure(index, filters, from_seq, up_to_seq, every, max_msgs, max_bytes, scan, marks, marks_max)
+
+
+def store_uid(store: Store) -> str:
+    """What tells this store from an earlier one of the same name; empty when its creation time has to do."""
+    indexed = _indexed(store)
+    return indexed._log.uid.hex() if isinstance(indexed, FileStoreWrites) else ""
+
+
+def _indexed(store: Store) -> IndexedReads:
+    assert isinstance(store, IndexedReads)
+    return store
+
+
+def _piece(store: IndexedReads, segment: int, offset: int, length: int) -> tuple[Callable[[], bytes], int, int]:
+    """How to read a stretch of a segment, where it begins, and the key of its checksums."""
+    if isinstance(store, FileStoreWrites):
+        held = store._log.segment(segment)
+        return partial(store._disk.read, held.path, offset, length), offset, held.header.salt
+    data, base, salt = store._slice(segment, offset, length, length)
+    return (lambda: data), base, salt

@@ -1,0 +1,389 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Bulk reads of a log: how much lies where, and copies of records as they leave the server.
+
+    index ──pick──► Selection ──extent──► (segment, offset, length) ──read──► Chunk.fill ──► bytes for the reader
+    index ──measure──► marks: every so many bytes the last sequence, with messages and bytes since the mark before
+
+A chunk holds whole records, back to back, each a multiple of 8 bytes long. Their layout is that of the log (record.pyx)
+with one difference: the checksum is keyed by 0, not by the salt of the segment, which stays a secret of the file. The
+key is exchanged without reading the record: CRC is linear, so `crc(salt, record) ^ crc(0, record)` depends on the salt
+and the length alone. What a reader verifies is therefore the checksum made when the message was stored.
+
+`Chunk.crc` runs over the checksums of the records in order, not over their bytes: equal messages give equal values,
+wherever and however they are stored.
+
+The head of every record is compared with the index (kind, sequence, length) before it is copied; what does not match is
+left out and listed in `missing`. `fill` works without the GIL on memory the chunk owns; the selection must not change
+meanwhile.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, FilterView, Run, lower, seq_at
+from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage
+from slipstream.kernels.subjectindex cimport MessageIndex, Selection
+
+cdef extern from "crc32c.h" nogil:
+    uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
+
+cdef enum:
+    POLYNOMIAL = 0x82F63B78
+    SHIFTS = 4096  # lengths whose shift is remembered, direct mapped
+
+
+cdef uint32_t POWERS[64]  # x^(2^k) modulo the polynomial, reflected
+
+
+cdef uint32_t multiplied(uint32_t a, uint32_t b) noexcept nogil:
+    """Product of two polynomials, reflected as CRC registers are."""
+    cdef uint32_t m = <uint32_t>1 << 31, p = 0
+    while m:
+        if a & m:
+            p ^= b
+            if not a & (m - 1):
+                break
+        m >>= 1
+        b = (b >> 1) ^ POLYNOMIAL if b & 1 else b >> 1
+    return p
+
+
+cdef uint32_t shifted(uint32_t register, uint64_t n) noexcept nogil:
+    """What becomes of a CRC register after `n` zero bytes."""
+    cdef uint32_t p = <uint32_t>1 << 31
+    cdef int k = 3
+    while n:
+        if n & 1:
+            p = multiplied(POWERS[k], p)
+        n >>= 1
+        k += 1
+    return multiplied(p, register)
+
+
+cdef int k_
+POWERS[0] = <uint32_t>1 << 30
+for k_ in range(1, 64):
+    POWERS[k_] = multiplied(POWERS[k_ - 1], POWERS[k_ - 1])
+
+
+def crc_shift(uint32_t register, uint64_t n):
+    """`register` after `n` zero bytes; for tests."""
+    return shifted(register, n)
+
+
+cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return v
+
+
+cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return v
+
+
+cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return v
+
+
+cdef inline Py_ssize_t padded(uint32_t length) noexcept nogil:
+    """Bytes of a record in the log, from what the index says about it."""
+    cdef Py_ssize_t n = (length & LENGTH_MASK) + (8 if length & LENGTH_EXPIRES else 0)
+    return (n + 7) & ~<Py_ssize_t>7
+
+
+def pick(
+    MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, Py_ssize_t max_bytes,
+    Py_ssize_t scan_max, Selection out not None,
+):
+    """Fill `out` with places of messages that pass, at most `max_bytes` of records, at least one if there is one.
+
+    Returns the sequence to go on from: behind the last one chosen, or behind what was looked at when `scan_max` entries
+    of the index were; `up_to + 1` when there is no more.
+    """
+    cdef FilterView view = index.view(filters)
+    cdef Py_ssize_t i, used = 0, scanned = 0, size
+    cdef Run *r
+    cdef uint32_t pos, sid, wanted = NO_SUBJECT
+    cdef uint64_t seq
+    out.n = 0
+    if from_seq < index.first_seq:
+        from_seq = index.first_seq
+    if from_seq > up_to or index.messages == 0:
+        return up_to + 1
+    if view.kind == 1:
+        wanted = index.literal(view)
+        if wanted == NO_SUBJECT or index.subjects[wanted].last < from_seq or index.subjects[wanted].first > up_to:
+            return up_to + 1
+        from_seq = max(from_seq, index.subjects[wanted].first)
+    i = max(index.run_at(from_seq), 0)
+    while i < index.n_runs:
+        r = index.runs[i]
+        i += 1
+        if r.first > up_to:
+            break
+        if r.live == 0:
+            continue
+        pos = lower(r, from_seq)
+        while pos < r.n:
+            sid = r.sid[pos]
+            if sid != NO_SUBJECT and (
+                view.kind == 0
+                or (sid == wanted if view.kind == 1 else False)
+                or (view.kind == 2 and (
+                    (sid < view.cap and view.verdicts[sid] == 2)
+                    or ((sid >= view.cap or view.verdicts[sid] == 0) and index.passes(view, sid))
+                ))
+            ):
+                seq = seq_at(r, pos)
+                if seq > up_to:
+                    return up_to + 1
+                size = padded(r.len[pos])
+                if out.n and (used + size > max_bytes or out.n >= max_msgs):
+                    return seq
+                used += size
+                out.push(seq, r.seg, r.off[pos], r.len[pos])
+            pos += 1
+            scanned += 1
+            if scanned >= scan_max:
+                if pos < r.n:
+                    return min(seq_at(r, pos), up_to + 1)
+                return min(r.last, up_to) + 1
+    return up_to + 1
+
+
+def measure(
+    MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, uint64_t every, uint64_t max_msgs,
+    uint64_t max_bytes, Py_ssize_t scan_max, list marks not None, Py_ssize_t marks_max,
+):
+    """Add marks `(last sequence, messages, bytes)` to `marks`, one whenever `every` bytes of records were passed.
+
+    Stops before the message that would exceed `max_msgs` or `max_bytes` in this call (but takes at least one), when
+    `scan_max` entries were looked at, or when there are `marks_max` marks. Returns the sequence to go on from, as `pick` does, and whether a limit was what
+    stopped it. The rest since the last mark is a mark of its own.
+    """
+    cdef FilterView view = index.view(filters)
+    cdef Py_ssize_t i, scanned = 0
+    cdef Run *r
+    cdef uint32_t pos, sid, wanted = NO_SUBJECT
+    cdef uint64_t seq, size, count = 0, used = 0, total_count = 0, total = 0, last = 0
+    cdef uint64_t after = up_to + 1
+    cdef bint limited = False
+    if from_seq < index.first_seq:
+        from_seq = index.first_seq
+    if from_seq > up_to or index.messages == 0:
+        return after, False
+    if view.kind == 1:
+        wanted = index.literal(view)
+        if wanted == NO_SUBJECT or index.subjects[wanted].last < from_seq or index.subjects[wanted].first > up_to:
+            return after, False
+        from_seq = max(from_seq, index.subjects[wanted].first)
+    i = max(index.run_at(from_seq), 0)
+    while i < index.n_runs and not limited and scanned < scan_max:
+        r = index.runs[i]
+        i += 1
+        if r.first > up_to:
+            break
+        if r.live == 0:
+            continue
+        pos = lower(r, from_seq)
+        while pos < r.n:
+            sid = r.sid[pos]
+            if sid != NO_SUBJECT and (
+                view.kind == 0
+                or (sid == wanted if view.kind == 1 else False)
+                or (view.kind == 2 and (
+                    (sid < view.cap and view.verdicts[sid] == 2)
+                    or ((sid >= view.cap or view.verdicts[sid] == 0) and index.passes(view, sid))
+                ))
+            ):
+                seq = seq_at(r, pos)
+                if seq > up_to:
+                    break
+                size = <uint64_t>padded(r.len[pos])
+                if total_count and (total_count >= max_msgs or total + size > max_bytes):
+                    after = seq
+                    limited = True
+                    break
+                total_count += 1
+                total += size
+                count += 1
+                used += size
+                last = seq
+                if used >= every:
+                    marks.append((last, count, used))
+                    count = used = 0
+                    if len(marks) >= marks_max:
+                        scanned = scan_max
+            pos += 1
+            scanned += 1
+            if scanned >= scan_max:
+                after = min(seq_at(r, pos) if pos < r.n else r.last + 1, up_to + 1)
+                break
+    if count:
+        marks.append((last, count, used))
+    return after, limited
+
+
+cdef class Chunk:
+    """Copies of selected records, keyed by 0.
+
+    Args:
+        chosen: what to copy; must stay as it is until the last `fill`.
+        start: first entry to copy.
+        crc: checksum of checksums so far.
+    """
+
+    cdef Selection chosen
+    cdef bytes room
+    cdef Py_ssize_t used
+    cdef Py_ssize_t start
+    cdef uint32_t *shifts      # pairs (length, shift of the salt)
+    cdef uint32_t salt
+    cdef readonly Py_ssize_t rows
+    cdef readonly uint32_t crc
+    cdef readonly list missing
+
+    def __cinit__(self, Selection chosen not None, Py_ssize_t start=0, uint32_t crc=0):
+        cdef Py_ssize_t i, total = 0
+        if start < 0 or start > chosen.n:
+            raise IndexError(start)
+        for i in range(start, chosen.n):
+            total += padded(chosen.len[i])
+        self.chosen = chosen
+        self.start = start
+        self.room = PyBytes_FromStringAndSize(NULL, total)
+        self.crc = crc
+        self.missing = []
+        self.shifts = <uint32_t *>calloc(SHIFTS * 2, 4)
+        if self.shifts == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.shifts)
+
+    def extent(self, Py_ssize_t i, Py_ssize_t gap_max, Py_ssize_t read_max):
+        """`(segment, offset, length, next entry)` of one read that takes in entry `i` and those close behind it.
+
+        Entries are close when at most `gap_max` bytes lie between them; the read is not longer than `read_max` unless
+        one record is. None at the end.
+        """
+        cdef Selection c = self.chosen
+        cdef Py_ssize_t k = i + 1
+        cdef uint64_t begin, end, stop
+        if i < self.start or i >= c.n:
+            return None
+        begin = c.off[i]
+        end = begin + padded(c.len[i])
+        while k < c.n and c.seg[k] == c.seg[i] and c.off[k] >= end and c.off[k] - end <= <uint64_t>gap_max:
+            stop = c.off[k] + <uint64_t>padded(c.len[k])
+            if stop - begin > <uint64_t>read_max:
+                break
+            end = stop
+            k += 1
+        return c.seg[i], begin, end - begin, k
+
+    def fill(self, Py_ssize_t i, Py_ssize_t stop, bytes data not None, uint64_t base, uint64_t salt):
+        """Copy the entries from `i` to `stop` out of `data`, which begins at `base` of their segment."""
+        cdef Selection c = self.chosen
+        cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
+        cdef uint64_t size = <uint64_t>PyBytes_GET_SIZE(data)
+        cdef unsigned char *room = <unsigned char *>PyBytes_AS_STRING(self.room)
+        cdef Py_ssize_t k = i
+        if i < self.start or stop > c.n:
+            raise IndexError(i)
+        if self.salt != <uint32_t>salt:
+            self.salt = <uint32_t>salt
+            memset(self.shifts, 0, SHIFTS * 2 * 4)
+        while k < stop:
+            with nogil:
+                while k < stop:
+                    if not self.copy(c, k, p, size, base, room):
+                        break
+                    k += 1
+            if k < stop:
+                self.missing.append(c.seq[k])
+                k += 1
+
+    cdef bint copy(
+        self, Selection c, Py_ssize_t k, const unsigned char *p, uint64_t size, uint64_t base, unsigned char *room
+    ) noexcept nogil:
+        cdef uint64_t at = c.off[k] - base  # wraps when the data begins behind it, and is then beyond the size
+        cdef Py_ssize_t total = (c.len[k] & LENGTH_MASK) + (8 if c.len[k] & LENGTH_EXPIRES else 0)
+        cdef Py_ssize_t whole = (total + 7) & ~<Py_ssize_t>7
+        cdef uint16_t flags
+        cdef uint32_t crc
+        cdef unsigned char *target = room + self.used
+        cdef uint32_t *known
+        if at > size or <uint64_t>total > size - at:
+            return False
+        p += at
+        flags = get16(p + 26)
+        if (
+            (flags & KIND_MASK) != KIND_MSG
+            or get64(p + 8) != c.seq[k]
+            or <uint64_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if flags & FLAG_EXPIRES else 0)
+            != <uint64_t>total
+        ):
+            return False
+        known = self.shifts + 2 * (total & (SHIFTS - 1))
+        if known[0] != <uint32_t>total:
+            known[0] = <uint32_t>total
+            known[1] = shifted(self.salt, total - 4)
+        memcpy(target, p, total)
+        memset(target + total, 0, whole - total)
+        crc = get32(p) ^ known[1]
+        memcpy(target, &crc, 4)
+        self.crc = slip_crc32c(self.crc, &crc, 4)
+        self.used += whole
+        self.rows += 1
+        return True
+
+    def take(self):
+        """The records copied so far. The chunk is of no use afterwards."""
+        cdef bytes room = self.room
+        self.room = b""
+        return room if self.used == PyBytes_GET_SIZE(room) else room[:self.used]
+
+
+def encode_message(StoredMessage message not None):
+    """One message as a record keyed by 0."""
+    cdef Py_ssize_t slen = PyBytes_GET_SIZE(message.subject), hlen = PyBytes_GET_SIZE(message.headers)
+    cdef Py_ssize_t plen = PyBytes_GET_SIZE(message.payload), total, whole
+    cdef bytes out
+    cdef unsigned char *p
+    cdef unsigned char *at
+    cdef uint32_t crc, hlen32, plen32
+    cdef uint16_t slen16, flags = KIND_MSG
+    if slen == 0 or slen > 65535 or hlen + plen > 0x1FFFFFFF - 65536 - HEAD:
+        raise ValueError("a part of the message is too long, or the subject is empty")
+    total = HEAD + slen + hlen + plen
+    if message.expires_ns:
+        total += 8
+        flags |= FLAG_EXPIRES
+    whole = (total + 7) & ~<Py_ssize_t>7
+    out = PyBytes_FromStringAndSize(NULL, whole)
+    p = <unsigned char *>PyBytes_AS_STRING(out)
+    hlen32, slen16, plen32 = <uint32_t>hlen, <uint16_t>slen, <uint32_t>plen
+    memcpy(p + 4, &hlen32, 4)
+    memcpy(p + 8, &message.seq, 8)
+    memcpy(p + 16, &message.ts_ns, 8)
+    memcpy(p + 24, &slen16, 2)
+    memcpy(p + 26, &flags, 2)
+    memcpy(p + 28, &plen32, 4)
+    at = p + HEAD
+    if message.expires_ns:
+        memcpy(at, &message.expires_ns, 8)
+        at += 8
+    memcpy(at, PyBytes_AS_STRING(message.subject), slen)
+    memcpy(at + slen, PyBytes_AS_STRING(message.headers), hlen)
+    memcpy(at + slen + hlen, PyBytes_AS_STRING(message.payload), plen)
+    memset(p + total, 0, whole - total)
+    crc = slip_crc32c(0, p + 4, total - 4)
+    memcpy(p, &crc, 4)
+    return out
