@@ -24,14 +24,22 @@ from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 __all__ = ["COMMANDS", "cli", "main"]
 
 _MESSAGES = "Messages"
+_STREAMS = "Streams and consumers"
 _OPERATE = "Servers"
 _LOCAL = "On this side"
+_PREVIEW = "slipstream.cli.preview"
 
 COMMANDS: Final = {
     "pub": Entry("slipstream.cli.pub:pub", "Publish messages.", ("publish",), _MESSAGES),
     "sub": Entry("slipstream.cli.sub:sub", "Subscribe and show what comes.", ("subscribe",), _MESSAGES),
     "req": Entry("slipstream.cli.req:req", "Send a request and show the answers.", ("request",), _MESSAGES),
     "reply": Entry("slipstream.cli.reply:reply", "Answer requests.", (), _MESSAGES),
+    "stream": Entry("slipstream.cli.stream:stream", "Manage streams.", ("str", "s", "st", "ms", "streams"), _STREAMS),
+    "consumer": Entry(
+        "slipstream.cli.consumer:consumer", "Manage consumers.", ("con", "c", "obs", "consumers"), _STREAMS
+    ),
+    "kv": Entry("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
+    "object": Entry("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
     "server": Entry("slipstream.cli.server:server", "Run a server.", (), _OPERATE),
     "bench": Entry("slipstream.cli.bench:bench", "Measure how fast a server is.", (), _OPERATE),
     "context": Entry("slipstream.cli.context:context", "Manage named connections.", ("ctx",), _LOCAL),

@@ -1,0 +1,146 @@
+"""Keys and values on the screen."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.human import format_bytes, format_time
+from slipstream.cli.kv.bucket import PREFIX, Bucket, Entry, NoSuchKey, bucket_names
+from slipstream.cli.render import Table, print_json, print_names
+from slipstream.cli.types import json_flag, names_flag
+
+__all__ = ["get", "history", "ls", "watch"]
+
+_VALUE_SHOWN_MAX = 40
+
+
+@click.command(cls=Command)
+@click.argument("bucket", required=False)
+@click.argument("pattern", default=">")
+@names_flag
+@click.option("--verbose", "-v", is_flag=True, help="Show when and as which revision keys were set.")
+@click.option("--display-value", is_flag=True, help="Show values too.")
+@json_flag
+@click.pass_obj
+def ls(
+    session: Session,
+    bucket: str | None,
+    pattern: str,
+    names: bool,
+    verbose: bool,
+    display_value: bool,
+    as_json: bool,
+) -> None:
+    """List all buckets, or the keys of BUCKET that match PATTERN."""
+    if bucket is None:
+        _list_buckets(session, names=names, as_json=as_json)
+        return
+    values = display_value or as_json
+    entries = [
+        entry
+        for entry in Bucket(session, bucket).read(pattern, policy="last_per_subject", values=values)
+        if entry.operation == "PUT"
+    ]
+    if as_json:
+        print_json([entry.as_json(bucket) for entry in entries])
+    elif not (verbose or display_value):
+        print_names(entry.key for entry in entries)
+    else:
+        table = Table(f"Contents for bucket '{bucket}'", "Key", "Created", "Revision", *(["Value"] * display_value))
+        for entry in entries:
+            table.add(entry.key, entry.time, entry.revision, *([_short(entry.value)] * display_value))
+        table.print()
+
+
+@click.command(cls=Command)
+@click.argument("bucket")
+@click.argument("key")
+@click.option("--revision", type=click.IntRange(min=0), default=0, help="An older value.")
+@click.option("--raw", is_flag=True, help="Print only the value, byte by byte.")
+@json_flag
+@click.pass_obj
+def get(session: Session, bucket: str, key: str, revision: int, raw: bool, as_json: bool) -> None:
+    """Show the value of KEY in BUCKET."""
+    entry = Bucket(session, bucket).get(key, revision)
+    if raw:
+        sys.stdout.buffer.write(entry.value)
+        return
+    if as_json:
+        print_json(entry.as_json(bucket))
+        return
+    click.echo(f"{bucket} > {key} revision: {entry.revision} created @ {entry.time}\n")
+    click.echo(entry.value.decode(errors="replace"))
+
+
+@click.command(cls=Command)
+@click.argument("bucket")
+@click.argument("key")
+@json_flag
+@click.pass_obj
+def history(session: Session, bucket: str, key: str, as_json: bool) -> None:
+    """Show what is kept of KEY in BUCKET, oldest first."""
+    if "*" in key or ">" in key:
+        raise Failure("the history of one key can be shown")
+    entries = list(Bucket(session, bucket).read(key, policy="all"))
+    if not entries:
+        raise NoSuchKey(f"{bucket} > {key} has no value")
+    if as_json:
+        print_json([entry.as_json(bucket) for entry in entries])
+        return
+    table = Table(f"History for {bucket} > {key}", "Key", "Revision", "Op", "Created", "Length", "Value")
+    for entry in entries:
+        table.add(key, entry.revision, entry.operation, entry.time, len(entry.value), _short(entry.value))
+    table.print()
+
+
+@click.command(cls=Command)
+@click.argument("bucket")
+@click.argument("pattern", default=">")
+@click.option("--history", "with_history", is_flag=True, help="Begin with everything that is kept.")
+@click.option("--updates-only", is_flag=True, help="Begin with the next change.")
+@click.option("--count", type=int, default=0, help="Stop after so many.")
+@click.pass_obj
+def watch(session: Session, bucket: str, pattern: str, with_history: bool, updates_only: bool, count: int) -> None:
+    """Show the values of BUCKET that match PATTERN, and their changes as they happen."""
+    policy = "all" if with_history else "new" if updates_only else "last_per_subject"
+    for number, entry in enumerate(Bucket(session, bucket).watch(pattern, policy), 1):
+        _print_change(bucket, entry)
+        if number == count:
+            return
+
+
+def _print_change(bucket: str, entry: Entry) -> None:
+    colour = "green" if entry.operation == "PUT" else "red"
+    value = f": {entry.value.decode(errors='replace')}" if entry.operation == "PUT" else ""
+    click.echo(f"[{entry.time}] {click.style(entry.operation, fg=colour)} {bucket} > {entry.key}{value}")
+
+
+def _list_buckets(session: Session, *, names: bool, as_json: bool) -> None:
+    link = session.link()
+    found = bucket_names(link)
+    if names:
+        print_names(found)
+        return
+    infos = [link.api(f"STREAM.INFO.{PREFIX}{name}") for name in found]
+    if as_json:
+        print_json(infos)
+        return
+    if not found:
+        click.echo("No Key-Value buckets found")
+        return
+    table = Table("Key-Value Buckets", "Bucket", "Description", "Created", "Size", "Values", "Last Update")
+    for name, info in zip(found, infos, strict=True):
+        state = info["state"]
+        updated = format_time(state["last_ts"]) or "never"
+        description = info["config"].get("description", "")
+        created = format_time(info["created"])
+        table.add(name, description, created, format_bytes(state["bytes"]), state["messages"], updated)
+    table.print()
+
+
+def _short(value: bytes) -> str:
+    text = value.decode(errors="replace")
+    return text if len(text) <= _VALUE_SHOWN_MAX else f"{text[: _VALUE_SHOWN_MAX - 3]}..."

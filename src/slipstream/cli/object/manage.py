@@ -1,0 +1,198 @@
+"""Object stores and what is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from slipstream.cli.connection import Command, Session
+from slipstream.cli.human import format_bytes, format_duration, format_time
+from slipstream.cli.link import Reply
+from slipstream.cli.object.store import PREFIX, ObjectStore, store_names
+from slipstream.cli.prompts import confirm_or_stop
+from slipstream.cli.render import Columns, Table, print_json, print_names
+from slipstream.cli.types import DURATION, SIZE, force_flag, json_flag, list_option, names_flag, pairs_option
+
+__all__ = ["add", "delete", "info", "ls", "print_object", "seal", "watch"]
+
+
+@click.command(cls=Command)
+@click.argument("store")
+@click.option("--ttl", type=DURATION, default=0, help="Forget objects after so long.")
+@click.option("--storage", type=click.Choice(["file", "memory"]), default="file", help="Where to keep objects.")
+@click.option("--max-bucket-size", type=SIZE, default=-1, help="Largest size of the whole store.")
+@click.option("--description", default="", help="What it is for.")
+@click.option("--replicas", type=int, default=1, help="Copies in a cluster.")
+@click.option("--cluster", default="", help="Place it in a cluster.")
+@list_option("--tags", "tags", help="Place it on servers with tags.")
+@click.option("--compress/--no-compress", default=False, help="Compress files.")
+@pairs_option("--metadata", "metadata", help="Add metadata.")
+@json_flag
+@click.pass_obj
+def add(session: Session, /, store: str, as_json: bool, **fields: Any) -> None:
+    """Create the object store STORE."""
+    target = ObjectStore(session, store)
+    config: Reply = {
+        "name": target.stream,
+        "subjects": [f"$O.{store}.C.>", f"$O.{store}.M.>"],
+        "description": fields["description"],
+        "max_age": max(fields["ttl"], 0),
+        "max_bytes": fields["max_bucket_size"],
+        "storage": fields["storage"],
+        "num_replicas": fields["replicas"],
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "allow_direct": True,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        "metadata": fields["metadata"],
+    }
+    if fields["compress"]:
+        config["compression"] = "s2"
+    if fields["cluster"] or fields["tags"]:
+        config["placement"] = {"cluster": fields["cluster"], "tags": fields["tags"]}
+    created = target.link.api(f"STREAM.CREATE.{target.stream}", config)
+    if as_json:
+        print_json(created)
+    else:
+        _print_store(store, created)
+
+
+@click.command(cls=Command)
+@click.argument("store", required=False)
+@names_flag
+@json_flag
+@click.pass_obj
+def ls(session: Session, store: str | None, names: bool, as_json: bool) -> None:
+    """List all object stores, or the objects of STORE."""
+    if store is None:
+        _list_stores(session, names=names, as_json=as_json)
+        return
+    objects = [meta for meta in ObjectStore(session, store).objects() if not meta.get("deleted")]
+    if as_json:
+        print_json(objects)
+    elif names:
+        print_names(meta["name"] for meta in objects)
+    elif not objects:
+        click.echo("No entries found")
+    else:
+        table = Table(f"Bucket Contents for '{store}'", "Name", "Size", "Chunks", "Description")
+        for meta in objects:
+            table.add(meta["name"], format_bytes(meta["size"]), meta["chunks"], meta.get("description", ""))
+        table.print()
+
+
+@click.command(cls=Command)
+@click.argument("store")
+@click.argument("name", required=False)
+@json_flag
+@click.pass_obj
+def info(session: Session, store: str, name: str | None, as_json: bool) -> None:
+    """Show STORE, or the object NAME in it."""
+    target = ObjectStore(session, store)
+    found = target.info() if name is None else target.get(name)
+    if as_json:
+        print_json(found)
+    elif name is None:
+        _print_store(store, found)
+    else:
+        print_object(store, found)
+
+
+@click.command(cls=Command)
+@click.argument("store")
+@force_flag
+@click.pass_obj
+def seal(session: Session, store: str, force: bool) -> None:
+    """Make STORE read-only; this cannot be undone."""
+    target = ObjectStore(session, store)
+    config = target.info()["config"]
+    confirm_or_stop(f"Seal object store {store}; it will be read-only for ever", force=force)
+    _print_store(store, target.link.api(f"STREAM.UPDATE.{target.stream}", {**config, "sealed": True}))
+
+
+@click.command(cls=Command)
+@click.argument("store")
+@click.argument("name", required=False)
+@force_flag
+@click.pass_obj
+def delete(session: Session, store: str, name: str | None, force: bool) -> None:
+    """Delete the object NAME from STORE; without NAME delete the store."""
+    target = ObjectStore(session, store)
+    if name is not None:
+        meta = target.get(name)
+        confirm_or_stop(f"Delete {format_bytes(meta['size'])} object {store} > {name}", force=force)
+        target.delete(meta)
+        return
+    target.info()
+    confirm_or_stop(f"Delete object store {store} with all its objects", force=force)
+    target.link.api(f"STREAM.DELETE.{target.stream}")
+
+
+@click.command(cls=Command)
+@click.argument("store")
+@click.option("--updates-only", is_flag=True, help="Begin with the next change.")
+@click.option("--count", type=int, default=0, help="Stop after so many.")
+@click.pass_obj
+def watch(session: Session, store: str, updates_only: bool, count: int) -> None:
+    """Show the objects of STORE, and changes as they happen."""
+    changes = ObjectStore(session, store).objects(watch=True, updates_only=updates_only)
+    for number, meta in enumerate(changes, 1):
+        if meta.get("deleted"):
+            click.echo(f"{click.style('DEL', fg='red')} {store} > {meta['name']}")
+        else:
+            size = f"{format_bytes(meta['size'])} in {meta['chunks']:,} chunks"
+            click.echo(f"{click.style('PUT', fg='green')} {store} > {meta['name']}: {size}")
+        if number == count:
+            return
+
+
+def print_object(store: str, meta: Reply) -> None:
+    """An object on the screen."""
+    columns = Columns(f"Object information for {store} > {meta['name']}")
+    columns.row("Description", meta.get("description", ""), when=meta.get("description"))
+    columns.row("Size", format_bytes(meta["size"]))
+    columns.row("Modification Time", format_time(meta["mtime"]))
+    columns.row("Chunks", meta["chunks"])
+    columns.row("Digest", meta.get("digest", "").replace("=", " ", 1))
+    for name, values in meta.get("headers", {}).items():
+        columns.row(f"Header {name}", values)
+    columns.print()
+
+
+def _print_store(name: str, info: Reply) -> None:
+    config, state = info["config"], info["state"]
+    columns = Columns(f"Information for Object Store Bucket {name} created {format_time(info['created'])}")
+    columns.section("Configuration")
+    columns.row("Bucket Name", name)
+    columns.row("Description", config.get("description", ""), when=config.get("description"))
+    columns.row("Storage", config["storage"].capitalize())
+    columns.row("Size", format_bytes(state["bytes"]))
+    columns.limit("Maximum Bucket Size", config["max_bytes"], format_bytes(config["max_bytes"]))
+    columns.limit("TTL", config["max_age"], format_duration(config["max_age"]))
+    columns.row("Sealed", config.get("sealed", False))
+    columns.row("Compressed", config.get("compression", "none") != "none")
+    columns.row("JetStream Stream", config["name"])
+    columns.print()
+
+
+def _list_stores(session: Session, *, names: bool, as_json: bool) -> None:
+    link = session.link()
+    found = store_names(link)
+    if names:
+        print_names(found)
+        return
+    infos = [link.api(f"STREAM.INFO.{PREFIX}{name}") for name in found]
+    if as_json:
+        print_json(infos)
+        return
+    if not found:
+        click.echo("No Object Store buckets found")
+        return
+    table = Table("Object Store Buckets", "Bucket", "Description", "Created", "Size", "Last Update")
+    for name, info in zip(found, infos, strict=True):
+        description = info["config"].get("description", "")
+        updated = format_time(info["state"]["last_ts"]) or "never"
+        table.add(name, description, format_time(info["created"]), format_bytes(info["state"]["bytes"]), updated)
+    table.print()
