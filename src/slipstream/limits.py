@@ -346,6 +346,8 @@ CONSUMER_CAREFUL_MSGS: Final = 128
 CONSUMER_CONGESTED_NS: Final = 2 * MILLISECOND_NS
 # Deliveries and unconfirmed acks reach the disk after this at the latest; confirmed ones before they are confirmed.
 CONSUMER_COMMIT_DELAY_NS: Final = 200 * MILLISECOND_NS
+# Changes of a consumer's state that are held for this long; more of them go to the journal at once.
+CONSUMER_CHANGES_HELD: Final = 1_024
 # Changes of a consumer's state are rewritten as one when they outgrow this and twice the state itself.
 CONSUMER_DELTAS_BYTES_MIN: Final = 16 * KIB
 # Flow control: bytes that may be unconfirmed, and the share the window begins with.

@@ -124,6 +124,33 @@ def uniting(driver: Driver) -> None:
     driver.commit()
 
 
+def uniting_over_segments(driver: Driver) -> None:
+    """Units written in several commits, over several segments, with other changes between; one is given up."""
+    driver.append(30)
+    driver.unit(20, 90, 150, 10)
+    driver.commit()
+    driver.upkeep()
+    driver.append(3)
+    driver.unit(5, 200, aborted=True)
+    driver.append(4)
+    driver.commit()
+    driver.upkeep()
+    numbers = sorted({int(path.split("/")[-1][:10]) for path in driver.disk.paths() if path.endswith(".seg")})
+    assert numbers != list(range(1, numbers[-1] + 1)), "the scenario must drop a segment"
+    driver.unit(100, 100, between=lambda: driver.delete(7))
+    driver.delete(8)
+    driver.unit(2)
+    driver.commit()
+    driver.upkeep()
+    driver.unit(3, 3)
+    driver.set_config(b"another")
+    driver.append(80)
+    driver.unit(3, aborted=True)
+    driver.append(1)
+    driver.commit()
+    driver.upkeep()
+
+
 def interleaving(driver: Driver) -> None:
     """Removals, erasures and messages while segments are indexed, rewritten and removed."""
     driver.append(160)
@@ -149,7 +176,18 @@ def interleaving(driver: Driver) -> None:
 
 
 SCENARIOS: dict[str, Callable[[Driver], None]] = {
-    f.__name__: f for f in (appending, rolling, compacting, purging, erasing, configuring, uniting, interleaving)
+    f.__name__: f
+    for f in (
+        appending,
+        rolling,
+        compacting,
+        purging,
+        erasing,
+        configuring,
+        uniting,
+        uniting_over_segments,
+        interleaving,
+    )
 }
 
 

@@ -39,7 +39,7 @@ class Driver:
         self.config_committed = 0
         self.states: list[dict[bytes, list[bytes]]] = [{}]
         self.states_committed = 0
-        self.units: list[set[int]] = []
+        self.units: list[tuple[set[int], bytes]] = []
         self.erased: list[bytes] = []
         self._nonce = 0
         self._pending_appends: dict[int, Content] = {}
@@ -52,20 +52,52 @@ class Driver:
 
     def append(self, count: int = 1, *, size: int = 60, subjects: int = 5) -> None:
         for _ in range(count):
-            seq = self.store.last_seq + 1
-            self._nonce += 1  # so that a sequence used again after a failure carries other bytes
-            body = (b"<secret-%d-%d>" % (seq, self._nonce)).ljust(size, b".")
-            content = (seq * 10, b"s.%d" % (seq % subjects), b"", body, 0)
-            self.store.append(seq, *content)
-            self.appended.setdefault(seq, set()).add(content)
-            self._pending_appends[seq] = content
+            self._append(self.store.append, self.store.last_seq + 1, size, subjects)
 
-    def unit(self, count: int) -> None:
+    def _append(self, append: Callable[..., None], seq: int, size: int = 60, subjects: int = 5) -> None:
+        self._nonce += 1  # so that a sequence used again after a failure carries other bytes
+        body = (b"<secret-%d-%d>" % (seq, self._nonce)).ljust(size, b".")
+        content = (seq * 10, b"s.%d" % (seq % subjects), b"", body, 0)
+        append(seq, *content)
+        self.appended.setdefault(seq, set()).add(content)
+        self._pending_appends[seq] = content
+
+    def unit(self, *slices: int, aborted: bool = False, between: Callable[[], None] = lambda: None) -> None:
+        """A unit whose parts are committed on the way, with a note that is true exactly if the unit is there."""
         first = self.store.last_seq + 1
+        before = dict(self._pending_appends)
+        self._pending_appends = {}
         self.store.begin_atomic()
-        self.append(count)
-        self.store.end_atomic()
-        self.units.append(set(range(first, first + count)))
+        written = 0
+        for count in slices:
+            for _ in range(count):
+                self._append(self.store.append_atomic, first + written)
+                written += 1
+            if count is not slices[-1] or len(slices) > 1:
+                mine, self._pending_appends = self._pending_appends, before
+                self._slice(between)
+                before, self._pending_appends = {}, mine
+        assert self.store.last_seq == first - 1 and self.store.get(first) is None, "an open unit is not to be seen"
+        if aborted:
+            self.store.abort_atomic()
+            self._pending_appends = before
+            return
+        self._nonce += 1
+        note = b"%d" % self._nonce
+        self.store.end_atomic({b"unit": note})
+        self._pending_appends = {**before, **self._pending_appends}
+        self.units.append((set(range(first, first + written)), note))
+
+    def _slice(self, between: Callable[[], None]) -> None:
+        """Commit a part of a unit. What was removed or set meanwhile is not covered by it."""
+        between()
+        gone, self._pending_gone = self._pending_gone, set()
+        erased, self._pending_erased = self._pending_erased, []
+        config = self.config_committed
+        self.commit()
+        self.config_committed = config
+        self._pending_gone |= gone
+        self._pending_erased = erased + self._pending_erased
 
     def delete(self, seq: int) -> None:
         if self.store.delete(seq):
@@ -129,7 +161,7 @@ class Driver:
             self._pending_appends = {}
             self._pending_gone = set()
             self._pending_erased = []
-            self.units = [unit for unit in self.units if max(unit) <= self.committed_last]
+            self.units = [unit for unit in self.units if max(unit[0]) <= self.committed_last]
         return done
 
     def upkeep(self, turns: int = 100) -> None:
@@ -202,10 +234,13 @@ class Driver:
             raise Broken(f"configuration lost: {store.config!r}")
         if store.journal_entries() not in self.states[self.states_committed :]:
             raise Broken(f"consumer state lost: {store.journal_entries()}")
-        for unit in self.units:
+        noted = int(store.notes().get(b"unit", b"0"))
+        for unit, note in self.units:
             here = unit & set(found)
             if here and any(seq not in found for seq in unit if seq not in self.gone | self._pending_gone):
                 raise Broken(f"half a unit: {sorted(here)} of {sorted(unit)}")
+            if bool(here) != (noted >= int(note)) and not unit & (self.gone | self._pending_gone):
+                raise Broken(f"a note without its unit, or the other way round: {noted}, {note!r}")
         for secret in self.erased:
             if any(secret in disk.content(path) for path in disk.paths()):
                 raise Broken(f"erased bytes are still there: {secret!r}")

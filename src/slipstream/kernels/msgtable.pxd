@@ -65,6 +65,7 @@ cdef class MessageTable:
     cdef int add(
         self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg
     ) except -1
+    cdef Run *open_run(self, uint64_t seq, uint32_t seg) except NULL
     cdef Run *new_run(self, Py_ssize_t at, uint64_t first, uint32_t seg, uint32_t cap, bint sparse) except NULL
     cdef void free_run(self, Run *run) noexcept
     cdef uint64_t follow(self, uint32_t sid, uint64_t seq) noexcept

@@ -20,10 +20,12 @@ cdef enum:
     KIND_ADD = 10            # journal: one delta
     KIND_REMOVE = 11         # journal: forget the key
     KIND_MARK = 12           # nothing: makes a frame whose synced_upto covers the one before
-    KIND_LAST = 12
+    KIND_NOTE = 13           # subject = key, payload = value of a small fact kept beside the messages; empty: removed
+    KIND_LAST = 13
     FLAG_EXPIRES = 16        # 8 bytes between head and subject: deadline in ns
     FRAME_UNIT = 1           # part of a unit that is kept whole or not at all
     FRAME_MORE = 2           # the unit goes on in the next frame
+    FRAME_FIRST = 4          # the unit begins here
     FRAME_BYTES = 262144     # a frame is closed when it grows beyond
 
 cdef uint32_t FRAME_MAGIC
@@ -53,10 +55,11 @@ cdef class LogWriter:
     cdef unsigned char *buf
     cdef Py_ssize_t length, cap, frame_at
     cdef MessageIndex index
+    cdef MessageIndex behind  # the index that gets the messages of an open unit when it ends
     cdef uint32_t count, frame_flags
     cdef uint64_t frame_first_seq, salt
     cdef int64_t frame_ts
-    cdef bint unit
+    cdef bint unit, unit_begins  # a unit is open; none of its frames is closed yet
     cdef readonly uint32_t segment
     cdef readonly Py_ssize_t base
     cdef public Py_ssize_t limit

@@ -47,6 +47,7 @@ PUT = KIND_PUT
 ADD = KIND_ADD
 REMOVE = KIND_REMOVE
 MARK = KIND_MARK
+NOTE = KIND_NOTE
 
 cdef enum:
     PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
@@ -313,6 +314,9 @@ cdef class LogWriter:
         self.frame_no += 1
         if self.unit:
             flags |= FRAME_UNIT | FRAME_MORE
+        if self.unit_begins:
+            flags |= FRAME_FIRST
+            self.unit_begins = False
         put32(p, FRAME_MAGIC ^ <uint32_t>self.salt)
         put32(p + 4, <uint32_t>(self.length - self.frame_at))
         put64(p + 8, self.frame_no)
@@ -328,21 +332,47 @@ cdef class LogWriter:
         self.frame_flags = 0
         return 0
 
-    def begin_unit(self):
-        """Frames from here to `end_unit` are one unit."""
+    @property
+    def last_seq(self):
+        """Sequence of the last message appended, those of an open unit included."""
+        return self.index.last_seq
+
+    def begin_unit(self, MessageIndex staged=None):
+        """Frames from here to `end_unit` are one unit; until then its messages are in `staged` only."""
         if self.unit:
             raise ValueError("units do not nest")
         self.close_frame()
-        self.unit = True
+        self.unit = self.unit_begins = True
+        if staged is not None:
+            staged.skip_to(self.index.last_seq)
+            self.behind, self.index = self.index, staged
 
     def end_unit(self):
-        """Close the unit; its last frame says so."""
+        """Close the unit, whose last frame says so, and put its messages into the index."""
         if not self.unit:
             raise ValueError("no unit is open")
+        if self.frame_at < 0 and not self.unit_begins:
+            # Its last message has left already: one more frame to say that the unit is whole.
+            self.control(KIND_MARK, self.index.last_seq if self.index is not None else 0, self.last_ts, b"", b"")
         self.unit = False
         if self.frame_at >= 0:
             self.frame_flags |= FRAME_UNIT
             self.close_frame()
+        self.unit_begins = False
+        if self.behind is not None:
+            self.behind.absorb(self.index)
+            self.index, self.behind = self.behind, None
+
+    def abandon_unit(self, Py_ssize_t offset, int64_t last_ts):
+        """Forget the open unit and every byte not yet taken at or behind this offset of the segment."""
+        if not self.unit:
+            raise ValueError("no unit is open")
+        self.unit = self.unit_begins = False
+        self.frame_at = -1
+        self.length = min(max(offset - self.base, 0), self.length)
+        self.last_ts = last_ts
+        if self.behind is not None:
+            self.index, self.behind = self.behind, None
 
     def append(
         self, uint64_t seq, int64_t ts, bytes subject not None, bytes headers not None, bytes payload not None,
@@ -467,10 +497,8 @@ cdef class LogWriter:
         return PyBytes_FromStringAndSize(<char *>self.buf + at, n)
 
     def take(self):
-        """Close the open frame and hand over everything since the last take."""
+        """Close the open frame and hand over everything since the last take, of an open unit as well."""
         cdef bytes out
-        if self.unit:
-            raise ValueError("a unit is open")
         self.close_frame()
         out = PyBytes_FromStringAndSize(<char *>self.buf, self.length)
         self.base += self.length

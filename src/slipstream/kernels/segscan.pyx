@@ -20,7 +20,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from slipstream.kernels.record cimport (
-    FLAG_EXPIRES, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
+    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
     KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
 )
 from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, NO_SUBJECT, Cursor, Run
@@ -91,6 +91,7 @@ cdef class SegmentScan:
     cdef const unsigned char *name_bytes
     cdef uint64_t expect            # next sequence to account for
     cdef object unit                # (offset, messages, controls) where the open unit began
+    cdef object unit_before         # the same for a unit that goes on from an earlier segment
     cdef Frame frame                # frame being read
     cdef Py_ssize_t frame_end       # 0: between frames
     cdef uint32_t frame_seen
@@ -101,6 +102,7 @@ cdef class SegmentScan:
     cdef readonly int64_t first_ts, last_ts
     cdef readonly uint64_t first_frame_no, last_frame_no, synced_upto, epoch
     cdef readonly Py_ssize_t good_end
+    cdef readonly bint unit_ended   # the unit that goes on from an earlier segment ends in this one
     cdef readonly list controls     # (kind, seq, ts, key, payload)
     cdef readonly list expiries     # (seq, expires_ns)
     cdef readonly list holes        # (lo, hi) inclusive
@@ -171,7 +173,7 @@ cdef class SegmentScan:
                 self.frame_end = 0
                 self.good_end = min(self.at, self.end)
                 if not self.frame.flags & FRAME_MORE:
-                    self.unit = None
+                    self.end_unit()
         return True
 
     cdef int enter_frame(self, Frame *frame) except -1:
@@ -181,8 +183,10 @@ cdef class SegmentScan:
             self.regions.append(Region(self.at, self.at, self.frame.no, self.n, len(self.controls), self.unit))
         if not frame.flags & FRAME_UNIT:
             self.unit = None
-        elif self.unit is None:
+        elif self.unit is None or frame.flags & FRAME_FIRST:
             self.unit = (self.at, self.n, len(self.controls))
+            if self.first_frame_no == 0 and not frame.flags & FRAME_FIRST:
+                self.unit_before = self.unit
         self.frame = frame[0]
         if self.first_frame_no == 0:
             self.first_frame_no = frame.no
@@ -200,9 +204,15 @@ cdef class SegmentScan:
         elif self.frame_end <= self.end:
             self.at = self.frame_end
         if not self.frame.flags & FRAME_MORE and self.frame_seen >= self.frame.count:
-            self.unit = None
+            self.end_unit()
         self.frame_end = 0
         self.good_end = min(self.at, self.end)
+        return 0
+
+    cdef int end_unit(self) except -1:
+        if self.unit is not None and self.unit is self.unit_before:
+            self.unit_ended = True
+        self.unit = None
         return 0
 
     cdef int close_region(self, Py_ssize_t end) except -1:
@@ -328,9 +338,16 @@ cdef class SegmentScan:
         start, messages, controls = region.unit or (region.start, region.messages, region.controls)
         self.regions = [r for r in self.regions if r.start < start]
         self.forget(messages, controls)
+        if self.unit_before is not None and start <= self.unit_before[0]:
+            self.unit_ended = False
         self.unit = None
         self.good_end = start
         return start
+
+    @property
+    def unit_continues(self):
+        """Whether the segment begins inside a unit that an earlier one began."""
+        return self.unit_before is not None
 
     def open_unit(self):
         """A unit that was begun and never completed, as a region to cut; None when there is none."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.base import ALL, Store, StoredMessage, SubjectState
+from slipstream.jetstream.store.base import ALL, Store, StoredMessage, StoreUnavailable, SubjectState
 from support.stores import MAKERS, commit, fill, payload, upkeep
 
 
@@ -226,13 +226,113 @@ def test_config(store: Store) -> None:
     commit(store)
 
 
+def add_to_unit(store: Store, first: int, count: int) -> int:
+    for seq in range(first, first + count):
+        store.append_atomic(seq, seq * 1_000, b"s.%d" % (seq % 10), b"", payload(seq))
+    return first + count
+
+
+def state(store: Store) -> tuple[object, ...]:
+    return store.first_seq, store.last_seq, store.messages, store.size_bytes, store.num_subjects, store.last_ts_ns
+
+
 def test_atomic_unit(store: Store) -> None:
     fill(store, 2)
     store.begin_atomic()
-    fill(store, 300)
+    add_to_unit(store, 3, 300)
+    store.end_atomic()
+    assert store.last_seq == 302 and store.committed_seq < 302
+    commit(store)
+    assert store.committed_seq == 302
+    assert store.messages == 302 and store.get(302).payload == payload(302)
+    store._index.check()
+
+
+def test_atomic_unit_in_slices_is_hidden_until_it_ends(store: Store) -> None:
+    fill(store, 20)
+    commit(store)
+    before = state(store)[:5]
+    store.begin_atomic()
+    seq = 21
+    for count in (1, 500, 3000, 7):
+        seq = add_to_unit(store, seq, count)
+        done = commit(store)
+        assert done is not None and done.last_seq == 20
+        assert state(store)[:5] == before and store.atomic_open
+        assert store.get(21) is None and store.load_last(b"s.1").seq == 11
+        upkeep(store)
+    with pytest.raises(StoreUnavailable):
+        store.append(seq, 10**9, b"s.1", b"", b"")
+    with pytest.raises(StoreUnavailable):
+        store.skip_to(10**6)
+    with pytest.raises(ValueError):
+        store.append_atomic(seq + 1, 10**9, b"s.1", b"", b"")
+    store.end_atomic({b"fence": b"7"})
+    assert commit(store).last_seq == seq - 1
+    assert store.messages == seq - 1 and store.notes() == {b"fence": b"7"}
+    assert [m.payload for m in store.read_batch(ALL, 1, max_msgs=10**4, max_bytes=1 << 40, up_to_seq=seq)] == [
+        payload(n) for n in range(1, seq)
+    ]
+    store._index.check()
+    upkeep(store)
+    fill(store, 5)
+    commit(store)
+    assert store.messages == seq + 4
+
+
+@pytest.mark.parametrize("commits", [0, 1, 3])
+def test_an_aborted_unit_never_was(store: Store, commits: int) -> None:
+    fill(store, 15)
+    commit(store)
+    fill(store, 2)
+    before = state(store)
+    store.begin_atomic()
+    seq = 18
+    for _ in range(commits):
+        seq = add_to_unit(store, seq, 400)
+        commit(store)
+    add_to_unit(store, seq, 3)
+    store.abort_atomic()
+    assert state(store) == before and not store.atomic_open
+    fill(store, 200)
+    commit(store)
+    upkeep(store)
+    assert store.last_seq == store.committed_seq == 217
+    assert [m.payload for m in store.read_batch(ALL, 1, max_msgs=10**4, max_bytes=1 << 40, up_to_seq=500)] == [
+        payload(n) for n in range(1, 218)
+    ]
+    store._index.check()
+
+
+def test_removals_beside_an_open_unit(store: Store) -> None:
+    fill(store, 30)
+    commit(store)
+    store.begin_atomic()
+    add_to_unit(store, 31, 10)
+    assert store.delete(5) and not store.delete(31) and not store.erase(35)
+    assert store.purge(b"s.2") == 3
+    store.put_note(b"other", b"1")
+    store.set_config(b"changed")
+    commit(store)
+    assert store.trim_to(100) == 26 and store.last_seq == 30
     store.end_atomic()
     commit(store)
-    assert store.messages == 302 and store.get(302).payload == payload(302)
+    assert store.messages == 10 and store.first_seq == 31 and store.last_seq == 40
+    assert store.config == b"changed" and store.notes() == {b"other": b"1"}
+    store._index.check()
+
+
+def test_notes(store: Store) -> None:
+    store.put_note(b"a", b"1")
+    store.put_note(b"b", b"2")
+    store.put_note(b"a", b"3")
+    commit(store)
+    assert store.notes() == {b"a": b"3", b"b": b"2"}
+    store.put_note(b"b", b"")
+    assert store.notes() == {b"a": b"3"}
+    for key, value in ((b"", b"x"), (b"k", b"x" * 1024)):
+        with pytest.raises(ValueError):
+            store.put_note(key, value)
 
 
 def test_large_message(store: Store) -> None:

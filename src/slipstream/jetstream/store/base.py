@@ -14,6 +14,8 @@ Life of a publish::
     done = store.finish_commit(job)                       # back on the loop
     done.last_seq                                         # everything up to here may be acknowledged and delivered
 
+and where nobody waits for the device, `commit_at_once` in the place of the three.
+
 Rules a caller can rely on:
 
 * Mutations are visible to reads at once, so that the next publish is checked against what was *assigned*. A caller
@@ -32,7 +34,7 @@ All calls are made on one thread (the loop), except `Job.run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -282,18 +284,55 @@ class Store(Protocol):
         ...
 
     def direct_writer(self) -> LogWriter | None:
-        """Where messages may be appended in place of `append`, after one `append` and until the next commit begins.
+        """Where messages may be appended in place of `append`, after one `append` and until `begin_commit` or upkeep.
 
         None: nowhere, because messages are refused. What the writer does not take has to go through `append`.
         """
         ...
 
     def begin_atomic(self) -> None:
-        """What is appended until `end_atomic` survives a crash as a whole or not at all. Not nested."""
+        """Open a unit: what `append_atomic` adds survives a crash as a whole or not at all. Not nested.
+
+        A unit may be as large as the disk: between its appends the caller commits as often as it likes, to give back
+        memory, and nothing of the unit counts before `end_atomic` and the commit after it. Until `end_atomic` no read
+        sees it, `last_seq` does not move, and `append` and `skip_to` are refused. Removals, configurations and notes
+        are taken and join the log behind the unit: a commit while it is open does not cover them.
+        """
         ...
 
-    def end_atomic(self) -> None:
-        """Close the unit opened by `begin_atomic`."""
+    def append_atomic(
+        self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
+    ) -> None:
+        """Add a message to the open unit: as `append`, but the sequence must be the next one."""
+        ...
+
+    def end_atomic(self, notes: Mapping[bytes, bytes] | None = None) -> None:
+        """Close the unit: from here on its messages are like any others that wait for their commit.
+
+        Args:
+            notes: facts that become true with the unit, see `put_note`.
+        """
+        ...
+
+    def abort_atomic(self) -> None:
+        """Give the open unit up, if there is one, as if it had never begun; its sequences are free again."""
+        ...
+
+    @property
+    def atomic_open(self) -> bool:
+        """Whether a unit is open. A fault closes it: nothing of it remains."""
+        ...
+
+    def notes(self) -> dict[bytes, bytes]:
+        """The facts kept beside the messages, as assigned."""
+        ...
+
+    def put_note(self, key: bytes, value: bytes) -> None:
+        """Keep a small fact until it is replaced; an empty value removes it. Removing messages does not touch it.
+
+        Raises:
+            ValueError: there are too many, or it is too long.
+        """
         ...
 
     def skip_to(self, last_seq: int) -> None:
@@ -377,6 +416,17 @@ class Store(Protocol):
 
     def finish_commit(self, job: Job) -> Committed:
         """Account for a job whose `run` has returned."""
+        ...
+
+    def commit_at_once(self, *, sync: bool) -> int:
+        """Begin and finish a commit in one call, if it holds little but messages and needs no thread.
+
+        What it committed is what `Committed.last_seq` says. -1, and nothing was done: use `begin_commit`. The writer of
+        `direct_writer` stays valid.
+
+        Raises:
+            StorageFault: the commit failed; as `Committed.fault`.
+        """
         ...
 
     def begin_upkeep(self) -> Job | None:

@@ -8,11 +8,12 @@ What this is not: durable. A commit succeeds at once (`Job.inline`), and nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import Committed, Job, Lost
+from slipstream.jetstream.store.base import Committed, Job, Lost, StoreUnavailable
 from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.notes import check_notes
 from slipstream.kernels.record import LogWriter
 from slipstream.kernels.segscan import SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
@@ -54,6 +55,10 @@ class MemoryStore(IndexedReads):
         self._slab_no = 1  # highest number given to a slab
         self._writer.open_segment(self._slab_no, _SALT, 0, _UNBOUNDED, 0)
         self._entries: dict[bytes, list[bytes]] = {}
+        self._notes: dict[bytes, bytes] = {}
+        self._random64 = random64
+        # Where the open unit began, None without one: slab, offset in it, time of the last message before.
+        self._unit: tuple[int, int, int] | None = None
         self._committed_seq = first_seq - 1
         self._dirty = False
         self._job: _Done | None = None
@@ -81,7 +86,7 @@ class MemoryStore(IndexedReads):
 
     def direct_writer(self) -> LogWriter | None:
         """See `Store.direct_writer`."""
-        return self._writer
+        return self._writer if self._unit is None else None
 
     @property
     def fault(self) -> StorageFault | None:
@@ -114,6 +119,11 @@ class MemoryStore(IndexedReads):
 
     def append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0) -> None:
         """See `Store.append`."""
+        if self._unit is not None:
+            raise StoreUnavailable("an atomic unit is being written")
+        self._append(seq, ts_ns, subject, headers, payload, expires_ns)
+
+    def _append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int) -> None:
         writer = self._writer
         if writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
             self._close_slab()
@@ -123,13 +133,60 @@ class MemoryStore(IndexedReads):
         self._dirty = True
 
     def begin_atomic(self) -> None:
-        """See `Store.begin_atomic`: memory has no half states."""
+        """See `Store.begin_atomic`."""
+        writer = self._writer
+        last_ts_ns = writer.last_ts
+        writer.begin_unit(MessageIndex(self._random64(), file_sizes=False))
+        self._unit = (writer.segment, writer.position, last_ts_ns)
 
-    def end_atomic(self) -> None:
+    def append_atomic(
+        self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
+    ) -> None:
+        """See `Store.append_atomic`."""
+        if self._unit is None or seq != self._writer.last_seq + 1:
+            raise ValueError("no unit is open, or the sequence leaves a gap in it")
+        self._append(seq, ts_ns, subject, headers, payload, expires_ns)
+
+    def end_atomic(self, notes: Mapping[bytes, bytes] | None = None) -> None:
         """See `Store.end_atomic`."""
+        if self._unit is None:
+            raise ValueError("no unit is open")
+        check_notes(self._notes, notes or {})
+        self._writer.end_unit()
+        self._unit = None
+        for key, value in (notes or {}).items():
+            self.put_note(key, value)
+        self._dirty = True
+
+    def abort_atomic(self) -> None:
+        """See `Store.abort_atomic`."""
+        if self._unit is not None:
+            slab, offset, last_ts_ns = self._unit
+            self._writer.abandon_unit(offset if slab == self._writer.segment else 0, last_ts_ns)
+            self._unit = None
+
+    @property
+    def atomic_open(self) -> bool:
+        """See `Store.atomic_open`."""
+        return self._unit is not None
+
+    def notes(self) -> dict[bytes, bytes]:
+        """See `Store.notes`."""
+        return dict(self._notes)
+
+    def put_note(self, key: bytes, value: bytes) -> None:
+        """See `Store.put_note`."""
+        check_notes(self._notes, {key: value})
+        if value:
+            self._notes[key] = value
+        else:
+            self._notes.pop(key, None)
+        self._dirty = True
 
     def skip_to(self, last_seq: int) -> None:
         """See `Store.skip_to`."""
+        if self._unit is not None:
+            raise StoreUnavailable("an atomic unit is being written")
         self._index.skip_to(last_seq)
         self._dirty = True
 
@@ -150,6 +207,8 @@ class MemoryStore(IndexedReads):
     def trim_to(self, first_seq: int) -> int:
         """See `Store.trim_to`."""
         self._dirty = True
+        if self._unit is not None:
+            first_seq = min(first_seq, self._index.last_seq + 1)  # the open unit stays what it is
         return self._index.trim_to(first_seq)
 
     def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
@@ -158,7 +217,7 @@ class MemoryStore(IndexedReads):
         index = self._index
         before = index.messages
         if not subject and not keep:
-            index.trim_to(up_to_seq or index.last_seq + 1)
+            self.trim_to(up_to_seq or index.last_seq + 1)
         else:
             last = min(up_to_seq - 1 if up_to_seq else index.last_seq, index.last_seq)
             index.delete_many(index.matching_seqs((subject,) if subject else (), last, keep))
@@ -207,12 +266,26 @@ class MemoryStore(IndexedReads):
         self._job = None
         return Committed(self._committed_seq)
 
+    def commit_at_once(self, *, sync: bool) -> int:
+        """See `Store.commit_at_once`."""
+        if self._job is not None or not (self._dirty or self._committed_seq < self._index.last_seq):
+            return -1
+        if self._writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
+            self._close_slab()
+        self._dirty = False
+        self._committed_seq = self._index.last_seq
+        return self._committed_seq
+
     def begin_upkeep(self) -> Job | None:
         """Give back slabs without messages and rewrite one that is mostly dead; done on the spot."""
+        untouchable = self._unit[0] if self._unit is not None else self._slab_no + 1  # slabs of an open unit
         for slab in [number for number in self._slabs if not self._index.segment_has_live(number)]:
-            del self._slabs[slab]
-            self._index.drop_segment(slab)
+            if slab < untouchable:
+                del self._slabs[slab]
+                self._index.drop_segment(slab)
         for slab, data in self._slabs.items():
+            if slab >= untouchable:
+                continue
             _count, alive = self._index.segment_live(slab)
             if alive * 100 < len(data) * STORE_COMPACT_LIVE_PERCENT:
                 self._rewrite(slab, data)

@@ -59,6 +59,10 @@ class CommitJob:
     """Files written by earlier commits that did not sync."""
     last_seq: int
     frame_no: int
+    end: tuple[int, int] | None = None
+    """Segment number and offset behind what counts when this is done; None: nothing was added."""
+    units: int = 0
+    """Units whose end is in this commit or an earlier one."""
     fault: StorageFault | None = None
     nearly_full: bool = False
     """Space could not be reserved ahead: this commit still fitted, the next may not."""

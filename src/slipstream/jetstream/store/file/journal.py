@@ -92,6 +92,11 @@ class Journal:
         """Bytes that wait for a commit."""
         return self._writer.pending_bytes
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the next commit has something to write here."""
+        return self._writer.pending_bytes > 0 or (self._must_rewrite and self._exists)
+
     def entries(self) -> dict[bytes, list[bytes]]:
         """For each key its last whole state and the deltas since."""
         return {key: list(parts) for key, parts in self._entries.items()}
@@ -125,7 +130,7 @@ class Journal:
 
     def take(self) -> JournalWrite | None:
         """What the next commit has to write; None when nothing changed."""
-        if not self._writer.pending_bytes and not (self._must_rewrite and self._exists):
+        if not self.is_changed:
             return None
         grown = self._writer.base > STORE_JOURNAL_BYTES_MIN and (
             self._writer.base > STORE_JOURNAL_GROWTH * (self._live_bytes + HEADER_BYTES)

@@ -6,6 +6,10 @@
 What this is not: durable by itself. It says what has to be written; `jobs.CommitJob` writes, `store.FileStore` decides
 when. It does not interpret control records either.
 
+An atomic unit is written like everything else, piece by piece; its messages are in an index of its own until it ends.
+Until its end is synced, its segments must not be rewritten, removed or given an index file (`closed_segments`): a crash
+would take what is left for whole.
+
 Invariant: every offset in the index is below `writer.position` of its segment, and its bytes are in the writer, in
 `_tail`, or in the file.
 """
@@ -25,9 +29,9 @@ from slipstream.jetstream.store.file.segment import (
     pack_state,
     segment_name,
 )
-from slipstream.kernels.record import CONFIG, STATE, LogWriter
+from slipstream.kernels.record import CONFIG, NOTE, STATE, LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
-from slipstream.limits import STORE_TAIL_CACHE_BYTES
+from slipstream.limits import STORE_CONTROL_MARGIN_BYTES, STORE_INLINE_BYTES_MAX, STORE_TAIL_CACHE_BYTES
 
 __all__ = ["SegmentedLog"]
 
@@ -60,6 +64,12 @@ class SegmentedLog:
         self._tail: list[_Buffer] = []  # bytes queued, being written, or written last
         self._tail_bytes = 0
         self._window: _Buffer = (0, 0, b"")  # the last stretch read from a file
+        self.notes: dict[bytes, bytes] = {}
+        """Small facts beside the messages, repeated at the head of every segment."""
+        self.unit: tuple[Segment, int, int] | None = None
+        """Where the open unit began: segment, offset, and the time of the last message before it."""
+        self.unit_segments: list[int] = []
+        """Numbers of the segments where units begin whose end is not synced yet."""
 
     @property
     def active(self) -> Segment:
@@ -102,7 +112,7 @@ class SegmentedLog:
 
     def start_segment(self, config: bytes, last_ts_ns: int, created_ns: int) -> None:
         """Begin a segment behind the last one; its file is made by the commit that takes its first bytes."""
-        writer, index = self.writer, self.index
+        writer = self.writer
         before = self.segments[-1] if self.segments else None
         no = self.highest_no = max(self.highest_no, before.header.last_no if before is not None else 0) + 1
         header = SegmentHeader(
@@ -110,7 +120,7 @@ class SegmentedLog:
             no=no,
             last_no=no,
             generation=0,
-            first_seq=index.last_seq + 1,
+            first_seq=writer.last_seq + 1,
             created_ns=created_ns,
             prev_no=before.header.last_no if before is not None else 0,
             prev_generation=before.header.generation if before is not None else 0,
@@ -124,9 +134,11 @@ class SegmentedLog:
         self._by_id[segment.id] = segment
         self._uncreated.add(segment.id)
         writer.open_segment(segment.id, header.salt, HEADER_BYTES, self.segment_bytes, writer.frame_no)
-        state = pack_state(self.first_kept, index.last_seq, last_ts_ns)
-        writer.control(STATE, index.last_seq, last_ts_ns, b"", state)
-        writer.control(CONFIG, index.last_seq, last_ts_ns, b"", config)
+        last_seq = writer.last_seq
+        writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
+        writer.control(CONFIG, last_seq, last_ts_ns, b"", config)
+        for key, value in self.notes.items():
+            writer.control(NOTE, last_seq, last_ts_ns, key, value)
 
     def take_writes(self) -> list[SegmentWrite]:
         """Everything since the last take, in the order it must reach the disk."""
@@ -135,6 +147,32 @@ class SegmentedLog:
         taken, self._queue = self._queue, []
         self._in_flight = {write.segment.id for write in taken}
         return taken
+
+    def write_at_once(self) -> bool:
+        """Write what the writer holds, if it is little and space was reserved for it. False: nothing was done.
+
+        Raises:
+            OSError: the disk refused; what was taken is not in the file, or only a part of it.
+        """
+        writer, segment = self.writer, self.segments[-1]
+        size, end = writer.pending_bytes, writer.position
+        if (
+            not 0 < size <= STORE_INLINE_BYTES_MAX
+            or end + STORE_CONTROL_MARGIN_BYTES > segment.allocated
+            or self._queue
+            or self._uncreated
+        ):
+            return False
+        offset = writer.base
+        data = writer.take()
+        segment.end = end
+        segment.last_seq = writer.last_seq
+        self._tail.append((segment.id, offset, data))
+        self._tail_bytes += size
+        self.disk.write(segment.path, offset, data)
+        if self._tail_bytes > STORE_TAIL_CACHE_BYTES:
+            self._shorten_tail(STORE_TAIL_CACHE_BYTES // 2)
+        return True
 
     def finish_writes(self) -> None:
         """What was taken last is in the files: keep the newest of it for readers that follow the log."""
@@ -159,7 +197,7 @@ class SegmentedLog:
         offset = writer.base
         data = writer.take()
         segment.end = writer.position
-        segment.last_seq = self.index.last_seq
+        segment.last_seq = writer.last_seq
         creates = segment.id in self._uncreated
         if creates:
             self._uncreated.discard(segment.id)
@@ -168,6 +206,61 @@ class SegmentedLog:
         self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
         self._tail.append((segment.id, offset, data))
         self._tail_bytes += len(data)
+
+    # --- units ------------------------------------------------------------------------------------------------------
+
+    def begin_unit(self, staged: MessageIndex) -> None:
+        """What is written from here on is one unit, whose messages are in `staged` until it ends."""
+        writer = self.writer
+        last_ts_ns = writer.last_ts
+        writer.begin_unit(staged)
+        self.unit = (self.active, writer.position, last_ts_ns)
+        self.unit_segments.append(self.active.header.no)
+
+    def end_unit(self) -> None:
+        """The unit is whole."""
+        self.writer.end_unit()
+        self.unit = None
+
+    def abandon_unit(self, config: bytes, created_ns: int) -> list[Segment]:
+        """Go on as if the unit had never begun; the segments that held nothing else.
+
+        If a part of it may be in a file already, a new segment is begun, whose header says that the log ended before
+        the unit.
+        """
+        assert self.unit is not None
+        segment, start, last_ts_ns = self.unit
+        self.unit = None
+        self.unit_segments.pop()
+        writer = self.writer
+        kept_in_memory = writer.segment == segment.id and start >= writer.base
+        writer.abandon_unit(start if kept_in_memory else 0, last_ts_ns)
+        if kept_in_memory:
+            return []
+        at = self.segments.index(segment) + 1
+        dropped, self.segments = self.segments[at:], self.segments[:at]
+        gone = {one.id for one in dropped}
+        for id_ in gone:
+            del self._by_id[id_]
+        self._uncreated -= gone
+        kept = []
+        for write in self._queue:
+            if write.segment is segment:
+                write.data = write.data[: max(start - write.offset, 0)]
+            if write.segment.id not in gone and (write.data or write.closes):
+                kept.append(write)
+        self._queue = kept
+        self._tail = [buffer for buffer in self._tail if buffer[0] not in gone]
+        self._tail_bytes = sum(len(data) for _, _, data in self._tail)
+        if self._window[0] in gone:
+            self._window = (0, 0, b"")
+        segment.end = start
+        segment.last_seq = writer.last_seq
+        if not dropped:
+            # The segment was not closed yet: what is before the unit must be safe before the next one exists.
+            self._queue.append(SegmentWrite(segment, start, b"", start, closes=True))
+        self.start_segment(config, last_ts_ns, created_ns)
+        return dropped
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -227,14 +320,20 @@ class SegmentedLog:
         self._tail = []
         self._tail_bytes = 0
         self._window = (0, 0, b"")
+        self.notes = recovered.notes
+        self.unit = None
+        self.unit_segments = []
         last = self.segments[-1] if self.segments else None
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)
         self.writer.open_segment(last.id if last is not None else 0, salt, end, self.segment_bytes, recovered.frame_no)
 
     def closed_segments(self) -> list[Segment]:
-        """Segments that get no more bytes and are wholly on disk."""
+        """Segments that get no more bytes, are wholly on disk and hold no part of an unfinished unit."""
         waiting = {write.segment.id for write in self._queue} | self._in_flight
-        return [segment for segment in self.segments[:-1] if segment.id not in waiting]
+        closed = [segment for segment in self.segments[:-1] if segment.id not in waiting]
+        if self.unit_segments:
+            return [segment for segment in closed if segment.header.last_no < self.unit_segments[0]]
+        return closed
 
     def written_segments(self) -> list[Segment]:
         """Segments whose files exist."""

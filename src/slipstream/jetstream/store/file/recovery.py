@@ -8,7 +8,8 @@ index file to make anew) is in the result, and done by the store.
 Torn or damaged? A stretch that cannot be read belongs to frame N. If any frame says `synced_upto >= N`, N was on
 stable storage once: this is damage, the messages in it are lost and reported, everything else is kept. If none does
 and it lies in the last segment, N was never acknowledged: the log ends before it. Records in front of the stretch in
-the same frame are kept, unless the frame belongs to a unit, which goes as a whole.
+the same frame are kept, unless the frame belongs to a unit, which goes as a whole. A unit that has no end, in however
+many segments, was never acknowledged either: the log ends before it.
 
 Invariants: nothing is deleted, moved or renumbered; `last_seq` never falls below what any surviving piece knows;
 recovery of the same bytes gives the same result.
@@ -31,7 +32,7 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
-from slipstream.kernels.record import CONFIG, ERASE, ERASED, STATE, TOMBS, TRIM, LogWriter, record_kind
+from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, STATE, TOMBS, TRIM, LogWriter, record_kind
 from slipstream.kernels.segscan import Region, SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.limits import STORE_SCAN_STEP_RECORDS
@@ -111,8 +112,9 @@ class Recovered:
     lost: list[tuple[int, int]]
     expiries: list[tuple[int, int]]
     unfinished_erasures: list[tuple[int, EraseIntent]]
+    notes: dict[bytes, bytes]
     superseded: list[str]
-    """Files that a compaction replaced and did not live to remove, and unfinished temporary files."""
+    """Files that a compaction replaced and did not live to remove, of units without an end, and temporary ones."""
     manifest_version: int
     report: RecoveryReport
 
@@ -171,6 +173,8 @@ class _Recovery:
         self.superseded: list[str] = []
         self.uid = b""
         self.config: bytes | None = None
+        self.notes: dict[bytes, bytes] = {}
+        self.in_unit: list[tuple[Segment, SegmentScan]] = []  # segments read whose last unit has no end so far
         self.first_seq = 1
         self.last_ts_ns = 0
         self.tombs: list[bytes] = []
@@ -192,6 +196,7 @@ class _Recovery:
         for position, segment in enumerate(chosen):
             following = chosen[position + 1] if position + 1 < len(chosen) else None
             self._load(segment, following)
+        self._drop_open_unit()
         if manifest is not None:
             self._consult(manifest)
         lost = self._settle(manifest)
@@ -209,6 +214,7 @@ class _Recovery:
             lost=lost,
             expiries=[pair for pair in self.expiries if self.index.locate(pair[0]) is not None],
             unfinished_erasures=self._unfinished_erasures(),
+            notes=self.notes,
             superseded=self.superseded,
             manifest_version=manifest.version if manifest is not None else 0,
             report=self.report,
@@ -246,7 +252,15 @@ class _Recovery:
                 segment.id = self.next_id
                 self.next_id += 1
                 chosen.append(segment)
-        return chosen
+        return self._without_abandoned(chosen)
+
+    def _without_abandoned(self, chosen: list[Segment]) -> list[Segment]:
+        """Leave out what a later segment says it did not come after: the rest of a unit that was given up."""
+        jumps = [(s.header.prev_no, s.header.no) for s in chosen if s.header.prev_no]
+        gone = [s for s in chosen if any(prev < s.header.no and s.header.last_no < no for prev, no in jumps)]
+        for segment in gone:
+            self.superseded += [segment.path, index_path(segment.path)]
+        return [segment for segment in chosen if segment not in gone]
 
     def _header_from(self, manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
         """A stand-in for a header that cannot be read: the manifest knows the salt of every segment."""
@@ -277,12 +291,42 @@ class _Recovery:
                 end = behind.prev_end
         elif self.log_end is not None and self.log_end[0] == header.no:
             end = self.log_end[1]
-        if self.segments and header.first_seq > self.index.last_seq + 1:
-            self.holes.append((self.index.last_seq + 1, header.first_seq - 1))
         scan = self._from_index_file(segment, end) if following is not None else None
         if scan is None:
             scan = self._from_scan(segment, end, is_last=following is None)
         segment.end = scan.good_end if end is None or following is None else end
+        nothing_left = following is None and not scan.last_frame_no > header.frame_no
+        if self.in_unit and (nothing_left or (scan.unit_continues and not scan.unit_ended)):
+            self.in_unit.append((segment, scan))
+            return
+        for earlier, its_scan in self.in_unit:
+            self._take(earlier, its_scan)
+        self.in_unit = []
+        if scan.open_unit() is not None:
+            self.in_unit.append((segment, scan))
+        else:
+            self._take(segment, scan)
+
+    def _drop_open_unit(self) -> None:
+        """The log is at its end inside a unit: end it before the unit, whether or not its parts were synced."""
+        if not self.in_unit:
+            return
+        (segment, scan), *rest = self.in_unit
+        unit = scan.open_unit()
+        assert unit is not None and unit.unit is not None
+        self.report.torn_seqs = scan.seqs_from(unit.unit[1])
+        segment.end = scan.cut(unit)
+        self.report.torn_bytes += max(unit.end - segment.end, 8)
+        self._take(segment, scan)
+        for later, its_scan in rest:
+            self.superseded.append(later.path)
+            self.report.torn_bytes += its_scan.good_end - HEADER_BYTES
+        self.appendable = False
+
+    def _take(self, segment: Segment, scan: SegmentScan) -> None:
+        """Add what a segment holds."""
+        if self.segments and segment.header.first_seq > self.index.last_seq + 1:
+            self.holes.append((self.index.last_seq + 1, segment.header.first_seq - 1))
         segment.last_seq = scan.last_seq
         self.segments.append(segment)
         self.holes += scan.holes
@@ -348,9 +392,7 @@ class _Recovery:
         synced = max(scan.synced_upto, self.synced_upto)
         torn: Region | None = next((region for region in scan.regions if region.frame_no > synced), None)
         if torn is None:
-            torn = scan.open_unit()
-            if torn is None or torn.frame_no <= synced:
-                return
+            return
         end = max([torn.end, *(region.end for region in scan.regions)], default=torn.end)
         kept = torn.unit[1] if torn.unit is not None else torn.messages
         self.report.torn_seqs = scan.seqs_from(kept)
@@ -361,7 +403,7 @@ class _Recovery:
     def _apply(self, scan: SegmentScan) -> None:
         if len(scan):
             self.last_ts_ns = max(self.last_ts_ns, scan.last_ts)
-        for kind, seq, _ts, _key, payload in scan.controls:
+        for kind, seq, _ts, key, payload in scan.controls:
             if kind == TOMBS:
                 self.tombs.append(payload)
             elif kind == TRIM:
@@ -374,6 +416,11 @@ class _Recovery:
                 self.last_ts_ns = max(self.last_ts_ns, last_ts_ns)
             elif kind == ERASE:
                 self.erasures[seq] = unpack_erase(payload)
+            elif kind == NOTE:
+                if payload:
+                    self.notes[key] = payload
+                else:
+                    self.notes.pop(key, None)
 
     # --- the whole --------------------------------------------------------------------------------------------------
 

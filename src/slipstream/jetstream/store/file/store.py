@@ -13,6 +13,8 @@ States::
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Job, StoreUnavailable
 from slipstream.jetstream.store.file.compaction import CompactionJob
@@ -99,6 +101,11 @@ class FileStore(FileStoreWrites):
             raise StorageFault(str(error), path=directory) from error
         return store
 
+    def set_segment_bytes(self, segment_bytes: int) -> None:
+        """Close segments at another size from the next one on."""
+        self._options = replace(self._options, segment_bytes=segment_bytes)
+        self._log.segment_bytes = segment_bytes
+
     def _adopt(self, recovered: Recovered) -> None:
         log = self._log
         log.adopt(recovered)
@@ -115,6 +122,9 @@ class FileStore(FileStoreWrites):
         self._manifest_due = True
         self._tombs.clear()
         self._trim = 0
+        self._config_due = False
+        self._notes_due = {}
+        self._dropped = set()
         self._erasures = []
         self._first_time = (0, 0)
         self._marked = recovered.synced_upto + 1 >= recovered.frame_no
@@ -164,6 +174,7 @@ class FileStore(FileStoreWrites):
             self._log.drop(done.segments)
             self._leftovers = [path for path in self._leftovers if path not in done.paths]
             self._unsynced -= set(done.paths)
+            self._dropped -= set(done.paths)
             self._manifest_due = self._manifest_due or bool(done.segments)
         elif isinstance(done, SpaceProbeJob):
             self._refusal = self._fault
@@ -220,7 +231,7 @@ class FileStore(FileStoreWrites):
 
     def _mark(self) -> None:
         """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
-        if self._marked or self._refusal is not None or self._job is not None:
+        if self._marked or self._refusal is not None or self._job is not None or self._log.unit is not None:
             return
         if self._unsynced or self._log.pending_bytes:
             return
@@ -244,7 +255,7 @@ class FileStore(FileStoreWrites):
             # A later start must know that these sequences are gone before their records are.
             self.trim_to(dead[-1].last_seq + 1)
             dead = []
-        if self._job is not None and self._job.overwrites:
+        if self._job is not None and (self._job.overwrites or self._dropped):
             return None  # it may be writing to one of these files
         paths = [name for segment in dead for name in (segment.path, index_path(segment.path))]
         if not paths and not self._leftovers:
@@ -271,7 +282,7 @@ class FileStore(FileStoreWrites):
                     self._damaged.setdefault(seq, 0)
 
     def _manifest_write(self) -> ManifestJob | None:
-        if not self._manifest_due or self._job is not None:
+        if not self._manifest_due or self._job is not None or self._log.unit is not None:
             return None
         self._manifest_due = False
         return ManifestJob(self._disk, self._directory, manifest=self._manifest())
@@ -372,6 +383,7 @@ class FileStore(FileStoreWrites):
         if self._closed:
             return
         if self._fault is None and self._job is None:
+            self.abort_atomic()
             try:
                 self._commit_now()
                 self._mark()

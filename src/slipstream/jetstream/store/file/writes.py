@@ -8,14 +8,14 @@ by a caller that respects it, and nothing above it comes back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Committed, Job, Lost, Read, StoreUnavailable
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite, SegmentWrite
+from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite, SegmentWrite, as_fault
 from slipstream.jetstream.store.file.journal import Journal, JournalWrite
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.ranges import cover, each
@@ -24,9 +24,11 @@ from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase, pack_seq
 from slipstream.jetstream.store.file.upkeep import UpkeepJob
 from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.notes import check_notes
 from slipstream.kernels.record import (
     CONFIG,
     ERASE,
+    NOTE,
     RECORD_HEAD,
     SKIP,
     TOMBS,
@@ -35,6 +37,7 @@ from slipstream.kernels.record import (
     StoredMessage,
     erased_record,
 )
+from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.limits import (
     STORE_INLINE_BYTES_MAX,
     STORE_LOST_LISTED_MAX,
@@ -86,6 +89,8 @@ class FileStoreWrites(IndexedReads):
         # What joins the next commit beside the frames in the writer:
         self._tombs = bytearray()
         self._trim = 0
+        self._config_due = False  # set while a unit was open: logged behind it
+        self._notes_due: dict[bytes, bytes] = {}  # the same for notes
         self._erasures: list[tuple[int, int]] = []  # sequence, time
         self._overwrites: list[tuple[int, int, EraseIntent]] = []  # erasures logged before and not yet carried out
         # Work in flight and left over:
@@ -100,6 +105,7 @@ class FileStoreWrites(IndexedReads):
         self._manifest_version = 0
         self._manifest_due = False
         self._leftovers: list[str] = []
+        self._dropped: set[str] = set()  # files of an abandoned unit: not worth a sync
         self._erased_meanwhile: list[tuple[int, int]] = []  # erasures since a compaction began
         self.report = RecoveryReport()
         """What the last opening or repair found."""
@@ -123,7 +129,7 @@ class FileStoreWrites(IndexedReads):
 
     def direct_writer(self) -> LogWriter | None:
         """See `Store.direct_writer`."""
-        return self._writer if self._refusal is None else None
+        return self._writer if self._refusal is None and self._log.unit is None else None
 
     @property
     def fault(self) -> StorageFault | None:
@@ -173,6 +179,11 @@ class FileStoreWrites(IndexedReads):
         """See `Store.append`."""
         if self._refusal is not None:
             raise self._refusal
+        if self._log.unit is not None:
+            raise StoreUnavailable("an atomic unit is being written", path=self._directory)
+        self._append(seq, ts_ns, subject, headers, payload, expires_ns)
+
+    def _append(self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int) -> None:
         if not self._writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
             length = RECORD_HEAD + len(subject) + len(headers) + len(payload)
             self._prepare(seq, length)
@@ -181,7 +192,7 @@ class FileStoreWrites(IndexedReads):
 
     def _prepare(self, seq: int, length: int) -> None:
         """Log the gap before a sequence, and go on in a new segment if this one has no room for the message."""
-        if seq > self._index.last_seq + 1:
+        if seq > self._writer.last_seq + 1:
             self._log_gap(seq - 1)
         if not self._writer.has_room(length):
             self._log.make_room(length, self._config, self._writer.last_ts, self._options.now_ns())
@@ -189,20 +200,71 @@ class FileStoreWrites(IndexedReads):
 
     def begin_atomic(self) -> None:
         """See `Store.begin_atomic`."""
-        self._writable()
-        self._writer.begin_unit()
-        # A unit does not cross segments: this one takes all of it, however long.
-        self._limit_before_unit = self._writer.limit
-        self._writer.limit = 1 << 31
+        if self._refusal is not None:
+            raise self._refusal
+        self._log.begin_unit(MessageIndex(self._options.random64()))
 
-    def end_atomic(self) -> None:
+    def append_atomic(
+        self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
+    ) -> None:
+        """See `Store.append_atomic`."""
+        if self._refusal is not None:
+            raise self._refusal
+        if self._log.unit is None or seq != self._writer.last_seq + 1:
+            raise ValueError("no unit is open, or the sequence leaves a gap in it")
+        self._append(seq, ts_ns, subject, headers, payload, expires_ns)
+
+    def end_atomic(self, notes: Mapping[bytes, bytes] | None = None) -> None:
         """See `Store.end_atomic`."""
-        self._writer.end_unit()
-        self._writer.limit = self._limit_before_unit
+        if self._refusal is not None:
+            raise self._refusal
+        if self._log.unit is None:
+            raise ValueError("no unit is open")
+        self._log_notes(notes or {})
+        self._log.end_unit()
+
+    def abort_atomic(self) -> None:
+        """See `Store.abort_atomic`."""
+        if self._log.unit is None:
+            return
+        dropped = self._log.abandon_unit(self._config, self._options.now_ns())
+        self._dropped |= {segment.path for segment in dropped}
+        self._unsynced -= self._dropped
+        self._leftovers += [segment.path for segment in dropped]
+        self._manifest_due = True
+
+    @property
+    def atomic_open(self) -> bool:
+        """See `Store.atomic_open`."""
+        return self._log.unit is not None
+
+    def notes(self) -> dict[bytes, bytes]:
+        """See `Store.notes`."""
+        return {key: value for key, value in {**self._log.notes, **self._notes_due}.items() if value}
+
+    def put_note(self, key: bytes, value: bytes) -> None:
+        """See `Store.put_note`."""
+        self._writable()
+        if self._log.unit is not None:
+            check_notes(self.notes(), {key: value})
+            self._notes_due[key] = value
+        else:
+            self._log_notes({key: value})
+
+    def _log_notes(self, notes: Mapping[bytes, bytes]) -> None:
+        check_notes(self.notes(), notes)
+        for key, value in notes.items():
+            self._writer.control(NOTE, self._writer.last_seq, self._writer.last_ts, key, value)
+            if value:
+                self._log.notes[key] = value
+            else:
+                self._log.notes.pop(key, None)
 
     def skip_to(self, last_seq: int) -> None:
         """See `Store.skip_to`."""
         self._writable()
+        if self._log.unit is not None:
+            raise StoreUnavailable("an atomic unit is being written", path=self._directory)
         if last_seq > self._index.last_seq:
             self._log_gap(last_seq)
 
@@ -234,6 +296,8 @@ class FileStoreWrites(IndexedReads):
     def trim_to(self, first_seq: int) -> int:
         """See `Store.trim_to`."""
         self._writable()
+        if self._log.unit is not None:
+            first_seq = min(first_seq, self._index.last_seq + 1)  # the open unit stays what it is
         removed = self._index.trim_to(first_seq)
         self._trim = max(self._trim, first_seq)
         self._set_lost([(max(lo, first_seq), hi) for lo, hi in self._lost_ranges if hi >= first_seq])
@@ -245,7 +309,7 @@ class FileStoreWrites(IndexedReads):
         index = self._index
         if not subject and not keep:
             removed = self.trim_to(up_to_seq or index.last_seq + 1)
-            if not index.messages and self._writer.position > STORE_SEGMENT_BYTES_MIN:
+            if not index.messages and self._writer.position > STORE_SEGMENT_BYTES_MIN and self._log.unit is None:
                 # Nothing alive: go on in a fresh segment, so that all the old ones can be removed.
                 self._log.roll(self._config, self._writer.last_ts, self._options.now_ns())
                 self._manifest_due = True
@@ -260,8 +324,14 @@ class FileStoreWrites(IndexedReads):
         """See `Store.set_config`."""
         self._writable()
         self._config = config
-        self._writer.control(CONFIG, self._index.last_seq, self._writer.last_ts, b"", config)
+        self._config_due = True
+        if self._log.unit is None:
+            self._log_config()
         self._manifest_due = True
+
+    def _log_config(self) -> None:
+        self._writer.control(CONFIG, self._index.last_seq, self._writer.last_ts, b"", self._config)
+        self._config_due = False
 
     def journal_put(self, key: bytes, state: bytes) -> None:
         """See `Store.journal_put`."""
@@ -303,8 +373,10 @@ class FileStoreWrites(IndexedReads):
         """See `Store.begin_commit`."""
         if self._job is not None or self._fault is not None or self._closed:
             return None
-        first_seq = self._trim
-        overwrites = self._log_removals()
+        # While a unit is open nothing else may get into the log: it would be lost with the unit.
+        unit = self._log.unit
+        first_seq = 0 if unit is not None else self._trim
+        overwrites = self._log_removals() if unit is None else []
         writes = self._log.take_writes()
         journal = self._journal.take()
         if not writes and journal is None and not overwrites and not (sync and self._unsynced):
@@ -319,6 +391,8 @@ class FileStoreWrites(IndexedReads):
             also_sync=set(self._unsynced),
             last_seq=self._index.last_seq,
             frame_no=self._writer.frame_no,
+            end=self._end_of(writes),
+            units=len(self._log.unit_segments) - (1 if unit is not None else 0),
             inline=not sync and not overwrites and _is_quick(writes, journal),
         )
         self._in_flight_first = first_seq
@@ -332,18 +406,18 @@ class FileStoreWrites(IndexedReads):
             self._fail(done.fault)
             return Committed(self._committed_seq, done.fault)
         self._committed_seq = done.last_seq
-        if done.writes:
-            last = done.writes[-1]
-            self._committed_end = (last.segment.header.no, last.offset + len(last.data))
+        if done.end is not None:
+            self._committed_end = done.end
             self._marked = False
         if done.sync:
             self._unsynced = set()
             self._writer.synced_upto = done.frame_no
+            del self._log.unit_segments[: done.units]
             if done.journal is not None:
                 self._journal.synced(done.journal)
         else:
             self._unsynced -= {write.segment.path for write in done.writes}
-            self._unsynced |= done.unsynced
+            self._unsynced |= done.unsynced - self._dropped
         self._trimmed_first = max(self._trimmed_first, self._in_flight_first)
         if done.sync:
             self._durable_first = self._trimmed_first
@@ -354,8 +428,55 @@ class FileStoreWrites(IndexedReads):
             self._log.drop_caches()
         return Committed(self._committed_seq)
 
+    def commit_at_once(self, *, sync: bool) -> int:
+        """See `Store.commit_at_once`."""
+        if (
+            sync
+            or self._job is not None
+            or self._refusal is not None
+            or self._closed
+            or self._trim
+            or self._tombs
+            or self._erasures
+            or self._overwrites
+            or self._config_due
+            or self._notes_due
+            or self._log.unit is not None
+            or self._journal.is_changed
+        ):
+            return -1
+        log = self._log
+        try:
+            if not log.write_at_once():
+                return -1
+        except OSError as error:
+            fault = as_fault(error, self._directory)
+            self._fail(fault)
+            raise fault from error
+        segment = log.segments[-1]
+        self._committed_seq = segment.last_seq
+        self._committed_end = (segment.header.no, segment.end)
+        self._marked = False
+        self._unsynced.add(segment.path)
+        return segment.last_seq
+
+    def _end_of(self, writes: list[SegmentWrite]) -> tuple[int, int] | None:
+        """Where the log ends with these writes; before a unit that is still open."""
+        if not writes:
+            return None
+        if self._log.unit is not None:
+            segment, offset, _ = self._log.unit
+            return segment.header.no, offset
+        last = writes[-1]
+        return last.segment.header.no, last.offset + len(last.data)
+
     def _log_removals(self) -> list[Overwrite]:
         """Put tombs, trims and intents to erase into the open frame; what is to be overwritten after it is synced."""
+        if self._config_due:
+            self._log_config()
+        if self._notes_due:
+            self._log_notes(self._notes_due)
+            self._notes_due = {}
         if not (self._trim or self._tombs or self._erasures or self._overwrites):
             return []
         writer, last_seq, ts = self._writer, self._index.last_seq, self._writer.last_ts
