@@ -39,6 +39,7 @@ class Session:
     def __init__(self) -> None:
         """Nothing was said yet."""
         self.flags: dict[str, Any] = {}
+        self.show_all = False  # streams that something else manages, too
         self._link: Link | None = None
 
     @cached_property

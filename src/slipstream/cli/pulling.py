@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Self
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.listening import listen
 from slipstream.cli.messages import read_delivery
-from slipstream.client.wire import Message
+from slipstream.client.wire import ClientError, Message
 from slipstream.limits import SECOND_NS
 
 __all__ = ["Feed", "acknowledge", "filter_fields", "status_of"]
@@ -54,12 +55,12 @@ class Feed:
         self, session: Session, stream: str, *, info: Reply | None = None, config: Reply | None = None, wait_ns: int = 0
     ) -> None:
         """Read from an existing consumer (`info`) or from an ephemeral one (`config`)."""
-        self.pending = 0  # messages in the stream behind the last one, as the server counts
         self._session = session
         self._stream = stream
         self._config = config
         self._wait_ns = wait_ns
         self._name: str = info["name"] if info else ""
+        self.pending: int = info["num_pending"] if info else 0  # messages behind the last one, as the server counts
         self._push: Reply = info["config"] if info and info["config"].get("deliver_subject") else {}
         self._inbox = ""
         self._left = 0  # messages that may still come for the last pull request
@@ -88,8 +89,24 @@ class Feed:
                 self._pull(link)
 
     def open(self) -> None:
-        """Make the consumer now, so that `pending` is known before the first message."""
-        self._make(self._session.link())
+        """Make an ephemeral consumer now, so that `pending` is known before the first message."""
+        if self._config is not None:
+            self._make(self._session.link())
+
+    def close(self) -> None:
+        """Delete the ephemeral consumer; one that the server does not give up now goes by itself later."""
+        if self._config is not None and self._name:
+            with suppress(ClientError):
+                self._session.link().api(f"CONSUMER.DELETE.{self._stream}.{self._name}")
+
+    def __enter__(self) -> Self:
+        """Open it."""
+        self.open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close it."""
+        self.close()
 
     def _prepare(self, link: Link) -> None:
         if self._push:

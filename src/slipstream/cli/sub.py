@@ -157,21 +157,16 @@ def _from_stream(
     info = _durable(session.link(), stream, durable, {**filters, **policy}) if durable else None
     config = None if info else {"deliver_policy": "all", **filters, **policy}
     acks = bool(info and info["config"].get("ack_policy") != "none") if ack is None else ack
-    feed = Feed(session, stream, info=info, config=config, wait_ns=wait_ns)
-    if config is not None:
-        feed.open()
-    else:
-        assert info is not None
-        feed.pending = info["num_pending"]
-    note(f"Subscribing to Stream {stream}{f' as {durable}' if durable else ''}{_words(policy)}")
-    if to_end and not feed.pending:
-        return
-    for link, message in feed:
-        yield message
-        if acks:
-            acknowledge(link, message)
+    with Feed(session, stream, info=info, config=config, wait_ns=wait_ns) as feed:
+        note(f"Subscribing to Stream {stream}{f' as {durable}' if durable else ''}{_words(policy)}")
         if to_end and not feed.pending:
             return
+        for link, message in feed:
+            yield message
+            if acks:
+                acknowledge(link, message)
+            if to_end and not feed.pending:
+                return
 
 
 def _words(policy: Reply) -> str:

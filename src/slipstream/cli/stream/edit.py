@@ -1,0 +1,90 @@
+"""`stream edit`: change a stream by flags, a file or an editor; differences are shown before they are made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.jetstream import choose_stream, differences, read_config_file, user_metadata
+from slipstream.cli.link import Reply
+from slipstream.cli.prompts import confirm_or_stop
+from slipstream.cli.stream.flags import config_flags, with_flags
+from slipstream.cli.stream.info import print_stream
+from slipstream.cli.types import force_flag, json_flag
+
+__all__ = ["edit", "edited_by_hand", "print_differences"]
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="[STREAM]", required=False)
+@click.option("--config", "config_file", metavar="FILE", help="Read the new configuration from a JSON file.")
+@click.option("--interactive", "-i", is_flag=True, help="Edit the configuration in $EDITOR.")
+@click.option("--dry-run", is_flag=True, help="Only show the differences.")
+@config_flags(edit=True)
+@force_flag
+@json_flag
+@click.pass_obj
+def edit(
+    session: Session,
+    /,
+    name: str | None,
+    config_file: str | None,
+    interactive: bool,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Change the configuration of STREAM."""
+    link = session.link()
+    name = choose_stream(session, name, internal=session.show_all)
+    old = link.api(f"STREAM.INFO.{name}")["config"]
+    base = {**old, "metadata": user_metadata(old)}
+    if config_file:
+        base = {**read_config_file(config_file), "name": name}
+    new = with_flags(base, given)
+    if interactive:
+        new = edited_by_hand(new)
+    if not print_differences({**old, "metadata": user_metadata(old)}, new, quiet=as_json) or dry_run:
+        return
+    confirm_or_stop(f"Really edit Stream {name}", force=force)
+    found = link.api(f"STREAM.UPDATE.{name}", new)
+    if not as_json:
+        click.echo(f"Stream {name} was updated\n")
+    print_stream(found, as_json=as_json)
+
+
+def edited_by_hand(config: Reply) -> Reply:
+    """What the user makes of a configuration in an editor.
+
+    Raises:
+        Failure: it is no JSON object any more.
+    """
+    text = click.edit(json.dumps(config, indent=2), extension=".json")
+    if text is None:
+        return config
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Failure(f"that is not JSON: {error}; nothing was changed") from error
+    if not isinstance(found, dict):
+        raise Failure("that is not a JSON object; nothing was changed")
+    return found
+
+
+def print_differences(old: Reply, new: Reply, *, quiet: bool = False) -> bool:
+    """Show what changes and return whether anything does."""
+    lines = list(differences(old, new))
+    if quiet:
+        return bool(lines)
+    if not lines:
+        click.echo("No difference in configuration")
+        return False
+    click.echo("Differences (-old +new):")
+    for line in lines:
+        click.echo(click.style(f"  {line}", fg="red" if line.startswith("-") else "green"))
+    click.echo()
+    return True
