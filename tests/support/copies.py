@@ -27,12 +27,7 @@ class Side:
 
     def __init__(self, server: ServerProcess, login: str = "") -> None:
         self.server = server
-        self._login = login
-        self.client = Oracle(server.port)
-
-    def reconnect(self) -> None:
-        self.client.close()
-        self.client = Oracle(self.server.port)
+        self.client = Oracle(server.port, login)
 
     def api(self, subject: str, body: Any = b"") -> Any:
         payload = body if isinstance(body, bytes) else json.dumps(body).encode()

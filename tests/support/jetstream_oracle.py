@@ -24,18 +24,24 @@ Answer = tuple[bytes | None, bytes]
 class Oracle:
     """A connection to a running nats-server with JetStream."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, login: str = "") -> None:
+        """Connect; `login` is JSON members of CONNECT, such as `"user":"a","pass":"b"`."""
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._file = self._socket.makefile("rb")
         self._file.readline()
         self._socket.sendall(
-            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1}\r\nSUB _INBOX.* 1\r\n'
+            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1%b}\r\nSUB _INBOX.* 1\r\n'
+            % (b"," + login.encode() if login else b"")
         )
         self._numbers = itertools.count(1)
 
     def close(self) -> None:
         self._file.close()
         self._socket.close()
+
+    def send(self, subject: str, body: bytes) -> None:
+        """Publish without waiting for anything."""
+        self._socket.sendall(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body))
 
     def request(self, subject: str, body: bytes, header: bytes | None, count: int) -> list[Answer]:
         """The first `count` answers."""

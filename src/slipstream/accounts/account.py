@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from slipstream.config.account_options import MsgTraceOptions
     from slipstream.protocol.connection import ClientConnection
 
-__all__ = ["Account", "Callback"]
+__all__ = ["IMPORTING_SID", "Account", "Callback"]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
 
 _NO_SID = b""
+# Marks an internal listener that hears imported streams as a client does.
+IMPORTING_SID = b"imports"
 
 
 class _Watcher:
@@ -139,9 +141,11 @@ class Account:
             return True
         return queue is None and not found and self.has_interest(subject)
 
-    def subscribe(self, subject: bytes, callback: Callback, queue: bytes | None = None) -> Subscription:
-        """Listen inside the server; `remove` ends it."""
-        subscription = Subscription(subject, queue, _NO_SID, None, None, callback)
+    def subscribe(
+        self, subject: bytes, callback: Callback, queue: bytes | None = None, *, imports: bool = False
+    ) -> Subscription:
+        """Listen inside the server; `remove` ends it. `imports`: also to what other accounts export to this one."""
+        subscription = Subscription(subject, queue, IMPORTING_SID if imports else _NO_SID, None, None, callback)
         self.add(subscription)
         return subscription
 

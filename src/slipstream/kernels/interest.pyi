@@ -44,6 +44,7 @@ class Route:
         subject: bytes | None = None,
         dynamic: bool = False,
     ) -> None: ...
+    def unnamed(self) -> Route: ...
 
 class Interest:
     planner: Callable[[bytes], Route] | None

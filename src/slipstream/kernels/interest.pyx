@@ -96,6 +96,12 @@ cdef class Route:
         """True when nobody would get a copy."""
         return not self.subscriptions and not self.queues
 
+    def unnamed(self):
+        """The same receivers for a message that keeps its own subject wherever it goes."""
+        if self.renamed is None and self.queue_renamed is None and self.subject is None:
+            return self
+        return Route(self.subscriptions, self.queues)
+
 
 cdef class _Node:
     """One token of the pattern trie."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from slipstream.accounts.account import IMPORTING_SID
 from slipstream.kernels.interest import Route, Subscription
 from slipstream.kernels.subject import matches
 
@@ -89,8 +90,8 @@ class Planner:
             local = link.stream_import.local_subject(subject)
             if local is not None:
                 for subscription in link.importer.interest.match(local):
-                    # Only what the importing account's own clients asked for: internal listeners stay at home.
-                    if subscription.client is not None:
+                    # What the importing account's clients and streams asked for: other listeners stay at home.
+                    if subscription.client is not None or subscription.sid == IMPORTING_SID:
                         take(subscription, local, local)
         plain.extend((service.subscription, None) for service in self._services if matches(service.subject, subject))
 

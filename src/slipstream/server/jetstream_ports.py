@@ -56,6 +56,7 @@ class AccountPorts:
         self.now_ns = server.clock.now_ns
         self.has_interest = account.has_interest
         self.is_bound = account.is_bound
+        self.flush = server.flush
         self.log = server.log
 
     def call_soon(self, callback: Callable[[], None]) -> None:
@@ -109,7 +110,8 @@ class AccountPorts:
         route = None
         for target, subject, reply, header, payload in messages:
             if target != last_target or route is None:
-                route = find_route(target)
+                # Who imports the target under another name, or maps it, still gets the message's own subject.
+                route = find_route(target).unnamed()
                 last_target = target
             if header:
                 deliver(route, None, subject, reply, len(header), header + payload)
@@ -149,11 +151,11 @@ class AccountPorts:
             else:
                 on_message(found, reply, None, body)
 
-        return _Listening(self._account, self._account.subscribe(subject, take, queue))
+        return _Listening(self._account, self._account.subscribe(subject, take, queue, imports=True))
 
     def listen(self, subject: bytes, intake: Intake | AckIntake) -> _Listening:
         """Let a kernel receive what is published in the account."""
-        return _Listening(self._account, self._account.subscribe(subject, intake))
+        return _Listening(self._account, self._account.subscribe(subject, intake, imports=True))
 
     def random_below(self, bound: int) -> int:
         """A number below `bound`."""
