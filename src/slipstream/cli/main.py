@@ -40,7 +40,7 @@ COMMANDS: Final = {
     ),
     "kv": Entry("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
     "object": Entry("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
-    "server": Entry("slipstream.cli.server:server", "Run a server.", (), _OPERATE),
+    "server": Entry("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
     "bench": Entry("slipstream.cli.bench:bench", "Measure how fast a server is.", (), _OPERATE),
     "context": Entry("slipstream.cli.context:context", "Manage named connections.", ("ctx",), _LOCAL),
 }

@@ -1,0 +1,33 @@
+"""`slipstream server`: run a server, and look at those that run."""
+
+from __future__ import annotations
+
+import click
+
+from slipstream.cli.lazy import Entry, LazyGroup
+
+__all__ = ["server"]
+
+_LOOK = "slipstream.cli.server.look"
+_LOCAL = "slipstream.cli.server.local"
+
+VERBS = {
+    "run": Entry(f"{_LOCAL}:run", "Run a server; takes the flags of nats-server.", (), "Here"),
+    "config": Entry(f"{_LOCAL}:config", "Check a configuration file.", ("cfg",), "Here"),
+    "passwd": Entry(f"{_LOCAL}:passwd", "Hash a password for a configuration file.", ("pass", "bcrypt"), "Here"),
+    "info": Entry(f"{_LOOK}:info", "Show a server.", ("i",), "Running servers"),
+    "list": Entry(f"{_LOOK}:list_", "List servers.", ("ls",), "Running servers"),
+    "ping": Entry(f"{_LOOK}:ping", "See which servers answer, and how fast.", (), "Running servers"),
+    "report": Entry(
+        "slipstream.cli.server.report:report",
+        "Report on connections, accounts, JetStream.",
+        ("rep",),
+        "Running servers",
+    ),
+    "check": Entry("slipstream.cli.server.check:check", "Check health, for monitoring systems.", (), "Running servers"),
+}
+
+
+@click.group(cls=LazyGroup, entries=VERBS)
+def server() -> None:
+    """Run a server, and look at those that run."""

@@ -1,0 +1,64 @@
+"""What needs no running server: to run one, to check its configuration, to hash a password."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import sys
+from typing import Final
+
+import click
+
+from slipstream.cli.connection import Failure, Group
+from slipstream.cli.prompts import can_ask
+
+__all__ = ["config", "passwd", "run"]
+
+_LENGTH_MIN: Final = 22  # shorter passwords can be guessed from their hash
+_GENERATED: Final = 32
+
+
+@click.command(add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+def run(flags: tuple[str, ...]) -> None:
+    """Run a server; takes the flags of nats-server (`slipstream server run --help` lists them)."""
+    from slipstream.server.main import main
+
+    sys.exit(main(list(flags)))
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """Work with configuration files."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+def check(file: str) -> None:
+    """Check the configuration FILE as the server would at its start."""
+    from slipstream.server.main import main
+
+    sys.exit(main(["-c", file, "-t"]))
+
+
+@click.command()
+@click.option("--pass", "-p", "password", default="", help="The password; asked for if not given.")
+@click.option("--cost", type=click.IntRange(4, 31), default=11, help="How much work a guess is.")
+@click.option("--generate", "-g", is_flag=True, help="Make up a password.")
+def passwd(password: str, cost: int, generate: bool) -> None:
+    """Hash a password with bcrypt, for `password` in a configuration file."""
+    import bcrypt
+
+    if generate:
+        letters = string.ascii_letters + string.digits
+        password = "".join(secrets.choice(letters) for _ in range(_GENERATED))
+        click.echo(password)
+    elif not password:
+        if not can_ask():
+            raise Failure("--pass or --generate is needed: there is no terminal to ask for a password")
+        password = click.prompt("Enter password", hide_input=True, confirmation_prompt=True)
+    if len(password) < _LENGTH_MIN:
+        raise Failure(f"the password is too short: at least {_LENGTH_MIN} characters are needed")
+    if len(password.encode()) > 72:
+        raise Failure("bcrypt takes at most 72 bytes")
+    click.echo(bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost, b"2a")).decode())

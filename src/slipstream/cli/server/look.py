@@ -1,0 +1,151 @@
+"""Servers that run: one, all, and how fast they answer.
+
+Without the rights of the system account only the connected server can be shown, with what it says in its greeting.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.human import format_bytes, format_duration, format_time
+from slipstream.cli.link import Link, Reply
+from slipstream.cli.render import Columns, Table, print_json
+from slipstream.cli.system import ask_servers, one_server
+from slipstream.cli.types import json_flag
+
+__all__ = ["info", "list_", "ping"]
+
+
+@click.command(cls=Command)
+@click.argument("name", default="")
+@json_flag
+@click.pass_obj
+def info(session: Session, name: str, as_json: bool) -> None:
+    """Show the server NAME, by default the connected one."""
+    link = session.link()
+    try:
+        found = one_server(link, "VARZ", name)["data"]
+    except Failure:
+        if name:
+            raise
+        _print_greeting(link, as_json=as_json)
+        return
+    if as_json:
+        print_json(found)
+    else:
+        _print_varz(found)
+
+
+def _print_varz(varz: Reply) -> None:
+    columns = Columns(f"Server information for {varz['server_name']} ({varz['server_id']})")
+    columns.section("Process Details")
+    columns.row("Version", varz["version"])
+    columns.row("Runtime", varz.get("go", ""))
+    columns.row("Start Time", format_time(varz["start"]))
+    columns.row("Configuration Load Time", format_time(varz["config_load_time"]))
+    columns.row("Uptime", varz["uptime"])
+    columns.section("Connection Details")
+    columns.row("Auth Required", varz.get("auth_required", False))
+    columns.row("TLS Required", varz.get("tls_required", False))
+    columns.row("Host", f"{varz['host']}:{varz['port']}")
+    columns.row("Client URLs", varz.get("connect_urls", []), when=varz.get("connect_urls"))
+    columns.section("JetStream")
+    jetstream = varz.get("jetstream", {})
+    columns.row("Enabled", bool(jetstream.get("config")))
+    if jetstream.get("config"):
+        columns.row("Storage Directory", jetstream["config"]["store_dir"])
+        columns.row("Max Memory", format_bytes(jetstream["config"]["max_memory"]))
+        columns.row("Max File", format_bytes(jetstream["config"]["max_storage"]))
+        columns.row("API Level", jetstream["stats"]["api"].get("level", 0))
+    columns.section("Limits")
+    columns.row("Max Connections", varz["max_connections"])
+    columns.row("Max Payload", format_bytes(varz["max_payload"]))
+    columns.row("Max Pending", format_bytes(varz["max_pending"]))
+    columns.row("Write Deadline", format_duration(varz["write_deadline"]))
+    columns.section("Statistics")
+    columns.row("CPU Cores", varz["cores"])
+    columns.row("CPU Usage", f"{varz['cpu']:.2f}%")
+    columns.row("Memory Usage", format_bytes(varz["mem"]))
+    columns.row("Connections", varz["connections"])
+    columns.row("Subscriptions", varz["subscriptions"])
+    columns.row("Msgs", f"{varz['in_msgs']:,} in {varz['out_msgs']:,} out")
+    columns.row("Bytes", f"{format_bytes(varz['in_bytes'])} in {format_bytes(varz['out_bytes'])} out")
+    columns.row("Slow Consumers", varz["slow_consumers"])
+    columns.print()
+
+
+def _print_greeting(link: Link, *, as_json: bool) -> None:
+    greeting = link.client.info
+    if as_json:
+        print_json({name: getattr(greeting, name) for name in greeting.__struct_fields__})
+        return
+    columns = Columns(f"Server information for {greeting.server_name} ({greeting.server_id})")
+    columns.row("Version", greeting.version)
+    columns.row("Max Payload", format_bytes(greeting.max_payload))
+    columns.row("JetStream", greeting.jetstream)
+    columns.row("RTT", format_duration(_round_trip_ns(link)))
+    columns.print()
+    click.echo("\nA user of the system account sees more.")
+
+
+@click.command(cls=Command)
+@click.argument("expect", type=int, default=0)
+@json_flag
+@click.pass_obj
+def list_(session: Session, expect: int, as_json: bool) -> None:
+    """List all servers; stop waiting after EXPECT answers."""
+    answers = ask_servers(session.link(), "", expected=expect)
+    if as_json:
+        print_json([answer for answer, _ in answers])
+        return
+    headers = ("Name", "Cluster", "Host", "Version", "JS", "Conns", "Subs", "Mem", "CPU %", "Cores", "Slow", "RTT")
+    table = Table("Server Overview", *headers)
+    for answer, rtt_ns in answers:
+        server, stats = answer["server"], answer["statsz"]
+        table.add(
+            server["name"],
+            server.get("cluster", ""),
+            server["host"],
+            server["ver"],
+            "yes" if server.get("jetstream") else "no",
+            stats["connections"],
+            stats["subscriptions"],
+            format_bytes(stats["mem"]),
+            f"{stats['cpu']:.0f}",
+            stats["cores"],
+            stats["slow_consumers"],
+            format_duration(rtt_ns),
+        )
+    table.print()
+
+
+@click.command(cls=Command)
+@click.argument("expect", type=int, default=0)
+@click.option("--count", type=click.IntRange(min=1), default=1, help="Ping so often.")
+@click.pass_obj
+def ping(session: Session, expect: int, count: int) -> None:
+    """See which servers answer, and how fast; stop waiting after EXPECT answers."""
+    link = session.link()
+    for number in range(count):
+        if number:
+            link.idle(1.0)
+        try:
+            answers = ask_servers(link, "", expected=expect)
+        except Failure:
+            name = link.client.info.server_name or link.client.info.server_id
+            click.echo(f"{name:60} rtt={format_duration(_round_trip_ns(link))} (no system account: this server only)")
+            continue
+        for answer, rtt_ns in answers:
+            click.echo(f"{answer['server']['name']:60} rtt={format_duration(rtt_ns)}")
+        if len(answers) > 1:
+            times = sorted(rtt_ns for _, rtt_ns in answers)
+            click.echo(f"\n{len(times)} replies max: {format_duration(times[-1])} min: {format_duration(times[0])}")
+
+
+def _round_trip_ns(link: Link) -> int:
+    started_ns = time.monotonic_ns()
+    link.client.flush()
+    return time.monotonic_ns() - started_ns
