@@ -56,6 +56,9 @@ class ConsumerPorts(FakePorts):
                 return i + 1, total, size
         return count, total, size
 
+    def flush(self) -> None:
+        """Everything is sent at once anyway."""
+
     def has_interest(self, subject: bytes) -> bool:
         if subject.startswith(b"_INBOX."):
             return subject not in self.gone
@@ -172,7 +175,11 @@ class ConsumerWorld(World):
         )
 
     def restart(self) -> ConsumerWorld:
-        """The server is killed and starts again: what the stores hold is all that is left."""
+        """The server is killed a while after the last step and starts again: what the stores hold is left."""
+        for stream in self.account.streams.values():
+            for consumer in self.consumers(stream.name).consumers.values():
+                consumer.journal.flush()
+        self.ports.settle()
         stores = FakeStores()
         for name, stream in self.account.streams.items():
             stores.recoverable.append(Recovered(self.stores.made[name], stream.created_ns, stream.config))

@@ -108,6 +108,10 @@ class Ports(Protocol):
         """
         ...
 
+    def flush(self) -> None:
+        """Send what was written so far at once instead of at the end of the turn."""
+        ...
+
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody would receive a message on this subject."""
         ...

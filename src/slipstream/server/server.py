@@ -280,7 +280,7 @@ class Server:
         self.stop_accepting()
         self._stop_jetstream()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
-        self._flush()
+        self.flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
         await self._close_everything()
@@ -413,15 +413,15 @@ class Server:
             work()
         finally:
             self._flush_follows = False
-            self._flush()
+            self.flush()
 
     def _schedule_flush(self) -> None:
         assert self._loop is not None
         if not self._flush_follows:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
-        """End of a turn: send what was written during it, end those who did not keep up."""
+    def flush(self) -> None:
+        """Send what was written so far, end those who did not keep up. Happens at the end of every turn."""
         for outbox in self.queue.take_dirty():
             edge = outbox.owner.edge
             if edge is not None:

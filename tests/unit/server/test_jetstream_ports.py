@@ -21,6 +21,9 @@ class FakeServer:
 
     def run_and_flush(self, work: Any) -> None:
         work()
+        self.flush()
+
+    def flush(self) -> None:
         self.events.append("flush")
 
 

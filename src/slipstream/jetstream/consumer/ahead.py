@@ -23,6 +23,7 @@ class Ahead:
     def __init__(self, consumer: Consumer) -> None:
         """Nothing is counted before somebody asks."""
         self._consumer = consumer
+        self._owner = consumer.owner
         self._store = consumer.store
         self._newest: list[int] | None = None  # last per subject: what is left of the snapshot, None: not read yet
         self._version = -1  # of the stream when it was counted; -1: not
@@ -41,8 +42,8 @@ class Ahead:
     def pending(self) -> int:
         """Exactly how many messages wait for their first delivery."""
         committed_seq = self._store.committed_seq
-        if self._version != self._consumer.version:
-            self._version = self._consumer.version
+        if self._version != self._owner.version:
+            self._version = self._owner.version
             self._count = self._total()
         elif committed_seq > self._counted_seq:
             first = max(self._counted_seq + 1, self._consumer.state.next_seq)
@@ -58,11 +59,12 @@ class Ahead:
 
     def _committed_from(self, from_seq: int) -> int:
         store, filters = self._store, self._consumer.filters.for_store
-        if from_seq > store.committed_seq:
+        committed_seq = store.committed_seq
+        if from_seq > committed_seq:
             return 0
         count = store.count_matching(filters, from_seq)
-        if store.committed_seq < store.last_seq:
-            count -= store.count_matching(filters, store.committed_seq + 1)
+        if committed_seq < store.last_seq:
+            count -= store.count_matching(filters, committed_seq + 1)
         return count
 
     def is_ahead(self, seq: int) -> bool:

@@ -28,15 +28,12 @@ from slipstream.jetstream.consumer.delivery import Deliverer, Stop
 from slipstream.jetstream.consumer.events import ConsumerEvents
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.idleness import Idleness
+from slipstream.jetstream.consumer.journal import Journal, NoJournal
 from slipstream.jetstream.consumer.priority import PriorityGroups
 from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.replies import Replies
-from slipstream.jetstream.consumer.state import (
-    ConsumerState,
-    Journal,
-    NoJournal,
-)
+from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.ports import Delivery, Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import ALL, Damaged
 from slipstream.jetstream.stream.stream import Stream
@@ -68,8 +65,8 @@ class ConsumerOwner(Protocol):
         """This consumer is done with these messages; perhaps nobody needs them any more."""
         ...
 
-    def commit_soon(self) -> None:
-        """Something was journalled that nobody waits for."""
+    def holding(self, journal: Journal) -> None:
+        """Changes are held that nobody waits for: flush and commit them soon."""
         ...
 
     def captures(self, subject: bytes) -> bool:
@@ -109,7 +106,7 @@ class Consumer:
         config = state.config
         in_memory = config.mem_storage or config.direct
         self.journal: Journal | NoJournal = (
-            NoJournal() if in_memory else Journal(self.store, name, state, owner.commit_soon)
+            NoJournal() if in_memory else Journal(self.store, name, state, owner.holding)
         )
         base = f"{stream.name}.{name}"
         self.sink: PullSink | PushSink = (
@@ -134,11 +131,6 @@ class Consumer:
     def config(self) -> ConsumerConfig:
         """The configuration in force."""
         return self.state.config
-
-    @property
-    def version(self) -> int:
-        """See `ConsumerOwner.version`."""
-        return self.owner.version
 
     @property
     def pull(self) -> PullSink | None:
@@ -229,6 +221,7 @@ class Consumer:
         self._subscriptions.clear()
         self.replies.close()
         self.idleness.close()
+        self.journal.flush()
         self.send_waiting()
 
     def update(self, config: ConsumerConfig) -> None:
@@ -334,13 +327,14 @@ class Consumer:
             self._awake = True
             self.ports.call_soon(self.pump)
 
-    def pump(self) -> None:
-        """Deliver one slice now."""
+    def pump(self, *, alone: bool = False) -> None:
+        """Deliver one slice now; `alone`: no other consumer does, so there is nothing to be sent together with it."""
         self._awake = False
         if self.closed:
             return
         self.full = False
-        stop = Stop.IDLE if self.is_paused() or self.deliverer.waits else self.deliverer.run()
+        paused = self.state.config.pause_until_ns is not None and self.is_paused()
+        stop = Stop.IDLE if paused or self.deliverer.waits else self.deliverer.run(alone=alone)
         if stop is Stop.END and isinstance(self.sink, PullSink):
             self.sink.on_end()
         self.full = stop is Stop.FULL

@@ -26,6 +26,7 @@ from slipstream.jetstream.consumer.config import ConsumerContext, checked
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.deadletters import check_dead_letters
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
+from slipstream.jetstream.consumer.journal import Journal
 from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
@@ -61,6 +62,7 @@ class Consumers:
         self._hungry: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
         self._interest: dict[bytes, bool] = {}  # subject → whether some consumer wants it
+        self._held: list[Journal] = []  # journals that hold changes until the timer fires
         self._commit_timer: Cancel | None = None
         self._recover()
 
@@ -85,8 +87,9 @@ class Consumers:
         """See `Interest.on_committed`."""
         if self._hungry:
             hungry, self._hungry = self._hungry, {}
+            alone = len(hungry) == 1
             for consumer in hungry.values():
-                consumer.pump()
+                consumer.pump(alone=alone)
 
     def on_removed(self, seqs: Sequence[int]) -> None:
         """See `Interest.on_removed`."""
@@ -154,8 +157,9 @@ class Consumers:
         """See `ConsumerOwner.acked`."""
         self._retention.acked(consumer, seqs)
 
-    def commit_soon(self) -> None:
-        """See `ConsumerOwner.commit_soon`."""
+    def holding(self, journal: Journal) -> None:
+        """See `ConsumerOwner.holding`."""
+        self._held.append(journal)
         if self._commit_timer is None:
             self._commit_timer = self._ports.call_later(CONSUMER_COMMIT_DELAY_NS, self._commit)
 
@@ -177,6 +181,10 @@ class Consumers:
 
     def _commit(self) -> None:
         self._commit_timer = None
+        held, self._held = self._held, []
+        for journal in held:
+            journal.flush()
+        self._held.clear()
         self.stream.committer.wake()
 
     # --- making, changing, removing ---

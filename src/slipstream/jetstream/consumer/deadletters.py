@@ -95,6 +95,7 @@ class DeadLetters:
         acks.ack(seq)
         consumer.state.dead[seq] = letter
         consumer.journal.add(DEAD, seq, letter.dseq, letter.deliveries, letter.reason)
+        consumer.journal.flush()
         consumer.stream.after_commit(self._committed)
 
     def lost(self, seqs: Iterable[int]) -> None:

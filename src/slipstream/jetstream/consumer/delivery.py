@@ -19,7 +19,7 @@ from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayP
 from slipstream.jetstream.consumer.ahead import Ahead
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.pull import PullSink
-from slipstream.jetstream.consumer.state import REDELIVERED, UNACKED
+from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.store.base import Damaged, Read, StoredMessage
 from slipstream.kernels.handout import Batch
@@ -68,12 +68,12 @@ class Deliverer:
         self._prefix = b"$JS.ACK.%b.%b." % (consumer.stream.name.encode(), consumer.name.encode())
         self._first_prefix = self._prefix + b"1."
         self._needs_ack = config.ack_policy is not AckPolicy.NONE
-        self._as_stored = not config.headers_only
         self._rate = None
         if config.rate_limit_bps:
             burst = consumer.stream.config.max_msg_size
             burst = burst if burst > 0 else consumer.facts.max_payload_bytes
             self._rate = RateLimit(config.rate_limit_bps, burst, self._ports.now_ns())
+        self._as_stored = self._replay is None and self._rate is None and not config.headers_only
 
     def close(self) -> None:
         """No more timers."""
@@ -83,8 +83,8 @@ class Deliverer:
 
     # --- delivering ---
 
-    def run(self) -> Stop:
-        """One slice. The messages are in `consumer.out` afterwards."""
+    def run(self, *, alone: bool = False) -> Stop:
+        """One slice. Messages are handed out, or in `consumer.out` afterwards; `alone`: see `Consumer.pump`."""
         consumer = self._consumer
         acks, sink = consumer.state.acks, consumer.sink
         left = CONSUMER_SLICE_MSGS
@@ -105,7 +105,7 @@ class Deliverer:
             room = consumer.room()
             if room <= 0:
                 return Stop.FULL
-            sent = self._whole_batch(min(room, left))
+            sent = self._whole_batch(min(room, left), alone)
             if not sent:
                 messages = self._read(min(wanted, room, left))
                 if not messages:
@@ -118,13 +118,12 @@ class Deliverer:
 
     # --- the fast way ---
 
-    def _whole_batch(self, most: int) -> int:
+    def _whole_batch(self, most: int, alone: bool) -> int:
         """Hand out the next messages as they are stored; how many. 0: that is not possible, or there are none."""
         consumer, store, ahead = self._consumer, self._store, self.ahead
         state, sink = consumer.state, consumer.sink
-        if self._replay is not None or self._rate is not None or not self._as_stored or state.resume_seq:
+        if not self._as_stored or state.resume_seq:
             return 0
-        committed_seq = store.committed_seq
         pending = ahead.pending()
         plan = sink.plan(min(most, pending)) if pending else None
         if plan is None:
@@ -134,11 +133,12 @@ class Deliverer:
             state.next_seq,
             max_msgs=plan.messages,
             max_bytes=CONSUMER_SLICE_BYTES,
-            up_to_seq=committed_seq,
+            up_to_seq=store.committed_seq,
         )
         if not batch:
             return 0
-        consumer.send_waiting()
+        if consumer.out:
+            consumer.send_waiting()
         count, size, last_size = self._ports.hand_out(
             plan.targets,
             batch,
@@ -149,6 +149,8 @@ class Deliverer:
             pending,
             plan.max_bytes,
         )
+        if alone:
+            self._ports.flush()  # the client need not wait for our bookkeeping
         self._record(batch, count)
         sink.took(plan, count, size, last_size)
         return count
@@ -294,7 +296,7 @@ class Deliverer:
         self.ahead.passed(last_seq, count)
         self.last_delivered_ns = self._ports.now_ns()
         consumer.state.acks.delivered_unacked(count, last_seq)
-        consumer.journal.add(UNACKED, consumer.state.next_seq, count, last_seq)
+        consumer.journal.unacked(consumer.state.next_seq, count, last_seq)
 
     def _record_again(self, seq: int, now_ns: int) -> None:
         consumer = self._consumer

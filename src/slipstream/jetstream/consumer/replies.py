@@ -16,7 +16,7 @@ from slipstream.jetstream.consumer.answers import ack_numbers, nak_delay_ns
 from slipstream.jetstream.consumer.config import sample_percent
 from slipstream.jetstream.consumer.delivery import FOREVER_NS
 from slipstream.jetstream.consumer.push import PushSink
-from slipstream.jetstream.consumer.state import ACKED, ACKED_UP_TO, GAVE_UP, POSTPONED
+from slipstream.jetstream.consumer.state import ACKED_UP_TO, GAVE_UP, POSTPONED
 from slipstream.jetstream.ports import Cancel
 from slipstream.kernels.ackintake import AckIntake
 from slipstream.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
@@ -131,6 +131,7 @@ class Replies:
         if delay_ns and delay_ns > 0:
             self._postpone(seq, self._ports.now_ns() + delay_ns)
         elif not acks.is_queued(seq):
+            self._consumer.journal.add(POSTPONED, seq, self._ports.now_ns())  # due at once, after a restart too
             self.expired(seq)
             self._consumer.wake()
 
@@ -174,9 +175,10 @@ class Replies:
         acked, intake.acked = intake.acked, []
         replies, intake.confirm = intake.confirm, []
         if acked and not self._consumer.closed:
-            self._consumer.journal.add(ACKED, acked)
+            self._consumer.journal.acked(acked)
             self._consumer.done_with(acked)
         if replies:
+            self._consumer.journal.flush()
             self._consumer.stream.after_commit(lambda error: self._confirmed(replies, error))
 
     def _confirmed(self, replies: list[bytes], error: ApiError | None) -> None:

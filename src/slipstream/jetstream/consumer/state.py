@@ -1,9 +1,10 @@
-"""What a consumer remembers, in memory and in the store's journal.
+"""What a consumer remembers, in memory and as bytes. `journal` writes these.
 
 The journal holds one whole state and the changes since. A change is a short msgpack list that begins with its kind and
 is applied after a restart by the method of the same name:
 
     DELIVERED    [kind, deadline, next_seq, seqs]        first deliveries, in order
+    RUN          [kind, deadline, next_seq, first, count]  the same without gaps
     UNACKED      [kind, next_seq, count, last_seq]       the same for a consumer without acks
     REDELIVERED  [kind, seq, deadline]
     ACKED        [kind, seqs]                            acknowledged or terminated
@@ -27,8 +28,6 @@ import msgspec
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.acks import AckEngine
 from slipstream.jetstream.gojson.scan import JsonError
-from slipstream.jetstream.store.base import Store
-from slipstream.limits import CONSUMER_DELTAS_BYTES_MIN
 
 __all__ = [
     "ACKED",
@@ -39,14 +38,14 @@ __all__ = [
     "GAVE_UP",
     "POSTPONED",
     "REDELIVERED",
+    "RUN",
     "UNACKED",
     "ConsumerState",
     "DeadLetter",
-    "Journal",
-    "NoJournal",
 ]
 
 DELIVERED, UNACKED, REDELIVERED, ACKED, ACKED_UP_TO, POSTPONED, GAVE_UP, DEAD, BURIED = range(1, 10)
+RUN = 100
 _VERSION = 1
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -168,10 +167,9 @@ class ConsumerState:
         self.dead.pop(seq, None)
 
 
-_RUN = 100  # kind of a DELIVERED whose sequences have no gaps: first and count instead of a list
 _REPLAY: dict[object, Callable[..., None]] = {
     DELIVERED: ConsumerState._delivered,
-    _RUN: ConsumerState._delivered_run,
+    RUN: ConsumerState._delivered_run,
     UNACKED: ConsumerState._unacked,
     REDELIVERED: ConsumerState._redelivered,
     ACKED: ConsumerState._acked,
@@ -181,64 +179,3 @@ _REPLAY: dict[object, Callable[..., None]] = {
     DEAD: ConsumerState._died,
     BURIED: ConsumerState._buried,
 }
-
-
-class Journal:
-    """Writes one consumer's state into the store's journal, whole now and then, changes in between."""
-
-    __slots__ = ("_delta_bytes", "_key", "_state", "_store", "_whole_bytes", "_written")
-
-    def __init__(self, store: Store, name: str, state: ConsumerState, written: Callable[[], None]) -> None:
-        """Write for the consumer `name`; `written` is called when a commit would be useful soon."""
-        self._store = store
-        self._key = name.encode()
-        self._state = state
-        self._written = written
-        self._whole_bytes = 0
-        self._delta_bytes = 0
-
-    def put(self) -> None:
-        """Write the whole state."""
-        whole = self._state.encode()
-        self._whole_bytes, self._delta_bytes = len(whole), 0
-        self._store.journal_put(self._key, whole)
-        self._written()
-
-    def delivered(self, deadline_ns: int, next_seq: int, seqs: list[int]) -> None:
-        """First deliveries; written short when there are no gaps."""
-        first, count = seqs[0], len(seqs)
-        if seqs[-1] - first + 1 == count:
-            self.add(_RUN, deadline_ns, next_seq, first, count)
-        else:
-            self.add(DELIVERED, deadline_ns, next_seq, seqs)
-
-    def add(self, *change: object) -> None:
-        """Write one change that the state has already made."""
-        delta = _encode(change)
-        self._delta_bytes += len(delta)
-        if self._delta_bytes > CONSUMER_DELTAS_BYTES_MIN and self._delta_bytes > 2 * self._whole_bytes:
-            self.put()
-            return
-        self._store.journal_add(self._key, delta)
-        self._written()
-
-    def remove(self) -> None:
-        """Forget the consumer."""
-        self._store.journal_remove(self._key)
-        self._written()
-
-
-class NoJournal:
-    """Of consumers kept in memory only: they do not survive a restart."""
-
-    def put(self) -> None:
-        """Nothing is kept."""
-
-    def delivered(self, deadline_ns: int, next_seq: int, seqs: list[int]) -> None:
-        """Nothing is kept."""
-
-    def add(self, *change: object) -> None:
-        """Nothing is kept."""
-
-    def remove(self) -> None:
-        """Nothing was kept."""

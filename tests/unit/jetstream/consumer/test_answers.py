@@ -77,6 +77,14 @@ def test_naks_come_back_in_their_order_before_anything_new() -> None:
     assert [tokens(message)[:2] for message in w.pull(3).messages()] == [(2, 3), (2, 1), (1, 4)]
 
 
+def test_a_nak_is_not_forgotten_by_a_restart() -> None:
+    w = world(3)
+    w.ack(w.pull(3).messages()[1], b"-NAK")
+    w = w.restart()
+    w.ports.advance(2_000_000)
+    assert w.pull({"batch": 3, "no_wait": True}).seqs() == [2]
+
+
 def test_a_nak_with_delay_waits() -> None:
     w = world(1)
     (message,) = w.pull(1).messages()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.consumer.state import ConsumerState
+from slipstream.limits import CONSUMER_COMMIT_DELAY_NS
 from support.consumer_world import SECOND_NS, ConsumerWorld, tokens
 
 MS = 1_000_000
@@ -157,10 +158,44 @@ def test_deltas_are_folded_into_the_state() -> None:
     for _ in range(300):
         for message in w.pull(10).messages():
             w.ack(message)
+        w.ports.advance(CONSUMER_COMMIT_DELAY_NS // 7)
+    w.ports.advance(CONSUMER_COMMIT_DELAY_NS)
     parts = w.stores.made["S"].journal_entries()[b"C"]
     assert sum(map(len, parts)) < 64 * 1024
     state = ConsumerState.decode(parts)
     assert state.next_seq == 3_001 and not state.acks.pending
+
+
+def stored_state(w: ConsumerWorld) -> ConsumerState:
+    return ConsumerState.decode(w.stores.made["S"].journal_entries()[b"C"])
+
+
+def test_changes_nobody_waits_for_are_written_soon() -> None:
+    w = world(5)
+    w.add("C")
+    (first, *_) = w.pull(3).messages()
+    w.ack(first)
+    assert stored_state(w).next_seq == 1, "held"
+    w.ports.advance(CONSUMER_COMMIT_DELAY_NS)
+    state = stored_state(w)
+    assert state.next_seq == 4 and list(state.acks.pending) == [2, 3]
+
+
+def test_a_confirmed_ack_takes_along_what_was_held() -> None:
+    w = world(5)
+    w.add("C")
+    messages = w.pull(3).messages()
+    w.ack(messages[0])
+    assert w.ack(messages[1], double=True)
+    assert list(stored_state(w).acks.pending) == [3]
+
+
+def test_much_is_not_held() -> None:
+    w = world(1_200)
+    w.add("C", max_ack_pending=-1)
+    for message in w.pull(1_200).messages():
+        w.ack(message, b"+WPI")
+    assert stored_state(w).next_seq == 1_201
 
 
 def test_a_damaged_state_is_kept_and_reported() -> None:

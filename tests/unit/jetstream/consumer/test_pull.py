@@ -2,6 +2,12 @@
 
 import json
 
+import msgspec
+import pytest
+
+from slipstream.jetstream.consumer import requests
+from slipstream.jetstream.consumer.requests import PullRequest
+from slipstream.jetstream.gojson.scan import JsonError
 from support.consumer_world import SECOND_NS, ConsumerWorld, status, tokens
 
 MS = 1_000_000
@@ -181,3 +187,42 @@ def test_bodies_of_every_kind_get_an_answer() -> None:
         w.check()
         w.ports.gone.add(inbox.subject)
     assert json.dumps(w.info())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"batch":5}',
+        b'{"batch":5,"expires":1000000,"no_wait":true,"idle_heartbeat":100}',
+        b'{ "batch" : 5 , "max_bytes" : 9 }',
+        b'{"Batch":5}',
+        b'{"batch":5,"other":[1,{}]}',
+        b'{"batch":1,"batch":2}',
+        b'{"batch":null,"expires":7}',
+        b'{"batch":1.0}',
+        b'{"batch":1e1}',
+        b'{"batch":"5"}',
+        b'{"batch":9223372036854775807}',
+        b'{"batch":9223372036854775808}',
+        b'{"batch":-1}',
+        b'{"batch":-0}',
+        b'{"batch":01}',
+        b'{"group":"a\\u0062","id":"x"}',
+        b'{"group":"ab","id":"x","priority":3,"min_pending":4,"min_ack_pending":5}',
+        b'{"no_wait":1}',
+        b'{"batch":5}x',
+        b'{"batch":5',
+        b"{}",
+    ],
+)
+def test_requests_are_read_alike_on_the_short_and_the_long_way(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read() -> object:
+        try:
+            request = requests.read_request(b"inbox", body, 1_000)
+        except JsonError as error:
+            return str(error)
+        return [getattr(request, name) for name in PullRequest.__slots__]
+
+    short = read()
+    monkeypatch.setattr(requests, "_plain_body", msgspec.json.Decoder(int).decode)  # always fails
+    assert read() == short
