@@ -20,7 +20,7 @@ message = st.tuples(
     st.sampled_from([b"", b"", b"", HEADER]),
     st.binary(max_size=12),
 )
-steps = st.lists(st.one_of(message, st.sampled_from(["open", "close", "commit"])), max_size=60)
+steps = st.lists(st.one_of(message, st.sampled_from(["open", "close", "commit", "stand by", "change"])), max_size=60)
 
 
 @given(steps=steps)
@@ -34,13 +34,25 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
     kernel.payload_bytes_max = 10
     kernel.appended = lambda seq, subject, expires: seen.append((seq, subject, expires))
     model = Model(30, 3, 10)
+
+    def resume() -> bool:
+        if not model.resumes:
+            kernel.close()
+        return model.resumes
+
+    kernel.resume = resume
     for step in steps:
         if step == "open":
             kernel.open(writer)
-            model.is_open = True
+            model.is_open, model.standing_by = True, False
         elif step == "close":
             kernel.close()
             model.is_open = False
+        elif step == "stand by":
+            kernel.stand_by()
+            model.standing_by = True
+        elif step == "change":
+            model.resumes = not model.resumes
         elif step == "commit":
             assert kernel.take_pending() == model.pending
             model.pending, model.buffered_bytes = [], 0

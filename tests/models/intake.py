@@ -7,6 +7,8 @@ class Intake:
     def __init__(self, bytes_max: int, msgs_max: int, payload_bytes_max: int) -> None:
         self.bytes_max, self.msgs_max, self.payload_bytes_max = bytes_max, msgs_max, payload_bytes_max
         self.is_open = False
+        self.standing_by = False
+        self.resumes = True  # what the stream says when a message ends a stand-by
         self.appended: list[tuple[int, int, bytes, bytes]] = []  # sequence, time, subject, payload
         self.slow: list[tuple[bytes, bytes | None, bytes | None, bytes]] = []
         self.pending: list[tuple[bytes, int]] = []
@@ -23,6 +25,12 @@ class Intake:
         ):
             self.slow.append((subject, reply or None, header or None, payload))
             return
+        if self.standing_by:
+            if not self.resumes:
+                self.is_open = False
+                self.slow.append((subject, reply or None, header or None, payload))
+                return
+            self.standing_by = False
         self.last_ts_ns = max(now_ns, self.last_ts_ns)
         self.appended.append((len(self.appended) + 1, self.last_ts_ns, subject, payload))
         self.buffered_bytes += len(payload)

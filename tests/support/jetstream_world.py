@@ -182,6 +182,9 @@ class DiskLikeStore:
             job = _ThreadJob(job)
         return job
 
+    def commit_at_once(self, *, sync: bool) -> int:
+        return -1
+
     def finish_commit(self, job: Job) -> Committed:
         assert isinstance(job, _ThreadJob)
         fault, self.fail_next = self.fail_next, None

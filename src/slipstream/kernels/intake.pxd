@@ -6,7 +6,9 @@ cdef class Intake(Listener):
     cdef LogWriter _writer
     cdef object _slow
     cdef object _now
+    cdef bint _standing_by
     cdef public object appended
+    cdef public object resume
     cdef public unsigned long long last_seq
     cdef public long long last_ts_ns
     cdef public bytes last_id

@@ -4,10 +4,12 @@
     delivery ──take──► open?  ──yes──► LogWriter.put ──► pending (reply, sequence)
                          └──no, or a header, or too large, or no room──► slow(subject, reply, header, payload)
 
-The stream decides whether the way is open, at the first message of each batch; a commit closes it. Nothing is decided
-here: whatever is not an ordinary append is `slow`'s, which says what happens in every case, this one included.
+The stream decides whether the way is open, at the first message of each batch. A commit closes it, or leaves it on
+stand-by: then `resume` is asked before the next batch's first append. Nothing is decided here: whatever is not an
+ordinary append is `slow`'s, which says what happens in every case, this one included.
 
-Invariant: while the way is open a commit is on its way, so nobody need be woken. Memory: bytes are copied once.
+Invariant: while the way is open and not on stand-by a commit is on its way, so nobody need be woken. Memory: bytes are
+copied once.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -29,13 +31,16 @@ cdef class Intake(Listener):
         payload_bytes_max: larger messages are `slow`'s.
         answers: publishers get an ack.
         appended: called with `(sequence, subject, 0)` after each append, or None.
+        resume: called when a message ends a stand-by; it sees to the next commit, or is False, and the message `slow`'s.
     """
 
     def __cinit__(self, slow, now_ns, Py_ssize_t bytes_max, Py_ssize_t msgs_max):
         self._slow = slow
         self._now = now_ns
         self._writer = None
+        self._standing_by = False
         self.appended = None
+        self.resume = None
         self.last_seq = 0
         self.last_ts_ns = 0
         self.last_id = b""
@@ -54,6 +59,11 @@ cdef class Intake(Listener):
     def open(self, LogWriter writer):
         """Append to `writer` until `close`; None opens nothing."""
         self._writer = writer
+        self._standing_by = False
+
+    def stand_by(self):
+        """The commit that was on its way is done. The way stays open, if it is, but `resume` has to be asked first."""
+        self._standing_by = True
 
     def close(self):
         """Everything is `slow`'s from here on."""
@@ -106,6 +116,10 @@ cdef class Intake(Listener):
             return 0
         if len(self.pending) > self._room_msgs:
             return 0
+        if self._standing_by:
+            if not self.resume() or self._writer is None:
+                return 0
+            self._standing_by = False
         ts_ns = self._now()
         if ts_ns < self.last_ts_ns:
             ts_ns = self.last_ts_ns

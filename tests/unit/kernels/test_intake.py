@@ -71,6 +71,27 @@ def test_a_stream_without_acks() -> None:
     assert (slow.intake.last_seq, slow.intake.pending) == (1, [])
 
 
+def test_a_stand_by_asks_once() -> None:
+    slow = Slow()
+    asked: list[int] = []
+    slow.intake.resume = lambda: not asked.append(slow.intake.last_seq)
+    slow.open(1 << 20)
+    slow.intake(None, b"a", None, 0, b"x")
+    slow.intake.stand_by()
+    for _ in range(3):
+        slow.intake(None, b"a", None, 0, b"x")
+    assert (slow.intake.last_seq, asked, slow.taken) == (4, [1], [])
+
+
+def test_a_stand_by_that_is_closed_by_the_answer() -> None:
+    slow = Slow()
+    slow.intake.resume = lambda: slow.intake.close() is None
+    slow.open(1 << 20)
+    slow.intake.stand_by()
+    slow.intake(None, b"a", None, 0, b"x")
+    assert (slow.intake.last_seq, len(slow.taken)) == (0, 1)
+
+
 def test_a_header_longer_than_the_message_is_refused() -> None:
     with pytest.raises(ValueError, match="header"):
         Slow().intake(None, b"a", None, 2, b"x")

@@ -268,7 +268,9 @@ class MemoryStore(IndexedReads):
 
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
-        if self._job is not None or not (self._dirty or self._committed_seq < self._index.last_seq):
+        if self._job is not None or self._unit is not None:
+            return -1
+        if not (self._dirty or self._committed_seq < self._index.last_seq):
             return -1
         if self._writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
             self._close_slab()

@@ -3,6 +3,8 @@
 States::
 
     idle ──wake──► scheduled ──end of turn──► in flight ──done──► idle, or in flight again if more arrived
+      ▲                             │
+      └──── done on the spot ◄──────┘  (few messages, nobody waits for the device)
 
 Everything that must not be seen before its commit (acks, refusals that depend on assigned sequences, API answers,
 republished messages) waits in the intake's `pending`, in the order it was decided. A commit takes all of it; when it is
@@ -10,8 +12,9 @@ done, it is let go in that order and consumers are told of the new messages. Wha
 batch. An erasure may need more than its commit (a compaction was copying the message): what waits for it is looked at
 again after every commit and every piece of upkeep.
 
-Invariants: the intake is open only while a commit is scheduled or in flight. An item leaves `pending` exactly once, and
-after a fault no item that depended on lost data says success.
+Invariants: the intake is open only while a commit is scheduled or in flight, or on stand-by after one that was done on
+the spot and until anything but a message comes between (a commit of another kind, upkeep). An item leaves `pending`
+exactly once, and after a fault no item that depended on lost data says success.
 """
 
 from __future__ import annotations
@@ -139,7 +142,7 @@ class Committer:
             self._more = True
         elif not self._stopped:
             self.idle = False
-            self._ports.call_soon(self._begin)
+            self._ports.call_soon(self._commit)
 
     def answer(self, reply: bytes, payload: bytes) -> None:
         """Send `payload` to `reply` once everything decided before it is committed."""
@@ -187,6 +190,28 @@ class Committer:
         else:
             callback()
 
+    def _commit(self) -> None:
+        """The end of the turn: commit on the spot if that is possible, else begin a commit."""
+        if self._stopped:
+            return
+        try:
+            last_seq = self._store.commit_at_once(sync=self._sync_always)
+        except StorageFault as fault:
+            self._failed(self.intake.take_pending(), fault, self._committed_seq)
+            self._go_on()
+            return
+        if last_seq < 0:
+            self._begin()
+            return
+        intake = self.intake
+        self._more = False
+        intake.stand_by()
+        self._succeeded(intake.take_pending(), last_seq)
+        if not self._more:
+            self.idle = True
+        else:
+            self._go_on()
+
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
             return
@@ -217,30 +242,44 @@ class Committer:
         if self._stopped:
             return
         if done.fault is not None:
-            # What joined during the failed commit has sequences that did not happen either.
-            self.intake.close()
-            batch += self.intake.take_pending()
-            self._committed_seq = min(self._committed_seq, done.last_seq)
-            self._faulted = True
-            self._listener.on_fault(done.fault)
-            self._release(batch, store_error(done.fault))
-            self._upkeep_wanted = True
-            self._ports.call_soon(self._begin_upkeep)
+            self._failed(batch, done.fault, done.last_seq)
         else:
-            first, self._committed_seq = self._committed_seq + 1, done.last_seq
-            self._release(batch, None)
-            if done.last_seq >= first:
-                self._listener.on_committed(first, done.last_seq)
-            self._listener.on_settled()
+            self._succeeded(batch, done.last_seq)
+        self._go_on()
+
+    def _failed(self, batch: list[Pending], fault: StorageFault, last_seq: int) -> None:
+        """Nothing above `last_seq` happened."""
+        # What joined during the failed commit has sequences that did not happen either.
+        self.intake.close()
+        batch += self.intake.take_pending()
+        self._committed_seq = min(self._committed_seq, last_seq)
+        self._faulted = True
+        self._listener.on_fault(fault)
+        self._release(batch, store_error(fault))
+        self._upkeep_wanted = True
+        self._ports.call_soon(self._begin_upkeep)
+
+    def _succeeded(self, batch: list[Pending], last_seq: int) -> None:
+        """Everything up to `last_seq` is safe: say so, in order."""
+        first_seq, self._committed_seq = self._committed_seq + 1, last_seq
+        self._release(batch, None)
+        if self._stopped:
+            return  # somebody waited for this to delete the stream
+        if last_seq >= first_seq:
+            self._listener.on_committed(first_seq, last_seq)
+        self._listener.on_settled()
+        if self._unerased:
             self._release_erased()
-            if not self._upkeep_wanted:
-                self.upkeep_soon()
-            if not self._sync_always and self._sync_timer is None:
-                self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
+        if not self._upkeep_wanted:
+            self.upkeep_soon()
+        if not self._sync_always and self._sync_timer is None:
+            self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
+
+    def _go_on(self) -> None:
+        """A commit has ended. What arrived meanwhile is the next batch: begin at once, not at the end of the turn."""
         if self._stopped:
             return
         if self._more:
-            # What arrived meanwhile is the next batch: begin at once, without waiting for the end of the turn.
             self._begin()
         else:
             self.idle = True
@@ -252,10 +291,10 @@ class Committer:
             batch = [
                 (item[0], refused) if isinstance(item, tuple) and isinstance(item[1], int) else item for item in batch
             ]
-        at = 0
-        while at < len(batch):
+        at, end = 0, len(batch)
+        while at < end:
             at = self._ports.publish_answers(batch, at, self._acks.prefix)
-            if at < len(batch):
+            if at < end:
                 callback = batch[at]
                 assert not isinstance(callback, tuple)
                 callback(error)
@@ -285,6 +324,7 @@ class Committer:
     def _begin_upkeep(self) -> None:
         if self._stopped or self._upkeep_runs:
             return
+        self.intake.close()  # upkeep may commit on its own, and fail
         job = self._store.begin_upkeep()
         self._new_erasures = 0  # a store may commit on its own before upkeep
         if job is None:
@@ -302,6 +342,7 @@ class Committer:
     def _finish_upkeep(self, job: Job) -> None:
         self._upkeep_runs = False
         self._upkeep_wanted = True
+        self.intake.close()  # a repair puts another writer in the place of the one it knows
         self._store.finish_upkeep(job)
         self._listener.on_upkeep()
         if self._when_quiet is not None:

@@ -7,8 +7,8 @@ The order of checks is nats-server's: transform, sealed, size, conditions in hea
 message id, roll-up, resources, interest, TTL, discard-new limits, append, discard-old limits, roll-up.
 
 Three paths. A message without headers into a stream without special settings takes `on_publish` alone, and opens the
-short way (`Intake`) for the ones that follow it into the same commit. Everything else goes through `_publish`, which is
-the specification of all three.
+short way (`Intake`) for the ones that follow it into the same commit, and after a commit on the spot into the next.
+Everything else goes through `_publish`, which is the specification of all three.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class Ingest:
         self._resources = resources
         self._append = store.append
         self._now = ports.now_ns
+        intake.resume = self._resume
         self.intake = intake  # has what was assigned: sequence, time and message id of the last message
         self.intake.last_seq = store.last_seq
         self.intake.last_ts_ns = store.last_ts_ns
@@ -212,6 +213,16 @@ class Ingest:
         committer.wake()
         # The account and the store have room, and a commit is on its way: until it begins, nothing of this changes.
         intake.open(self.store.direct_writer())
+
+    def _resume(self) -> bool:
+        """The short way was left open by a commit on the spot: look at what may have changed since, once a batch."""
+        resources = self._resources
+        writer = None if resources.limited or resources.server_exceeded else self.store.direct_writer()
+        self.intake.open(writer)
+        if writer is None:
+            return False
+        self._committer.wake()
+        return True
 
     def publish_internal(self, subject: bytes, header: bytes, payload: bytes) -> None:
         """Store a message of the server's own (a delete marker): conditions do not apply, limits do."""

@@ -224,7 +224,10 @@ class Stream:
 
     def on_settled(self) -> None:
         """Let the account know how much is stored."""
-        self.report_size()
+        now_bytes = self.store.size_bytes
+        if now_bytes != self._reported_bytes:
+            self._resources.report(now_bytes - self._reported_bytes)
+            self._reported_bytes = now_bytes
 
     def on_fault(self, fault: StorageFault) -> None:
         """A commit failed: forget what did not happen."""

@@ -79,6 +79,8 @@ class Journal:
         self._exists = False
         self._must_rewrite = False  # the tail is torn or damaged: nothing may be appended to this file
         self._marked = True  # a frame on disk says that the frame before it was synced
+        self.is_changed = False
+        """Whether the next commit has something to write here."""
         self.damaged = 0
         """Stretches of the file that could not be read."""
 
@@ -91,11 +93,6 @@ class Journal:
     def pending_bytes(self) -> int:
         """Bytes that wait for a commit."""
         return self._writer.pending_bytes
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether the next commit has something to write here."""
-        return self._writer.pending_bytes > 0 or (self._must_rewrite and self._exists)
 
     def entries(self) -> dict[bytes, list[bytes]]:
         """For each key its last whole state and the deltas since."""
@@ -132,6 +129,7 @@ class Journal:
         """What the next commit has to write; None when nothing changed."""
         if not self.is_changed:
             return None
+        self.is_changed = False
         grown = self._writer.base > STORE_JOURNAL_BYTES_MIN and (
             self._writer.base > STORE_JOURNAL_GROWTH * (self._live_bytes + HEADER_BYTES)
         )
@@ -153,6 +151,7 @@ class Journal:
     def abandon(self) -> None:
         """A write failed: the file's tail is unknown, the states in memory are not."""
         self._must_rewrite = True
+        self.is_changed = self.is_changed or self._exists
 
     def recover(self, disk: Disk) -> None:
         """Read the file, if there is one."""
@@ -163,13 +162,13 @@ class Journal:
         header = decode_header(data[:HEADER_BYTES])
         if header is None or header.uid != self._uid:
             self.damaged += 1
-            self._must_rewrite = True
+            self._must_rewrite = self.is_changed = True
             return
         scan = SegmentScan(data, HEADER_BYTES, header.salt, 0, 0)
         while scan.step(STORE_SCAN_STEP_RECORDS):
             pass
         for region in scan.regions:
-            self._must_rewrite = True
+            self._must_rewrite = self.is_changed = True
             if region.frame_no > scan.synced_upto:
                 scan.cut(region)
                 break
@@ -191,6 +190,7 @@ class Journal:
     def _log(self, kind: int, key: bytes, payload: bytes) -> None:
         self._records += 1
         self._marked = kind == MARK
+        self.is_changed = True
         self._writer.control(kind, self._records, 0, key, payload)
 
     def _rewrite(self) -> JournalWrite:
