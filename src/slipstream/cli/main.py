@@ -41,7 +41,17 @@ COMMANDS: Final = {
     "kv": Entry("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
     "object": Entry("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
     "server": Entry("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
+    "account": Entry("slipstream.cli.account:account", "Show the account in use.", ("a", "acct"), _OPERATE),
+    "events": Entry("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
+    "top": Entry("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),
+    "rtt": Entry("slipstream.cli.rtt:rtt", "Measure the round trip to servers.", (), _OPERATE),
+    "latency": Entry("slipstream.cli.rtt:latency", "Measure how long messages take.", (), _OPERATE),
     "bench": Entry("slipstream.cli.bench:bench", "Measure how fast a server is.", (), _OPERATE),
+    "auth": Entry("slipstream.cli.auth:auth", "Make keys and password hashes.", (), _LOCAL),
+    "nkey": Entry("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",), _LOCAL),
+    "errors": Entry("slipstream.cli.errors:errors", "Look up error codes.", ("err", "error"), _LOCAL),
+    "schema": Entry("slipstream.cli.schema:schema", "Look up and check API documents.", (), _LOCAL),
+    "cheat": Entry("slipstream.cli.cheat:cheat", "Show examples.", (), _LOCAL),
     "context": Entry("slipstream.cli.context:context", "Manage named connections.", ("ctx",), _LOCAL),
 }
 

@@ -9,7 +9,7 @@ libsodium is imported when something is signed.
 from __future__ import annotations
 
 import re
-from base64 import b32decode, urlsafe_b64encode
+from base64 import b32decode, b32encode, urlsafe_b64encode
 from binascii import Error as Base32Error
 from binascii import crc_hqx
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from slipstream.auth.nkeys import KeyKind, encode_public_key
 from slipstream.client.options import ClientError
 
-__all__ = ["UserKey", "read_credentials", "read_seed"]
+__all__ = ["UserKey", "decode_seed", "encode_seed", "read_credentials", "read_seed"]
 
 _SEED_MARK = 18 << 3  # the letter S
 _SEED_LENGTH = 58
@@ -40,28 +40,45 @@ class UserKey:
         return urlsafe_b64encode(SigningKey(self.seed).sign(nonce.encode()).signature).rstrip(b"=").decode()
 
 
+def encode_seed(kind: KeyKind, seed: bytes) -> str:
+    """Write the secret half of a key as text."""
+    body = bytes((_SEED_MARK | kind >> 5, (kind & 31) << 3)) + seed
+    return b32encode(body + crc_hqx(body, 0).to_bytes(2, "little")).rstrip(b"=").decode()
+
+
+def decode_seed(text: str) -> tuple[KeyKind, bytes]:
+    """Find the seed in a text, which may be a whole seed file with comments, and say whose it is.
+
+    Raises:
+        ClientError: there is none, or it is damaged.
+    """
+    found = _SEED.search(text)
+    if found is None:
+        raise ClientError("no seed found: expected a line that begins with S, as SU for users")
+    try:
+        raw = b32decode(found[0] + "=" * (-_SEED_LENGTH % 8))
+    except Base32Error as error:
+        raise ClientError("the seed is not base32") from error
+    body, checksum = raw[:-2], raw[-2:]
+    if body[0] & 0xF8 != _SEED_MARK or crc_hqx(body, 0).to_bytes(2, "little") != checksum:
+        raise ClientError("the seed is damaged: its checksum does not match")
+    try:
+        return KeyKind((body[0] & 7) << 5 | body[1] >> 3), body[2:]
+    except ValueError as error:
+        raise ClientError("the seed is of an unknown kind") from error
+
+
 def read_seed(text: str, jwt: str = "") -> UserKey:
     """Find the user seed in a text, which may be a whole seed file with comments.
 
     Raises:
         ClientError: there is none, it is damaged, or it is not a user's.
     """
-    found = _SEED.search(text)
-    if found is None:
-        raise ClientError("no user seed found: expected a line that begins with SU")
-    try:
-        raw = b32decode(found[0] + "=" * (-_SEED_LENGTH % 8))
-    except Base32Error as error:
-        raise ClientError("the seed is not base32") from error
-    body, checksum = raw[:-2], raw[-2:]
-    kind = (body[0] & 7) << 5 | body[1] >> 3
-    if body[0] & 0xF8 != _SEED_MARK or crc_hqx(body, 0).to_bytes(2, "little") != checksum:
-        raise ClientError("the seed is damaged: its checksum does not match")
+    kind, seed = decode_seed(text)
     if kind != KeyKind.USER:
         raise ClientError("the seed is not the seed of a user")
     from nacl.signing import SigningKey
 
-    seed = body[2:]
     return UserKey(encode_public_key(KeyKind.USER, bytes(SigningKey(seed).verify_key)), seed, jwt)
 
 

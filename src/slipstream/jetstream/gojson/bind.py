@@ -122,8 +122,8 @@ class GoInt:
     def __init__(self, name: str, low: int, high: int) -> None:
         """Name the type as Go does and give its range, both ends included."""
         self.name = name
-        self._low = low
-        self._high = high
+        self.low = low
+        self.high = high
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """An int in range, or the error Go gives, which quotes the number."""
@@ -136,7 +136,7 @@ class GoInt:
         # Twenty digits hold every 64-bit number; longer ones are not worth converting.
         if _INTEGER.fullmatch(raw) and len(raw) <= 21:
             number = int(raw)
-            if self._low <= number <= self._high and not (number == 0 and raw[:1] == b"-" and self._low == 0):
+            if self.low <= number <= self.high and not (number == 0 and raw[:1] == b"-" and self.low == 0):
                 return number
         raise mismatch(f"number {raw.decode()}", path, self.name)
 
@@ -195,7 +195,7 @@ class GoList:
 
     def __init__(self, element: GoType, name: str = "") -> None:
         """A list of `element`; `name` where Go's differs from `[]element` (slices of pointers)."""
-        self._element = element
+        self.element = element
         self.name = name or f"[]{element.name}"
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
@@ -205,14 +205,14 @@ class GoList:
         if data[start] != ord("["):
             raise mismatch(kind_of(data, start), path, self.name)
         return [
-            self._element.bind(data, at, until, _ZEROS.get(self._element.name), (*path, index))
+            self.element.bind(data, at, until, _ZEROS.get(self.element.name), (*path, index))
             for index, (at, until) in enumerate(elements(data, start))
         ]
 
     def wire(self, value: object) -> object:
         """A list of written elements."""
         assert isinstance(value, Sequence)
-        return [self._element.wire(element) for element in value]
+        return [self.element.wire(element) for element in value]
 
 
 class GoMap:
@@ -244,18 +244,18 @@ class GoPointer:
 
     def __init__(self, target: GoType) -> None:
         """A pointer; Go's error texts name the target."""
-        self._target = target
+        self.target = target
         self.name = target.name
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """None for null, else the target's value."""
         if is_null(data, start):
             return None
-        return self._target.bind(data, start, end, current, path)
+        return self.target.bind(data, start, end, current, path)
 
     def wire(self, value: object) -> object:
         """The target's form."""
-        return self._target.wire(value)
+        return self.target.wire(value)
 
 
 class Field:

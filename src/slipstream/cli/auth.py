@@ -1,0 +1,92 @@
+"""`slipstream nkey` and `slipstream auth`: keys without a server. Seeds are secret and are shown only when made."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+
+from slipstream.auth.nkeys import KeyKind, encode_public_key, verify
+from slipstream.cli.connection import Command, Failure, Group
+from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.client.credentials import decode_seed, encode_seed
+
+__all__ = ["auth", "nkey"]
+
+_KINDS: Final = {kind.name.lower(): kind for kind in KeyKind if kind != KeyKind.CURVE}
+
+
+@click.group(cls=Group)
+def nkey() -> None:
+    """Make and use nkeys: users without a secret on the server."""
+
+
+@nkey.command()
+@click.argument("kind", type=click.Choice(sorted(_KINDS)), default="user")
+@click.option("--output", "-o", default="", help="Write the seed to a file that only you can read.")
+def gen(kind: str, output: str) -> None:
+    """Make a key of KIND: prints its seed, which is secret, and its public key."""
+    from nacl.signing import SigningKey
+
+    key = SigningKey.generate()
+    seed = encode_seed(_KINDS[kind], bytes(key))
+    public = encode_public_key(_KINDS[kind], bytes(key.verify_key))
+    if output:
+        try:
+            place = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            raise Failure(f"{output} is there already") from error
+        with os.fdopen(place, "w") as file:
+            file.write(f"{seed}\n")
+    else:
+        click.echo(seed)
+    click.echo(public)
+
+
+@nkey.command(cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+def show(file: str) -> None:
+    """Show the public key of the seed in FILE."""
+    from nacl.signing import SigningKey
+
+    kind, seed = decode_seed(Path(file).read_text())
+    if kind == KeyKind.CURVE:
+        raise Failure("the seed is one of a curve key")
+    click.echo(encode_public_key(kind, bytes(SigningKey(seed).verify_key)))
+
+
+@nkey.command(cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("seed", type=click.Path(exists=True, dir_okay=False))
+def sign(file: str, seed: str) -> None:
+    """Sign FILE with the key in the file SEED; prints the signature."""
+    from nacl.signing import SigningKey
+
+    _, secret = decode_seed(Path(seed).read_text())
+    signature = SigningKey(secret).sign(Path(file).read_bytes()).signature
+    click.echo(base64.urlsafe_b64encode(signature).decode().rstrip("="))
+
+
+@nkey.command(cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.argument("signature")
+@click.argument("public")
+def check(file: str, signature: str, public: str) -> None:
+    """Check that SIGNATURE of FILE was made by the key PUBLIC."""
+    if not verify(public, None, Path(file).read_bytes(), signature):
+        raise Failure("the signature does not fit")
+    click.echo("Signature OK")
+
+
+AUTH = {
+    "nkey": Entry("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",)),
+    "passwd": Entry("slipstream.cli.server.local:passwd", "Hash a password.", ("pass", "bcrypt")),
+}
+
+
+@click.group(cls=LazyGroup, entries=AUTH)
+def auth() -> None:
+    """Make keys and password hashes."""

@@ -1,0 +1,122 @@
+"""`slipstream rtt` and `slipstream latency`: how long things take."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import click
+
+from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.human import format_duration
+from slipstream.cli.link import Link
+from slipstream.cli.progress import progress
+from slipstream.cli.render import Columns, print_json
+from slipstream.cli.types import DURATION, SIZE, json_flag
+from slipstream.client.load import percentile
+from slipstream.client.wire import ClientError
+from slipstream.limits import SECOND_NS
+
+__all__ = ["latency", "rtt"]
+
+_PERCENTILES: Final = (0.1, 0.5, 0.75, 0.9, 0.99, 0.999)
+_SUBJECT_WORD: Final = "_LATENCY"
+
+
+@click.command(cls=Command)
+@click.argument("iterations", type=click.IntRange(min=1), default=5)
+@json_flag
+@click.pass_obj
+def rtt(session: Session, iterations: int, as_json: bool) -> None:
+    """Measure the round trip to each server, ITERATIONS times."""
+    from dataclasses import replace
+
+    found: list[dict[str, str | int]] = []
+    for url in session.settings.urls:
+        try:
+            link = Link(replace(session.settings, server=url))
+        except ClientError as error:
+            found.append({"url": _without_secrets(url), "error": str(error)})
+            continue
+        times = [_ping_ns(link) for _ in range(iterations)]
+        link.close()
+        average = sum(times) // iterations
+        found.append({"url": _without_secrets(url), "rtt": average, "min": min(times), "max": max(times)})
+    if as_json:
+        print_json(found)
+    else:
+        for row in found:
+            if "error" in row:
+                click.echo(f"{row['url']}: {click.style(str(row['error']), fg='red')}")
+            else:
+                spread = f"min {format_duration(int(row['min']))}, max {format_duration(int(row['max']))}"
+                click.echo(f"{row['url']}: {format_duration(int(row['rtt']))} ({spread})")
+    if any("error" in row for row in found):
+        raise Failure("not every server answers")
+
+
+@click.command(cls=Command)
+@click.option("--server-b", default="", metavar="URL", help="Receive over this server; by default the same.")
+@click.option("--duration", type=DURATION, default=5 * SECOND_NS, help="Measure for so long.")
+@click.option("--size", type=SIZE, default=8, help="Bytes of a message.")
+@click.option("--rate", type=click.IntRange(min=1), default=1000, help="Messages a second.")
+@json_flag
+@click.pass_obj
+def latency(session: Session, server_b: str, duration: int, size: int, rate: int, as_json: bool) -> None:
+    """Measure how long messages take from one connection to another."""
+    from dataclasses import replace
+
+    sender = session.link()
+    settings = replace(session.settings, server=server_b) if server_b else session.settings
+    receiver = Link(settings)
+    try:
+        subject = f"{_SUBJECT_WORD}.{receiver.client.new_inbox().rpartition('.')[2]}"
+        receiver.client.subscribe(subject)
+        receiver.client.flush()
+        times = _measure(sender, receiver, subject, max(size, 0), rate, duration)
+    finally:
+        receiver.close()
+    times.sort()
+    figures = {f"p{share * 100:g}": percentile(times, share) for share in _PERCENTILES}
+    if as_json:
+        print_json({"messages": len(times), "min": times[0], **figures, "max": times[-1]})
+        return
+    columns = Columns(f"Latency of {len(times):,} messages of {size:,} bytes at {rate:,} a second")
+    columns.row("Min", format_duration(times[0]))
+    for name, value in figures.items():
+        columns.row(name.upper(), format_duration(value))
+    columns.row("Max", format_duration(times[-1]))
+    columns.print()
+
+
+def _measure(sender: Link, receiver: Link, subject: str, size: int, rate: int, duration_ns: int) -> list[int]:
+    """Send at a steady rate, one message under way at a time; late messages are not sent in a burst."""
+    payload = bytes(size)
+    gap_ns = SECOND_NS // rate
+    times: list[int] = []
+    started_ns = due_ns = time.monotonic_ns()
+    with progress("Measuring", duration_ns // SECOND_NS, unit="s") as advance:
+        shown = 0
+        while (now_ns := time.monotonic_ns()) - started_ns < duration_ns:
+            if now_ns < due_ns:
+                time.sleep((due_ns - now_ns) / SECOND_NS)
+            sent_ns = time.monotonic_ns()
+            sender.publish(subject, payload)
+            receiver.client.next_message()
+            times.append(time.monotonic_ns() - sent_ns)
+            due_ns = max(due_ns + gap_ns, time.monotonic_ns())
+            if (seconds := (sent_ns - started_ns) // SECOND_NS) > shown:
+                advance(seconds - shown)
+                shown = seconds
+    return times
+
+
+def _ping_ns(link: Link) -> int:
+    started_ns = time.monotonic_ns()
+    link.client.flush()
+    return time.monotonic_ns() - started_ns
+
+
+def _without_secrets(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"

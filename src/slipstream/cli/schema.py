@@ -1,0 +1,129 @@
+"""`slipstream schema`: the documents of the JetStream API, as JSON Schema and checked by the reader the server uses."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from slipstream.cli.connection import Failure, Group
+from slipstream.cli.render import print_json, print_names
+from slipstream.cli.types import json_flag
+
+if TYPE_CHECKING:
+    from slipstream.jetstream.gojson.bind import GoStruct, GoType
+
+__all__ = ["schema"]
+
+_PREFIX: Final = "io.nats.jetstream.api.v1."
+
+
+@click.group(cls=Group)
+def schema() -> None:
+    """Look up and check the documents of the JetStream API."""
+
+
+@schema.command(name="ls")
+@click.argument("pattern", default="")
+@json_flag
+def ls(pattern: str, as_json: bool) -> None:
+    """List document types whose name matches PATTERN, a regular expression."""
+    try:
+        names = [name for name in sorted(_documents()) if re.search(pattern, name)]
+    except re.error as error:
+        raise Failure(f"{pattern!r} is no regular expression: {error}") from error
+    if as_json:
+        print_json(names)
+    else:
+        print_names(names)
+
+
+@schema.command()
+@click.argument("name")
+def info(name: str) -> None:
+    """Show the type NAME as JSON Schema."""
+    document = _document(name)
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name, **_struct(document)})
+
+
+@schema.command()
+@click.argument("name")
+@click.argument("file", default="-")
+def validate(name: str, file: str) -> None:
+    """Check that FILE, or standard input, is a document of the type NAME."""
+    from slipstream.jetstream.gojson.scan import JsonError
+
+    content = sys.stdin.buffer.read() if file == "-" else _content(file)
+    try:
+        _document(name).decode(content)
+    except JsonError as error:
+        raise Failure(f"{file} is no {name}: {error}") from error
+    click.echo(f"{file} validates using schema {name}")
+
+
+def _content(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror}") from error
+
+
+def _document(name: str) -> GoStruct[Any]:
+    documents = _documents()
+    found = documents.get(name) or documents.get(_PREFIX + name)
+    if found is None:
+        raise Failure(f"there is no document type {name!r}; `slipstream schema ls` lists them")
+    return found
+
+
+def _documents() -> dict[str, GoStruct[Any]]:
+    from slipstream.jetstream.api import bodies
+    from slipstream.jetstream.config import structs
+
+    tables: dict[str, GoStruct[Any]] = {
+        "stream_configuration": structs.STREAM_CONFIG,
+        "stream_create_request": structs.STREAM_CONFIG_REQUEST,
+        "stream_update_request": structs.STREAM_CONFIG_REQUEST,
+        "stream_source": structs.SOURCE,
+        "placement": structs.PLACEMENT,
+        "external_stream_source": structs.EXTERNAL,
+        "subject_transform": structs.TRANSFORM,
+        "stream_names_request": bodies.STREAM_NAMES,
+        "stream_list_request": bodies.STREAM_LIST,
+        "stream_info_request": bodies.STREAM_INFO,
+        "stream_purge_request": bodies.STREAM_PURGE,
+        "stream_msg_get_request": bodies.MSG_GET,
+        "stream_msg_delete_request": bodies.MSG_DELETE,
+        "consumer_configuration": structs.CONSUMER_CONFIG,
+    }
+    return {f"{_PREFIX}{name}": table for name, table in tables.items()}
+
+
+def _struct(table: GoStruct[Any]) -> dict[str, Any]:
+    properties = {field.name: _schema_of(field.type) for field in table.fields}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _schema_of(kind: GoType) -> dict[str, Any]:
+    from slipstream.jetstream.gojson.bind import GoEnum, GoInt, GoList, GoMap, GoPointer, GoStruct
+
+    match kind:
+        case GoStruct():
+            return _struct(kind)
+        case GoPointer():
+            return _schema_of(kind.target)
+        case GoList():
+            return {"type": "array", "items": _schema_of(kind.element)}
+        case GoMap():
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+        case GoEnum():
+            return {"type": "string", "enum": [word.strip('"') for word in kind.words]}
+        case GoInt():
+            unit = {"description": "nanoseconds"} if kind.name == "time.Duration" else {}
+            return {"type": "integer", "minimum": kind.low, "maximum": kind.high, **unit}
+    return {"bool": {"type": "boolean"}, "time.Time": {"type": "string", "format": "date-time"}}.get(
+        kind.name, {"type": "string"}
+    )
