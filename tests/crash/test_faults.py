@@ -11,6 +11,7 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.limits import STORE_RESERVE_BYTES
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Driver
 from support.stores import commit, fill, new_file_store, payload, reopen, upkeep
@@ -188,3 +189,27 @@ def test_start_on_a_full_disk_reads_and_purges() -> None:
     assert again.purge(keep=1) == 99
     assert commit(again).fault is None
     assert reopen(disk).messages == 1
+
+
+def test_a_purge_brings_space_back_from_the_open_segment() -> None:
+    """A large segment that is mostly dead is closed and rewritten when nothing else can give space."""
+    disk = SimDisk(capacity=STORE_RESERVE_BYTES + 2_000_000)
+    disk.make_dir("/store")
+    reserve = Reserve(disk, "/store")
+    assert reserve.fill()
+    store = new_file_store(disk, segment_bytes=64 << 20, reserve=reserve)
+    taken = 0
+    for turn in range(3):
+        with pytest.raises(StoreUnavailable):
+            for _ in range(10_000):
+                fill(store, 10, size=2_000)
+                commit(store)
+        taken += store.committed_seq - taken
+        store.purge(keep=5)
+        for _ in range(5):
+            commit(store)
+            upkeep(store)
+        assert store.fault is None, f"no room in turn {turn}"
+        assert not reserve.is_given_up
+    assert taken * 2_000 > 1.5 * 2_000_000
+    assert reopen(disk).messages == 5

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from slipstream.jetstream.store.base import Committed, Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, RealDisk
+from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.testing.sim_disk import SimDisk
 
@@ -16,7 +17,7 @@ UID = bytes(range(16))
 DIRECTORY = "/store/A/stream"
 
 
-def options(*, segment_bytes: int = 1 << 20, seed: int = 1) -> FileStoreOptions:
+def options(*, segment_bytes: int = 1 << 20, seed: int = 1, reserve: Reserve | None = None) -> FileStoreOptions:
     """Deterministic options."""
     rng = random.Random(seed)
     clock = itertools.count(1_000)
@@ -25,14 +26,16 @@ def options(*, segment_bytes: int = 1 << 20, seed: int = 1) -> FileStoreOptions:
         noise=rng.randbytes,
         now_ns=lambda: next(clock),
         segment_bytes=segment_bytes,
+        reserve=reserve,
     )
 
 
-def new_file_store(disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20) -> FileStore:
+def new_file_store(
+    disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20, reserve: Reserve | None = None
+) -> FileStore:
     """A fresh stream."""
-    return FileStore.create(
-        disk, directory, uid=UID, config=b'{"name":"S"}', options=options(segment_bytes=segment_bytes)
-    )
+    chosen = options(segment_bytes=segment_bytes, reserve=reserve)
+    return FileStore.create(disk, directory, uid=UID, config=b'{"name":"S"}', options=chosen)
 
 
 def reopen(disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20) -> FileStore:

@@ -57,7 +57,8 @@ class DirectoryStores:
         Args:
             disk: where files are.
             root: directory of the account.
-            options: how to store a stream; asked before its store is made or opened (with defaults in that case).
+            options: how to store a stream; asked before its store is made or opened (with defaults in that case), and
+                again when its configuration is known.
             new_uid: 16 random bytes.
             log: as `Ports.log`.
         """
@@ -148,6 +149,7 @@ class DirectoryStores:
         try:
             store = FileStore.open(self._disk, directory, self._options(StreamConfig()))
             config, created_ns = from_stored(store.config)
+            store.set_segment_bytes(self._options(config).segment_bytes)
         except (StorageFault, JsonError) as error:
             # Making a stream ends with its first segment, so without one nobody was told that it exists.
             begun = any(entry.endswith(".seg") for entry in entries)

@@ -24,8 +24,9 @@ from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS
 from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.directory import DirectoryStores, account_directory
 from slipstream.jetstream.ports import AccountLimits, ServerFacts
-from slipstream.jetstream.store.file import FileStoreOptions
+from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE, JETSTREAM_THREADS
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.version import API_LEVEL, SERVER_VERSION
@@ -61,6 +62,7 @@ class JetStreamRunner:
         self._lock: int | None = None
         self.options = server.options.jetstream
         self.directory = storage_directory(server.options)
+        self._reserve = Reserve(self._disk, self.directory)
         self.facts = _server_facts(server, self.directory)
         self.shared = JetStreamServer(self.facts)
         self.accounts: dict[str, JetStreamAccount] = {}
@@ -74,6 +76,8 @@ class JetStreamRunner:
         began = time.perf_counter()
         self._take_directory()
         self._announce()
+        if not self._reserve.fill():
+            self._server.log("WRN", f"Not enough space in {self.directory} to keep a reserve for when it is full")
         for name, limits in self._wanted().items():
             self._open(name, limits)
         self._server.hub.jetstream = True
@@ -143,9 +147,13 @@ class JetStreamRunner:
                 subject = prefix + pattern.removeprefix(API_PREFIX)
                 hub.accounts[account.name].subscribe(subject.encode(), answer_at(prefix.encode()))
 
-    def _store_options(self, _config: StreamConfig) -> FileStoreOptions:
+    def _store_options(self, config: StreamConfig) -> FileStoreOptions:
         return FileStoreOptions(
-            random64=lambda: secrets.randbits(64), noise=secrets.token_bytes, now_ns=self._server.clock.now_ns
+            random64=lambda: secrets.randbits(64),
+            noise=secrets.token_bytes,
+            now_ns=self._server.clock.now_ns,
+            segment_bytes=segment_bytes_for(config.max_bytes),
+            reserve=self._reserve,
         )
 
     def _take_directory(self) -> None:

@@ -10,7 +10,7 @@ from slipstream.limits import STORE_RESERVE_BYTES
 
 __all__ = ["Reserve"]
 
-_NAME = "reserve"
+_NAME = ".reserve"  # no directory of an account begins with a dot
 
 
 class Reserve:
@@ -21,6 +21,8 @@ class Reserve:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{_NAME}"
+        self.is_given_up = False
+        """It was there, and its space is used now: before more messages are taken it has to come back."""
 
     def fill(self) -> bool:
         """Set the space aside if it is not; False when there is not enough."""
@@ -31,9 +33,11 @@ class Reserve:
                 self._disk.allocate(self._path, STORE_RESERVE_BYTES)
         except OSError:
             return False
+        self.is_given_up = False
         return True
 
     def release(self) -> None:
         """Give the space up; nothing happens when it is given up already."""
-        if _NAME in self._disk.list_dir(self._directory):
+        if _NAME in self._disk.list_dir(self._directory) and self._disk.size(self._path):
             self._disk.truncate(self._path, 0)
+            self.is_given_up = True

@@ -56,6 +56,7 @@ class FileStore(FileStoreWrites):
     """A `Store` in files. Use `create` or `open`."""
 
     _scrubbed_seq = 0  # last sequence of the segment that was asked to be read back last
+    _rewrite_failed = False  # the last piece of upkeep was a compaction that did not succeed
 
     # --- making -----------------------------------------------------------------------------------------------------
 
@@ -102,9 +103,9 @@ class FileStore(FileStoreWrites):
         return store
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
-        """Close segments at another size from the next one on."""
+        """Close segments at another size from now on."""
         self._options = replace(self._options, segment_bytes=segment_bytes)
-        self._log.segment_bytes = segment_bytes
+        self._log.segment_bytes = self._writer.limit = segment_bytes
 
     def _adopt(self, recovered: Recovered) -> None:
         log = self._log
@@ -155,6 +156,13 @@ class FileStore(FileStoreWrites):
         self._mark()
         if self._fault is not None:
             return None if self._job is not None else self._repair()
+        if self._refusal is not None:
+            # Give up what is dead before asking whether there is room again. A rewrite that finds no space itself
+            # waits for the next such question, which gives up the reserve.
+            self._close_dead_segment()
+            turns = [self._compaction, self._space_probe]
+            first, second = reversed(turns) if self._rewrite_failed else turns
+            return self._removal() or first() or second()
         return (
             self._removal() or self._space_probe() or self._index_file() or self._manifest_write() or self._compaction()
         )
@@ -164,6 +172,7 @@ class FileStore(FileStoreWrites):
         assert job is self._upkeep and self._upkeep is not None
         done, self._upkeep = self._upkeep, None
         self._upkeep_failed = done.fault is not None
+        self._rewrite_failed = isinstance(done, CompactionJob) and done.fault is not None
         if isinstance(done, RepairJob):
             self._finish_repair(done)
             return
@@ -228,6 +237,17 @@ class FileStore(FileStoreWrites):
         active = self._log.active if written and written[-1] is self._log.active else None
         room = min(self._options.segment_bytes, 8 * STORE_ALLOCATE_BYTES_MIN)
         return SpaceProbeJob(self._disk, self._directory, segment=active, room=room, reserve=self._options.reserve)
+
+    def _close_dead_segment(self) -> None:
+        """Go on in a fresh segment if the open one is mostly dead: only closed ones are rewritten without the dead."""
+        if self._job is not None or self._log.unit is not None:
+            return
+        active = self._log.active
+        written = active.end - HEADER_BYTES
+        alive = self._index.segment_live(active.id)[1]
+        if written > STORE_SEGMENT_BYTES_MIN and alive * 100 < written * STORE_COMPACT_LIVE_PERCENT:
+            self._log.roll(self._config, self._writer.last_ts, self._options.now_ns())
+            self._manifest_due = True
 
     def _mark(self) -> None:
         """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""

@@ -5,12 +5,13 @@ What this is not: deciding when; `FileStore.begin_upkeep` does, one piece at a t
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.jobs import as_fault
+from slipstream.jetstream.store.file.jobs import as_fault, is_full
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
 from slipstream.jetstream.store.file.recovery import (
     Recovered,
@@ -112,7 +113,15 @@ class SpaceProbeJob(UpkeepJob):
     reserve: Reserve | None = None
 
     def work(self) -> None:
-        """Reserve space ahead in the open segment and the reserve file."""
+        """Reserve space ahead in the open segment and the reserve file; without space, give the reserve up."""
+        try:
+            self._probe()
+        except OSError as error:
+            if self.reserve is not None and is_full(error):
+                self.reserve.release()
+            raise
+
+    def _probe(self) -> None:
         if self.segment is not None:
             ahead = self.segment.end + 2 * STORE_CONTROL_MARGIN_BYTES
             self.disk.allocate(self.segment.path, ahead)
@@ -125,8 +134,8 @@ class SpaceProbeJob(UpkeepJob):
             self.disk.allocate(probe, self.room)
         finally:
             self.disk.remove(probe)
-        if self.reserve is not None:
-            self.reserve.fill()
+        if self.reserve is not None and self.reserve.is_given_up and not self.reserve.fill():
+            raise OSError(errno.ENOSPC, "no space left on device", self.directory)
 
 
 @dataclass(slots=True)
