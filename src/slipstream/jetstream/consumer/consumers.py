@@ -34,7 +34,6 @@ from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.ports import Cancel
-from slipstream.jetstream.stream.source_positions import JOURNAL_KEY
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import matches, overlaps
 from slipstream.limits import ASSET_NAME_BYTES_MAX, CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, INTEREST_CACHE_MAX
@@ -398,8 +397,6 @@ class Consumers:
     def _recover(self) -> None:
         store = self.stream.store
         for key, parts in store.journal_entries().items():
-            if key == JOURNAL_KEY:
-                continue  # how far the stream's sources were read
             name = key.decode("utf-8", "replace")
             try:
                 state = ConsumerState.decode(parts)

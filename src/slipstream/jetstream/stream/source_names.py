@@ -3,8 +3,8 @@
     Nats-Stream-Source: <stream[:hash][:C=hash]> <sequence> <filter> <destination> <subject>
 
 The first, third and fourth word together are the source's index name; several transforms are joined by form feeds. The
-header is the only lasting record of how far a source was read: it is found again after a restart by reading the log
-from its end. Older servers wrote only the first two words, or a whole ack subject; newer ones add a sixth.
+header is how the place in a source is found again after a restart (`source_positions`). Older servers wrote only the
+first two words, or a whole ack subject; newer ones add a sixth.
 """
 
 from __future__ import annotations

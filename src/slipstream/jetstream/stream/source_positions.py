@@ -2,47 +2,37 @@
 
 The truth is in the log: every copied message names its source and sequence there (`source_names`). After a start the
 log is read from its end until every source was met. Two things would be missing: sources whose last message was removed
-since, and a bound on how much is read. So what is known is also journalled now and then, together with the last
+since, and a bound on how much is read. So what is known is also noted in the log now and then, together with the last
 sequence of this stream it takes into account; only what was stored behind that is read.
 
-    journal  ──►  positions up to `upto`   ──►  log behind `upto`  ──►  positions
+    notes  ──►  positions up to `upto`   ──►  log behind `upto`  ──►  positions
 
-Where messages go by themselves (limits, age, acks), the journal is written in the commit that stores them, hence
-before they can go. Elsewhere it is written every few seconds, and before a removal that a user asked for. An entry that
-knows of more than the log holds was overtaken by a fault, and is not believed.
+Where messages go by themselves (limits, age, acks), positions are noted in the commit that stores them, hence before
+they can go. Elsewhere they are noted every few seconds, and before a removal that a user asked for.
 
 Invariant: a position is never ahead of what is stored, skipped or left out as a repetition here.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-import msgspec
-
-from slipstream.errors import ApiError, StorageFault
+from slipstream.errors import StorageFault
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import ALL, Damaged, Store
-from slipstream.jetstream.stream.commit import Committer
 from slipstream.jetstream.stream.source_names import SOURCE_HEADER, origin_of
 from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_BYTES, SOURCE_SCAN_SEQS
 
-__all__ = ["JOURNAL_KEY", "SourcePositions", "messages_go_by_themselves"]
+__all__ = ["SourcePositions", "messages_go_by_themselves"]
 
-# No consumer can be called this.
-JOURNAL_KEY: Final = b" sources"
-
-
-class _Journalled(msgspec.Struct):
-    upto: int
-    seqs: dict[str, int]
-
-
-_JOURNALLED = msgspec.json.Decoder(_Journalled)
+# There since the stream had sources and all its messages: what is neither noted nor in the log was never read.
+_COMPLETE: Final = b"sources"
 
 
 def messages_go_by_themselves(config: StreamConfig) -> bool:
@@ -61,24 +51,23 @@ def messages_go_by_themselves(config: StreamConfig) -> bool:
 class SourcePositions:
     """The positions of one stream's sources, by index name."""
 
-    def __init__(self, store: Store, ports: Ports, committer: Committer) -> None:
+    def __init__(self, store: Store, ports: Ports) -> None:
         """Empty until `recover`."""
         self._store = store
         self._ports = ports
-        self._committer = committer
         self._seqs: dict[str, int] = {}
-        self._durable = self._journalled()  # the last entry that is committed
-        self._dirty = False  # something is not in the journal yet
+        self._unwritten: set[str] = set()  # sources whose position is not noted yet
         self._timer: Cancel | None = None
         self._soon = False  # a write at the end of this turn is scheduled
         self.at_once = False  # write with every commit
+        self.is_complete = _COMPLETE in store.notes() or store.first_seq <= 1  # a source without position is new
 
     def get(self, index: str) -> int:
         """The sequence up to which a source was read, 0 if it never was."""
         return self._seqs.get(index, 0)
 
     def moving(self) -> None:
-        """A message is about to be stored. Called before the store is, so that the journal is in the same commit."""
+        """A message is about to be stored. Called before the store is, so that the note is in the same commit."""
         if self.at_once:
             if not self._soon:
                 self._soon = True
@@ -89,48 +78,44 @@ class SourcePositions:
     def moved(self, index: str, seq: int) -> None:
         """A source was read up to here."""
         self._seqs[index] = seq
-        self._dirty = True
+        self._unwritten.add(index)
 
     def recover(self, wanted: Mapping[str, str]) -> None:
         """Find the positions of `wanted` sources, index name → stream, and forget all others."""
-        known = self._durable if self._durable.upto <= self._store.last_seq else _Journalled(0, {})
-        seqs = {index: known.seqs[index] for index in wanted if index in known.seqs}
-        # A source the journal does not know may be anywhere in the log.
-        from_seq = self._store.first_seq
-        if len(seqs) == len(wanted):
-            from_seq = max(from_seq, known.upto + 1)
-        for index, seq in self._scan(wanted, from_seq, known.upto, seqs).items():
+        noted = self._noted(wanted)
+        upto = min((upto for upto, _ in noted.values()), default=0)
+        seqs = {index: seq for index, (_, seq) in noted.items()}
+        # A source without a note may be anywhere in the log.
+        from_seq = self._store.first_seq if len(noted) < len(wanted) else max(self._store.first_seq, upto + 1)
+        for index, seq in self._scan(wanted, from_seq, upto, noted).items():
             seqs[index] = max(seq, seqs.get(index, 0))
-        self._seqs = seqs
-        self._dirty = True
+        # Also what was never met is noted, so that nobody looks for it again.
+        self._seqs = {index: seqs.get(index, 0) for index in wanted}
+        self._unwritten = set(self._seqs)
 
     def find(self, index: str, stream: str) -> None:
         """A source was added: it may have been one before."""
         if index not in self._seqs:
             self._seqs.update(self._scan({index: stream}, self._store.first_seq, 0, ()))
-            self._dirty = True
 
     def forget(self, index: str) -> None:
         """A source was removed."""
-        if self._seqs.pop(index, None) is not None:
-            self._dirty = True
+        self._seqs.pop(index, None)
+        self._unwritten.discard(index)
+        with contextlib.suppress(StorageFault, ValueError):
+            self._store.put_note(_key(index), b"")
 
     def write(self) -> None:
-        """Put what is known into the journal, to become durable with the next commit."""
-        if not self._dirty:
-            return
-        entry = _Journalled(self._store.last_seq, dict(self._seqs))
+        """Note what is known, to become durable with the next commit."""
+        store = self._store
         try:
-            self._store.journal_put(JOURNAL_KEY, msgspec.json.encode(entry))
-        except StorageFault:
-            return  # the store takes nothing now; the log still knows
-        self._dirty = False
-
-        def settled(error: ApiError | None) -> None:
-            if error is None:
-                self._durable = entry
-
-        self._committer.after(settled)
+            if self.is_complete and _COMPLETE not in store.notes():
+                store.put_note(_COMPLETE, b"1")
+            while self._unwritten:
+                index = self._unwritten.pop()
+                store.put_note(_key(index), b"%d %d" % (store.last_seq, self._seqs[index]))
+        except (StorageFault, ValueError):
+            return  # the store takes nothing now, or has too many notes: the log still knows
 
     def close(self) -> None:
         """No more timers."""
@@ -146,12 +131,15 @@ class SourcePositions:
         self._timer = None
         self.write()
 
-    def _journalled(self) -> _Journalled:
-        parts = self._store.journal_entries().get(JOURNAL_KEY)
-        try:
-            return _JOURNALLED.decode(parts[-1]) if parts else _Journalled(0, {})
-        except msgspec.DecodeError:
-            return _Journalled(0, {})
+    def _noted(self, wanted: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """`(upto, sequence)` of those that have a note which the log does not contradict."""
+        notes = self._store.notes()
+        found: dict[str, tuple[int, int]] = {}
+        for index in wanted:
+            upto, _, seq = notes.get(_key(index), b"").partition(b" ")
+            if upto.isdigit() and seq.isdigit() and int(upto) <= self._store.last_seq:
+                found[index] = int(upto), int(seq)
+        return found
 
     def _scan(self, wanted: Mapping[str, str], from_seq: int, upto: int, known: Collection[str]) -> dict[str, int]:
         """Read the log backwards from its end to `from_seq`, until all sources were met.
@@ -191,3 +179,7 @@ class SourcePositions:
             if not batch:
                 return
             seq = batch[-1].seq + 1
+
+
+def _key(index: str) -> bytes:
+    return f"source {hashed(index)}".encode()

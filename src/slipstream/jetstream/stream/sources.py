@@ -62,9 +62,9 @@ class Source:
         last_ns = self._stream.ingest.last_ts_ns
         if config.opt_start_time_ns is not None:
             return Start(time_ns=max(config.opt_start_time_ns, last_ns))
-        # A stream that has lost its beginning has perhaps lost what this source sent, too. As nats-server does, take
-        # what is newer than everything that was ever here.
-        if store.first_seq > 1 and last_ns:
+        # A stream that has lost its beginning has perhaps lost what this source sent, too, unless it is known to have
+        # had none. As nats-server does, take what is newer than everything that was ever here.
+        if not self._positions.is_complete and store.first_seq > 1 and last_ns:
             return Start(time_ns=last_ns)
         return Start()
 
@@ -103,10 +103,11 @@ class Sources:
         self._ports = ports
         self._reader = (stream.name, account, domain)
         self._base = stable_id(stream.name, account, domain)
-        self._positions = SourcePositions(stream.store, ports, stream.committer)
+        self._positions = SourcePositions(stream.store, ports)
         self._sources: dict[str, Source] = {}
         self._set(stream.config)
         self._positions.recover(self._wanted())
+        self._positions.write()
 
     @property
     def feeds(self) -> list[SourceFeed]:
@@ -157,6 +158,7 @@ class Sources:
             if before.get(index) is not source:
                 self._positions.find(index, source.config.name)
                 source.feed.open()
+        self._positions.write()
 
     def _set(self, config: StreamConfig) -> None:
         """Keep sources that stay as they are, in the order of the configuration."""
