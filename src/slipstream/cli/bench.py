@@ -15,17 +15,19 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+from urllib.parse import quote
 
 import click
 
 from slipstream import limits
+from slipstream.cli.connection import Failure, Group, Session
 from slipstream.client.load import Job, Tally, percentile
 from slipstream.client.options import ClientError
 from slipstream.client.roundtrip import Replying, Requesting
 from slipstream.client.throughput import Publishing, Receiving
 from slipstream.client.workers import run_together
 
-__all__ = ["bench"]
+__all__ = ["bench", "run_pub_sub"]
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 _UNITS = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1024**2, "mb": 1024**2, "mib": 1024**2}
@@ -47,13 +49,12 @@ def _flags(command: _Command) -> _Command:
     """The flags that all kinds of load share."""
     for decorate in (
         click.argument("subject"),
-        click.option("-s", "--server", default="nats://127.0.0.1:4222", envvar="NATS_URL", help="URL of the server."),
         click.option("--msgs", default=100_000, type=click.IntRange(min=1), show_default=True, help="Messages."),
         click.option("--clients", default=1, show_default=True, type=click.IntRange(1, 1000), help="Connections."),
         click.option("--timeout", default=60.0, show_default=True, type=click.FloatRange(0.001, 86_400), help=_TIMEOUT),
     ):
         command = decorate(command)
-    return command
+    return click.pass_obj(command)  # type: ignore[return-value]  # the same command, called without its first argument
 
 
 _TIMEOUT = "Seconds without any progress before giving up."
@@ -61,7 +62,7 @@ _size = click.option("--size", default="128", callback=_read_size, show_default=
 _queue = click.option("--queue", default="", help="Queue group of the subscriptions.")
 
 
-@click.group()
+@click.group(cls=Group)
 def bench() -> None:
     """Measure how many messages a server takes, delivers and answers."""
 
@@ -69,11 +70,12 @@ def bench() -> None:
 @bench.command()
 @_flags
 @_size
-def pub(subject: str, server: str, msgs: int, clients: int, timeout: float, size: int) -> None:
+def pub(session: Session, subject: str, msgs: int, clients: int, timeout: float, size: int) -> None:
     """Publish as fast as the server takes it."""
     _announce("publisher", subject, clients, msgs, size)
+    url = _url(session)
     jobs = [
-        Publishing(url=server, subjects=((subject,),) * count, messages=share, size=size, timeout_ns=_ns(timeout))
+        Publishing(url=url, subjects=((subject,),) * count, messages=share, size=size, timeout_ns=_ns(timeout))
         for count, share in _shares(msgs, clients)
     ]
     _print_rate("publisher", _run(jobs))
@@ -82,17 +84,19 @@ def pub(subject: str, server: str, msgs: int, clients: int, timeout: float, size
 @bench.command()
 @_flags
 @_queue
-def sub(subject: str, server: str, msgs: int, clients: int, timeout: float, queue: str) -> None:
+def sub(session: Session, subject: str, msgs: int, clients: int, timeout: float, queue: str) -> None:
     """Receive until every client has got --msgs messages, or a queue group has got them together."""
     _announce("subscriber", subject, clients, msgs)
-    job = Receiving(url=server, subjects=((subject,),) * clients, messages=msgs, queue=queue, timeout_ns=_ns(timeout))
+    job = Receiving(
+        url=_url(session), subjects=((subject,),) * clients, messages=msgs, queue=queue, timeout_ns=_ns(timeout)
+    )
     _print_rate("subscriber", _run([job]))
 
 
 @bench.command()
 @_flags
 @_size
-def request(subject: str, server: str, msgs: int, clients: int, timeout: float, size: int) -> None:
+def request(session: Session, subject: str, msgs: int, clients: int, timeout: float, size: int) -> None:
     """Send requests, each client one after the other."""
     if clients > limits.LOAD_PROCESSES_MAX:
         raise click.BadParameter(
@@ -102,7 +106,7 @@ def request(subject: str, server: str, msgs: int, clients: int, timeout: float, 
     shares = [share for count, share in _shares(msgs, clients) for _ in range(count)]
     jobs = [
         Requesting(
-            url=server,
+            url=_url(session),
             subject=subject,
             inbox=f"_INBOX.{secrets.token_hex(11)}",
             messages=share,
@@ -120,11 +124,11 @@ def request(subject: str, server: str, msgs: int, clients: int, timeout: float, 
 @_flags
 @_size
 @click.option("--queue", default="bench-reply", show_default=True, help="Queue group of the responders.")
-def reply(subject: str, server: str, msgs: int, clients: int, timeout: float, size: int, queue: str) -> None:
+def reply(session: Session, subject: str, msgs: int, clients: int, timeout: float, size: int, queue: str) -> None:
     """Answer requests until there were --msgs of them."""
     _announce("responder", subject, clients, msgs, size)
     job = Replying(
-        url=server,
+        url=_url(session),
         subject=subject,
         messages=msgs,
         size=size,
@@ -135,11 +139,40 @@ def reply(subject: str, server: str, msgs: int, clients: int, timeout: float, si
     _print_rate("responder", _run([job]))
 
 
+def run_pub_sub(url: str, subject: str, *, publishers: int, subscribers: int, messages: int, size: int) -> None:
+    """Publish and receive at the same time: every subscriber gets every message.
+
+    Raises:
+        Failure: it did not work.
+    """
+    jobs: list[Job] = []
+    if subscribers:
+        jobs.append(Receiving(url=url, subjects=((subject,),) * subscribers, messages=messages))
+    for count, share in _shares(messages, publishers) if publishers else ():
+        jobs.append(Publishing(url=url, subjects=((subject,),) * count, messages=share, size=size))
+    _announce("pub/sub", subject, publishers + subscribers, messages, size)
+    tallies = _run(jobs)
+    if subscribers:
+        _print_rate("subscriber", tallies[:1])
+    if publishers:
+        _print_rate("publisher", tallies[bool(subscribers) :])
+
+
+def _url(session: Session) -> str:
+    """The first server of the settings, with user and password: load is generated over plain connections."""
+    settings = session.settings
+    if settings.creds or settings.nkey or settings.tlscert or settings.tlsca:
+        raise Failure("bench connects with a user name, a password or a token, and without TLS")
+    endpoint = settings.urls[0] if "://" in settings.urls[0] else f"nats://{settings.urls[0]}"
+    secret = settings.token or ":".join(filter(None, (settings.user, settings.password)))
+    return endpoint.replace("://", f"://{quote(secret, safe=':')}@", 1) if secret and "@" not in endpoint else endpoint
+
+
 def _run(jobs: Sequence[Job]) -> list[Tally]:
     try:
         return run_together(jobs, timeout_ns=24 * limits.HOUR_NS)  # progress is watched by the jobs themselves
     except (ClientError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+        raise Failure(str(error)) from error
 
 
 def _shares(messages: int, clients: int) -> list[tuple[int, int]]:
