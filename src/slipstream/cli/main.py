@@ -19,6 +19,7 @@ import click
 
 from slipstream.cli.connection import Session
 from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.preview import PREVIEW
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 __all__ = ["COMMANDS", "cli", "main"]
@@ -27,7 +28,6 @@ _MESSAGES = "Messages"
 _STREAMS = "Streams and consumers"
 _OPERATE = "Servers"
 _LOCAL = "On this side"
-_PREVIEW = "slipstream.cli.preview"
 
 COMMANDS: Final = {
     "pub": Entry("slipstream.cli.pub:pub", "Publish messages.", ("publish",), _MESSAGES),
@@ -58,7 +58,7 @@ COMMANDS: Final = {
 
 @click.group(
     cls=LazyGroup,
-    entries=COMMANDS,
+    entries={**COMMANDS, **PREVIEW},
     show_connection_flags=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
