@@ -20,11 +20,13 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from slipstream.testing import ServerThread
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +44,10 @@ def blocks(path: Path) -> list[tuple[str, str]]:
 class Story:
     """One document being told: a directory, a server, what runs in the background."""
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, directory: Path, server: ServerThread) -> None:
         self._directory = directory
-        self._url = url
+        self._server_thread = server
+        self._url = url = server.url
         self._background: list[subprocess.Popen[bytes]] = []
         self._environment = {
             **os.environ,
@@ -86,17 +89,29 @@ class Story:
         elif words[0] in ("slipstream-server", "nats-server") or words[:3] == ["slipstream", "server", "run"]:
             self._server(words)
         elif command.endswith("&"):
-            self._background.append(
-                subprocess.Popen(
-                    ["sh", "-c", command[:-1]],
-                    cwd=self._directory,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
-            )
+            self._in_background(command[:-1])
         else:
             self._run(["sh", "-c", command], command)
+
+    def _in_background(self, command: str) -> None:
+        """Start a command, and go on when the server knows its subscription."""
+        before = self._subscriptions()
+        self._background.append(
+            subprocess.Popen(
+                ["sh", "-c", command],
+                cwd=self._directory,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        )
+        deadline = time.monotonic() + SECONDS_PER_BLOCK
+        while self._subscriptions() == before:
+            assert time.monotonic() < deadline, f"nobody subscribes: {command}"
+            time.sleep(0.01)
+
+    def _subscriptions(self) -> int:
+        return sum(account.interest.count for account in list(self._server_thread.server.hub.accounts.values()))
 
     def _server(self, words: list[str]) -> None:
         if not (self._directory / "my.conf").exists():
@@ -141,7 +156,7 @@ class Story:
 @contextmanager
 def told_in(directory: Path) -> Iterator[Story]:
     with ServerThread(store_dir=str(directory / "server")) as server:
-        story = Story(directory, server.url)
+        story = Story(directory, server)
         try:
             yield story
         finally:
