@@ -60,7 +60,7 @@ COMMANDS: Final = {
     cls=LazyGroup,
     entries={**COMMANDS, **PREVIEW},
     show_connection_flags=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(PRODUCT_VERSION, message=f"slipstream {PRODUCT_VERSION} (NATS server {SERVER_VERSION})")
 @click.pass_context

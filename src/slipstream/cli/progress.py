@@ -11,7 +11,7 @@ __all__ = ["progress"]
 
 @contextmanager
 def progress(description: str, total: int | None, *, unit: str = "msgs", shown: bool = True) -> Iterator[Advance]:
-    """Show how far a piece of work is.
+    """Show how far a piece of work is; that it goes on, when nobody knows how long it takes.
 
     Yields:
         A function to call with the number of units done since the last call.
@@ -20,6 +20,11 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
         yield lambda _: None
         return
     from rich.console import Console
+
+    if total is None:
+        with Console(stderr=True).status(description):
+            yield lambda _: None
+        return
     from rich.progress import (
         BarColumn,
         DownloadColumn,

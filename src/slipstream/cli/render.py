@@ -21,6 +21,7 @@ from slipstream.cli.human import format_number
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as RichTable
 
 __all__ = ["Columns", "Table", "console", "note", "print_json", "print_names"]
 
@@ -75,24 +76,35 @@ class Table:
 
     def print(self) -> None:
         """Print it."""
-        from rich.box import Box
-        from rich.table import Table as RichTable
         from rich.text import Text
 
-        box = Box("├─┬┤\n│ ││\n├─┼┤\n│ ││\n├─┼┤\n├─┼┤\n│ ││\n╰─┴╯\n")
         screen = console()
         border = _border_colour()
-        table = RichTable(box=box, border_style=border, header_style="bold", min_width=len(self._title) + 4)
-        for header in self._headers:
-            table.add_column(header, overflow="fold")
-        for row in self._rows:
-            table.add_row(*(Text(cell) for cell in row))
+        table = self._built(range(len(self._headers)), border)
+        if table.__rich_measure__(screen, screen.options.update(max_width=_WIDTH_UNLIMITED)).maximum > screen.width:
+            # A narrow terminal: columns in which nothing stands make room for the others.
+            full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
+            table = self._built(full, border)
         width = min(screen.measure(table).maximum, screen.width)
         title = self._title[: width - 4].center(width - 2)
         screen.print(Text(f"╭{'─' * (width - 2)}╮", style=border), soft_wrap=True)
         line = Text.assemble(("│", border), (title, "bold"), ("│", border))
         screen.print(line, soft_wrap=True)
         screen.print(table)
+
+    def _built(self, columns: Iterable[int], border: str) -> RichTable:
+        from rich.box import Box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        columns = list(columns)
+        box = Box("├─┬┤\n│ ││\n├─┼┤\n│ ││\n├─┼┤\n├─┼┤\n│ ││\n╰─┴╯\n")
+        table = RichTable(box=box, border_style=border, header_style="bold", min_width=len(self._title) + 4)
+        for index in columns:
+            table.add_column(self._headers[index], overflow="fold")
+        for row in self._rows:
+            table.add_row(*(Text(row[index]) for index in columns))
+        return table
 
 
 class Columns:
