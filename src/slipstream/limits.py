@@ -358,6 +358,8 @@ REDELIVER_SLICE_MSGS: Final = 10_000
 REDELIVER_INTERVAL_MIN_NS: Final = 1 * MILLISECOND_NS
 # Messages looked at in one go for whether anybody still needs them.
 RETENTION_SWEEP_MSGS: Final = 2_000
+# Up to this many waiting consumers are woken by a commit without asking whether they want what was committed.
+CONSUMERS_WOKEN_UNASKED: Final = 8
 # Subjects whose interest is remembered per stream (interest retention asks for every publish).
 INTEREST_CACHE_MAX: Final = 4_096
 # Original-speed replay: shorter gaps are not worth a timer.

@@ -80,6 +80,14 @@ def test_kernel_agrees_with_model(
     assert b"".join(outbox.take()) == out
 
 
+@given(messages=st.lists(message, min_size=1, max_size=30), first=st.integers(0, 31), last=st.integers(0, 31))
+def test_subjects_of_a_range(messages: list[tuple[bytes, bytes, bytes, int]], first: int, last: int) -> None:
+    store = filled(messages)
+    stored = [store.get(seq) for seq in range(first, last + 1)]
+    expected = dict.fromkeys(found.subject for found in stored if isinstance(found, StoredMessage))
+    assert store.subjects_between(first, last) == list(expected)
+
+
 def test_bounds_are_checked() -> None:
     batch = filled([(b"a", b"", b"x", 0)]).gather((), 0, max_msgs=5, max_bytes=100, up_to_seq=1)
     arguments = (Delivery(1), Interest(16))

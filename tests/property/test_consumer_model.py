@@ -122,6 +122,7 @@ class ConsumersMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.world = self.world.restart()
+        self.world.ports.advance(2_000_000)
         for model in self.models.values():
             # What waited to be delivered again is due at once, in order.
             model.queued.sort()
@@ -133,7 +134,6 @@ class ConsumersMachine(RuleBasedStateMachine):
     def pull(self, data: st.DataObject, count: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.models)))
         model = self.models[name]
-        self.world.ports.advance(2_000_000)  # redeliveries that are due after a restart
         expected = model.queued[:count]
         del model.queued[: len(expected)]
         for seq in expected:

@@ -3,7 +3,7 @@
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest
 from slipstream.kernels.record import StoredMessage
-from slipstream.kernels.subjectindex import Selection
+from slipstream.kernels.subjectindex import MessageIndex, Selection
 
 class Batch:
     """Messages found in a store, in order."""
@@ -16,6 +16,7 @@ class Batch:
     def seqs(self, start: int, stop: int) -> list[int]: ...
     def message(self, i: int) -> StoredMessage: ...
 
+def subjects_between(index: MessageIndex, first: int, last: int) -> list[bytes]: ...
 def hand_out(
     delivery: Delivery,
     interest: Interest,

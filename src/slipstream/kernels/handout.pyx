@@ -16,9 +16,9 @@ from libc.string cimport memcpy
 
 from slipstream.kernels.delivery cimport Delivery
 from slipstream.kernels.interest cimport Interest, Route
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Run, Subject, lower, seq_at
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
-from slipstream.kernels.subjectindex cimport Selection
+from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
 cdef enum:
     # Longest text of a 64-bit number.
@@ -147,6 +147,32 @@ cdef class Batch:
             (<const char *>text + slen)[:hlen], (<const char *>text + slen + hlen)[:plen],
             <int64_t>get64(p + HEAD) if get16(p + 26) & FLAG_EXPIRES else 0,
         )
+
+
+def subjects_between(MessageIndex index not None, uint64_t first, uint64_t last):
+    """Subjects of the messages in [first, last], each once, in order of appearance."""
+    cdef list out = []
+    cdef set seen = set()
+    cdef Py_ssize_t i = max(index.run_at(max(first, index.first_seq)), 0)
+    cdef Run *r
+    cdef Subject *s
+    cdef uint32_t pos, sid, before = NO_SUBJECT
+    while i < index.n_runs and index.runs[i].first <= last:
+        r = index.runs[i]
+        i += 1
+        if r.live == 0:
+            continue
+        pos = lower(r, first)
+        while pos < r.n and seq_at(r, pos) <= last:
+            sid = r.sid[pos]
+            pos += 1
+            if sid == NO_SUBJECT or sid == before or sid in seen:
+                continue
+            before = sid
+            seen.add(sid)
+            s = &index.subjects[sid]
+            out.append((index.arena + (s.name >> 16))[:s.name & 0xFFFF])
+    return out
 
 
 def hand_out(

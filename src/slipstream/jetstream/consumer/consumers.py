@@ -31,12 +31,18 @@ from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.consumer.update import check_update
+from slipstream.jetstream.consumer.wanted import Wanted
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import matches, overlaps
-from slipstream.limits import ASSET_NAME_BYTES_MAX, CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, INTEREST_CACHE_MAX
+from slipstream.limits import (
+    ASSET_NAME_BYTES_MAX,
+    CONSUMER_COMMIT_DELAY_NS,
+    CONSUMER_INACTIVE_NS,
+    CONSUMERS_WOKEN_UNASKED,
+)
 
 __all__ = ["Consumers"]
 
@@ -60,7 +66,7 @@ class Consumers:
         self._retention = Retention(stream, account.ports, lambda: list(self.consumers.values()), self._changed)
         self._hungry: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
-        self._interest: dict[bytes, bool] = {}  # subject → whether some consumer wants it
+        self._wanted = Wanted(lambda: self.consumers.values())
         self._held: list[Journal] = []  # journals that hold changes until the timer fires
         self._commit_timer: Cancel | None = None
         self._recover()
@@ -74,21 +80,20 @@ class Consumers:
 
     def has_interest(self, subject: bytes) -> bool:
         """See `Interest.has_interest`."""
-        known = self._interest.get(subject)
-        if known is None:
-            if len(self._interest) >= INTEREST_CACHE_MAX:
-                self._interest.clear()
-            known = any(consumer.filters.match(subject) for consumer in self.consumers.values())
-            self._interest[subject] = known
-        return known
+        return bool(self._wanted.by(subject))
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
         """See `Interest.on_committed`."""
-        if self._hungry:
-            hungry, self._hungry = self._hungry, {}
-            alone = len(hungry) == 1
-            for consumer in hungry.values():
-                consumer.pump(alone=alone)
+        hungry = self._hungry
+        if len(hungry) > CONSUMERS_WOKEN_UNASKED:
+            subjects = self.stream.store.subjects_between(first_seq, last_seq)
+            fed = {consumer.name for subject in subjects for consumer in self._wanted.by(subject)}
+            hungry = {name: hungry.pop(name) for name in fed if name in hungry}
+        else:
+            self._hungry = {}
+        alone = len(hungry) == 1
+        for consumer in hungry.values():
+            consumer.pump(alone=alone)
 
     def on_removed(self, seqs: Sequence[int]) -> None:
         """See `Interest.on_removed`."""
@@ -113,7 +118,7 @@ class Consumers:
     def on_config(self, old: StreamConfig, new: StreamConfig) -> None:
         """See `Interest.on_config`."""
         self.version += 1
-        self._interest.clear()
+        self._wanted.forget()
         for consumer in self.consumers.values():
             consumer.on_stream_config()
         if old.retention is not new.retention:
@@ -298,7 +303,7 @@ class Consumers:
         if config == old:
             return
         self.version += 1
-        self._interest.clear()
+        self._wanted.forget()
         existing.update(config)
         if subjects_of(old) != subjects_of(config) and self.stream.config.retention is RetentionPolicy.INTEREST:
             self._retention.sweep()
@@ -370,7 +375,7 @@ class Consumers:
         account = self._account
         consumer = Consumer(name, state, self.stream, self._ports, account.facts, account.advisories, self)
         self.consumers[name] = consumer
-        self._interest.clear()
+        self._wanted.forget()
         self.version += 1
         return consumer
 
@@ -382,7 +387,7 @@ class Consumers:
         del self.consumers[name]
         self._hungry.pop(name, None)
         self._tracking.pop(name, None)
-        self._interest.clear()
+        self._wanted.forget()
         consumer.journal.remove()
         if announced and not consumer.config.direct:
             consumer.events.deleted()

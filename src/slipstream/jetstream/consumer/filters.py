@@ -39,6 +39,11 @@ class Filters:
             return True
         return any(matches(pattern, subject) for pattern in self._patterns)
 
+    @property
+    def literals(self) -> frozenset[bytes] | None:
+        """All wanted subjects, if they can be listed; None: there are patterns, or everything is wanted."""
+        return self._literals if self.for_store and not self._patterns else None
+
     def touch(self, subject: bytes) -> bool:
         """Whether a message matching this filter could be wanted."""
         return not self.for_store or any(overlaps(subject, own) for own in self.subjects)

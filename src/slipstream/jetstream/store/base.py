@@ -256,6 +256,10 @@ class Store(Protocol):
         """Every stored subject the filter matches with its count, sorted by subject."""
         ...
 
+    def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:
+        """The subjects of what is stored in this range, each once, in order of appearance. Reads no message."""
+        ...
+
     def last_per_subject(self, filters: Filters, up_to_seq: int) -> list[int]:
         """For each subject that passes, its newest sequence not above `up_to_seq` (0: no bound), ascending."""
         ...

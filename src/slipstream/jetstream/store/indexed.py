@@ -6,7 +6,7 @@ A subclass says where bytes lie (`_slice`); this class finds, decodes and checks
 from __future__ import annotations
 
 from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
-from slipstream.kernels.handout import Batch
+from slipstream.kernels.handout import Batch, subjects_between
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
@@ -187,6 +187,10 @@ class IndexedReads:
     def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
         """See `Store.subjects_matching`."""
         return self._index.subjects_matching((subject,))
+
+    def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:
+        """See `Store.subjects_between`."""
+        return subjects_between(self._index, max(first_seq, 0), max(last_seq, 0))
 
     def last_per_subject(self, filters: Filters, up_to_seq: int) -> list[int]:
         """See `Store.last_per_subject`."""

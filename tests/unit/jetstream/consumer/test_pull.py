@@ -226,3 +226,48 @@ def test_requests_are_read_alike_on_the_short_and_the_long_way(body: bytes, monk
     short = read()
     monkeypatch.setattr(requests, "_plain_body", msgspec.json.Decoder(int).decode)  # always fails
     assert read() == short
+
+
+def test_many_waiting_consumers_get_what_they_want_and_nothing_else() -> None:
+    w = ConsumerWorld()
+    w.stream()
+    wanted = {f"L{number}": f"s.{number}" for number in range(10)} | {"P": "s.*", "T": "s.x.>", "E": ""}
+    for name, subject in wanted.items():
+        w.add(name, filter_subject=subject)
+    inboxes = {name: w.pull({"batch": 9, "expires": SECOND_NS}, name) for name in wanted}
+    pumps: list[str] = []
+    for consumer in w.consumers().consumers.values():
+        plain = consumer.pump
+        consumer.pump = lambda *, alone=False, plain=plain, name=consumer.name: (  # type: ignore[method-assign]
+            pumps.append(name),
+            plain(alone=alone),
+        )
+    w.fill(1, "s.3")
+    assert sorted(pumps) == ["E", "L3", "P"]
+    w.fill(2, "s.x.y")
+    w.fill(1, "s.7")
+    got = {name: inbox.seqs() for name, inbox in inboxes.items()}
+    assert {name: seqs for name, seqs in got.items() if seqs} == {
+        "L3": [1],
+        "L7": [4],
+        "P": [1, 4],
+        "T": [2, 3],
+        "E": [1, 2, 3, 4],
+    }
+
+
+def test_changed_filters_are_noticed_while_many_wait() -> None:
+    w = ConsumerWorld()
+    w.stream()
+    for number in range(12):
+        w.add(f"C{number}", filter_subject=f"s.{number}")
+    inboxes = [w.pull({"batch": 9, "expires": SECOND_NS}, f"C{number}") for number in range(12)]
+    w.fill(1, "s.1")
+    w.add("C2", filter_subject="s.new")
+    w.fill(1, "s.new")
+    w.api("CONSUMER.DELETE.S.C1")
+    w.add("N", filter_subject="s.1")
+    late = w.pull({"batch": 9, "expires": SECOND_NS}, "N")
+    w.fill(1, "s.1")
+    assert inboxes[2].seqs() == [2]
+    assert late.seqs() == [1, 3]
