@@ -1,0 +1,137 @@
+"""What tasks of a write tell the driver, and what the driver does when all of them are done.
+
+    tasks: stage or publish ─► TaskDone ─► driver: commit once, fenced by (transaction, batch)
+
+The commit of a staged write may be asked for twice, because the driver died after the first time and Spark runs the
+batch again, or because an answer was lost: the server keeps the number of the last batch with the messages, and answers
+"duplicate".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from slipstream.bulk import BulkError
+from slipstream.spark.connection import Connection, drop_connection, get_connection, retrying
+from slipstream.spark.errors import SparkSideError
+from slipstream.spark.publish import Publisher
+from slipstream.spark.sink_options import SinkOptions
+
+__all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts", "purge_replaced"]
+
+ATOMIC_MESSAGES_MAX = 1_000  # of one atomic batch; the limit of nats-server
+_MARK = "Slipstream-Txn"
+_LOOK_BACK = 10_000  # messages looked through for the mark of an earlier commit
+
+
+@dataclass
+class TaskDone(WriterCommitMessage):
+    """The result of one task."""
+
+    txn: str
+    partition: int
+    parts: dict[str, Any] = field(default_factory=dict)  # staged part by stream
+    rows: int = 0
+    dead: int = 0  # rows that went to the dead letters
+    messages: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # subject, payload, header: atomic batches
+    replaced: list[str] = field(default_factory=list)  # chunks of objects that are replaced
+
+
+def commit_parts(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) -> None:
+    """Make the staged parts of a batch visible, in the order of their partitions, all or nothing.
+
+    Dead letters, which may go to another stream, come first: a batch that is committed has its dead letters.
+
+    Raises:
+        BulkError: the server refused; nothing is visible.
+    """
+    main = options.target.one
+    ordered = sorted(done, key=lambda one: one.partition)
+    streams = sorted({stream for one in ordered for stream in one.parts}, key=lambda name: name == main)
+    for stream in streams:
+        parts = [one.parts[stream] for one in ordered if stream in one.parts]
+        txn = ordered[0].txn
+
+        def commit(connection: Connection, stream: str = stream, parts: list[Any] = parts, txn: str = txn) -> None:
+            connection.client.commit(stream, txn, batch_id=batch_id, parts=parts)
+
+        retrying(options.reach, options.write_timeout_ns, commit)
+
+
+def abort_parts(options: SinkOptions, done: Iterable[TaskDone | None]) -> None:
+    """Drop what was staged for a batch that failed; what cannot be dropped now is swept by the server later."""
+    staged = {(stream, one.txn) for one in done if one is not None for stream in one.parts}
+    for stream, txn in sorted(staged):
+        try:
+            get_connection(options.reach).client.abort(stream, txn)
+        except BulkError:
+            drop_connection(options.reach)
+            return
+
+
+def commit_atomic(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) -> None:
+    """Publish a batch as one atomic batch (ADR-50), unless it is there already.
+
+    The last message carries the transaction and the batch; the stream's last sequence is a condition, so nothing can
+    come between looking and writing.
+
+    Raises:
+        SparkSideError: too many messages, or it cannot be told whether the batch was written.
+    """
+    ordered = sorted(done, key=lambda one: one.partition)
+    messages = [message for one in ordered for message in one.messages]
+    if not messages:
+        return
+    if len(messages) > ATOMIC_MESSAGES_MAX:
+        raise SparkSideError(
+            f"an atomic batch has at most {ATOMIC_MESSAGES_MAX} messages, this one has {len(messages)}; limit the "
+            "source with maxMessagesPerTrigger, or write with mode=transaction to a Slipstream server"
+        )
+    stream, txn = options.target.one, ordered[0].txn
+
+    def look(connection: Connection) -> int | None:
+        return _last_unless_written(connection, stream, txn, batch_id)
+
+    last = retrying(options.reach, options.write_timeout_ns, look)
+    if last is None:
+        return
+    with Publisher(options.reach, len(messages) + 1) as publisher:
+        publisher.publish_atomic(messages, last, f"{_MARK}: {txn} {batch_id}")
+
+
+def _last_unless_written(connection: Connection, stream: str, txn: str, batch_id: int) -> int | None:
+    """The last sequence of the stream, or None if it has this batch or a later one."""
+    state = connection.state(stream)
+    if state is None:
+        raise SparkSideError(f"there is no stream {stream!r}")
+    first = max(state.first, state.last - _LOOK_BACK + 1)
+    newest = None
+    if first <= state.last:
+        for table in connection.client.read(stream, first, state.last, columns=("headers",), identity=state.identity):
+            for headers in table.column("headers").to_pylist():
+                for name, values in headers or ():
+                    if name == _MARK and values and values[0].partition(" ")[0] == txn:
+                        newest = int(values[0].partition(" ")[2])
+    if newest is not None:
+        return None if newest >= batch_id else state.last
+    if first > state.first and batch_id > 0:
+        raise SparkSideError(
+            f"the last {_LOOK_BACK} messages of stream {stream!r} are from others: it cannot be told whether batch "
+            f"{batch_id} was written; mode=atomic is for streams that one query writes"
+        )
+    return state.last
+
+
+def purge_replaced(options: SinkOptions, done: Sequence[TaskDone]) -> None:
+    """Remove the chunks of objects that were replaced; nothing refers to them any more."""
+    store, stream = options.target.names[0], options.target.one
+
+    def purge(connection: Connection) -> None:
+        for nuid in (nuid for one in done for nuid in one.replaced):
+            connection.request(f"STREAM.PURGE.{stream}", {"filter": f"$O.{store}.C.{nuid}"})
+
+    retrying(options.reach, options.write_timeout_ns, purge)

@@ -1,0 +1,75 @@
+"""Keeps the server from removing what a running query has not committed.
+
+A hold says "nothing from this sequence on"; limits and ages then leave it alone. It ends by itself when it is not
+renewed, so that a query that died does not fill a disk; after a restart within that time the open batch is still there,
+whole. A server that was restarted has forgotten holds; they are taken again with the next connection.
+
+What this is not: a promise against `purge` or `delete`, which are somebody's wish. Those show as data loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from slipstream.bulk import BulkError
+from slipstream.spark.connection import Connection
+from slipstream.spark.offsets import Position
+
+__all__ = ["Holds"]
+
+_RENEW_SHARE = 3  # renewed when this part of its time is over
+
+
+@dataclass
+class _Hold:
+    hold_id: str
+    at: Position
+    since_ns: int
+    connection: Connection
+
+
+class Holds:
+    """The holds of one query, at most one a stream."""
+
+    def __init__(self, timeout_ns: int) -> None:
+        """Hold for so long without renewal."""
+        self._timeout_ns = timeout_ns
+        self._holds: dict[str, _Hold] = {}
+
+    def keep(self, connection: Connection, positions: Mapping[str, Position], now_ns: int) -> None:
+        """Hold everything from these places on; what was held before them is let go.
+
+        Raises:
+            BulkError: the server cannot be reached, or refuses.
+        """
+        for name, at in positions.items():
+            held = self._holds.get(name)
+            if held is None or held.at != at or held.connection is not connection:
+                self._take(connection, name, at, now_ns)
+
+    def keep_new(self, connection: Connection, positions: Mapping[str, Position], now_ns: int) -> None:
+        """The same for streams that are not held yet: a query that begins again with a batch that was left open."""
+        self.keep(connection, {name: at for name, at in positions.items() if name not in self._holds}, now_ns)
+
+    def renew(self, connection: Connection, now_ns: int) -> None:
+        """Keep holding what is held."""
+        for name, held in list(self._holds.items()):
+            if now_ns - held.since_ns >= self._timeout_ns // _RENEW_SHARE or held.connection is not connection:
+                self._take(connection, name, held.at, now_ns)
+
+    def _take(self, connection: Connection, name: str, at: Position, now_ns: int) -> None:
+        hold_id = connection.client.hold(name, at.seq, ttl_s=max(self._timeout_ns // 1_000_000_000, 1))
+        before = self._holds.get(name)
+        self._holds[name] = _Hold(hold_id, at, now_ns, connection)
+        if before is not None:
+            _release(connection, name, before.hold_id)
+
+
+def _release(connection: Connection, stream: str, hold_id: str) -> None:
+    """A hold that cannot be released now ends by itself."""
+    try:
+        connection.client.release(stream, hold_id)
+    except BulkError as error:
+        if error.retryable:
+            raise

@@ -1,0 +1,104 @@
+"""Objects as the messages of an object store (ADR-20): chunks, then a description that replaces the one before."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from slipstream.bulk import BulkError
+from slipstream.ids import new_nuid
+from slipstream.spark.commits import TaskDone
+from slipstream.spark.connection import Connection, retrying
+from slipstream.spark.errors import SparkSideError
+from slipstream.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["object_messages"]
+
+_NO_MESSAGE = 10037
+_REPLACES = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
+_rng = random.SystemRandom()
+
+
+def object_messages(
+    options: SinkOptions, done: TaskDone, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, None]]:
+    """The messages of the objects of a task; chunks that they replace are noted in `done`.
+
+    Raises:
+        SparkSideError: an object has no name.
+    """
+    import pyarrow as pa
+
+    for batch in batches:
+        names = batch.schema.names
+        descriptions = batch.column("description") if "description" in names else None
+        for row in range(batch.num_rows):
+            name, data = batch.column("name")[row].as_py(), batch.column("data")[row].as_py() or b""
+            if not name:
+                raise SparkSideError(f"row {row} has no name; every object of a store has one")
+            content = data.encode() if isinstance(data, str) else data
+            text = descriptions[row].as_py() if descriptions is not None else None
+            before = _nuid_before(options, name)
+            if before:
+                done.replaced.append(before)
+            done.rows += 1
+            rows = _messages(options, name, content, text)
+            arrays = [
+                pa.array([one[0] for one in rows]),
+                pa.array([one[1] for one in rows], pa.binary()),
+                pa.array([one[2] for one in rows], pa.binary()),
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=["subject", "payload", "hdr_raw"]), None
+
+
+def _messages(
+    options: SinkOptions, name: str, content: bytes, description: str | None
+) -> list[tuple[str, bytes, bytes | None]]:
+    store, size = options.target.names[0], options.chunk_bytes
+    nuid = new_nuid(_rng)
+    chunks = [content[at : at + size] for at in range(0, len(content), size)]
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+    info: dict[str, Any] = {
+        "name": name,
+        "bucket": store,
+        "nuid": nuid,
+        "size": len(content),
+        "mtime": "0001-01-01T00:00:00Z",  # clients take the time of the message
+        "chunks": len(chunks),
+        "digest": f"SHA-256={digest}",
+        "options": {"max_chunk_size": size},
+    }
+    if description is not None:
+        info["description"] = description
+    rows: list[tuple[str, bytes, bytes | None]] = [(f"$O.{store}.C.{nuid}", chunk, None) for chunk in chunks]
+    rows.append((_description_subject(store, name), json.dumps(info).encode(), _REPLACES))
+    return rows
+
+
+def _nuid_before(options: SinkOptions, name: str) -> str:
+    """The chunks an object of this name has now; empty if there is none."""
+    store, stream = options.target.names[0], options.target.one
+    subject = _description_subject(store, name)
+
+    def ask(connection: Connection) -> str:
+        try:
+            found = connection.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        except BulkError as error:
+            if error.err_code == _NO_MESSAGE:
+                return ""
+            raise
+        info = json.loads(base64.b64decode(found["message"].get("data", "")))
+        return "" if info.get("deleted") else str(info.get("nuid", ""))
+
+    return retrying(options.reach, options.write_timeout_ns, ask)
+
+
+def _description_subject(store: str, name: str) -> str:
+    return f"$O.{store}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"

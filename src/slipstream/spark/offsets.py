@@ -1,0 +1,83 @@
+"""Positions in streams as Spark keeps them in its checkpoint.
+
+    {"v": 1, "s": {"ORDERS": {"q": 2000001, "id": "1763164800000000000/Rw3x…"}}}
+
+`q` is the next sequence to read, so an offset is an exclusive end. `id` says which stream it was: a stream that was
+deleted and created again has the same name and other messages.
+
+Invariant: the same pair of offsets names the same messages, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.spark.errors import SparkSideError
+
+__all__ = ["Offset", "OffsetError", "Position"]
+
+_VERSION = 1
+
+
+class OffsetError(SparkSideError):
+    """A checkpoint holds an offset that this version cannot read."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in one stream."""
+
+    seq: int  # next to read
+    identity: str
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A place in every stream of a query."""
+
+    positions: Mapping[str, Position]
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark writes to its checkpoint; streams are sorted, so that equal offsets are equal texts."""
+        streams = {name: {"q": at.seq, "id": at.identity} for name, at in sorted(self.positions.items())}
+        return {"v": _VERSION, "s": streams}
+
+    @classmethod
+    def from_json(cls, value: object) -> Offset:
+        """Read what `to_json` wrote.
+
+        Raises:
+            OffsetError: it is something else.
+        """
+        if not isinstance(value, dict) or not isinstance(value.get("s"), dict):
+            raise OffsetError(f"the checkpoint's offset is not one of this source: {str(value)[:200]}")
+        if value.get("v") != _VERSION:
+            raise OffsetError(f"the checkpoint's offset has version {value.get('v')!r}; this source reads {_VERSION}")
+        return cls({str(name): _position(name, at) for name, at in value["s"].items()})
+
+    def streams_with(self, other: Offset) -> Iterator[tuple[str, Position, Position]]:
+        """The streams that moved from here to `other`: name, from, to.
+
+        A stream that is new, or another one of the same name, is read from its first sequence.
+        """
+        for name, end in sorted(other.positions.items()):
+            begin = self.positions.get(name)
+            if begin is None or begin.identity != end.identity:
+                begin = Position(1, end.identity)
+            if end.seq > begin.seq:
+                yield name, begin, end
+
+    def knows(self, name: str, identity: str) -> bool:
+        """Whether this very stream has a place here."""
+        at = self.positions.get(name)
+        return at is not None and at.identity == identity
+
+
+def _position(name: object, value: object) -> Position:
+    if isinstance(value, dict):
+        seq, identity = value.get("q"), value.get("id")
+        if isinstance(seq, int) and not isinstance(seq, bool) and seq >= 1 and isinstance(identity, str):
+            return Position(seq, identity)
+    raise OffsetError(f"the checkpoint's offset of stream {name!r} cannot be read: {str(value)[:200]}")

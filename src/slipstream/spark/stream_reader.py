@@ -1,0 +1,227 @@
+"""Reads that go on: Spark asks where the stream ends, plans a batch, reads it, commits it.
+
+Runs in one long-lived planner process on the driver, except `read`, which runs in tasks and knows nothing but its
+partition.
+
+    initialOffset ─► latestOffset ─► partitions(start, end) ─► read … ─► commit(end) ─► latestOffset ─► …
+
+Invariants: `partitions` of the same two offsets gives the same messages, also after a restart; what is not committed is
+held, where the server can; a loss is an error unless the user accepts it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from slipstream.spark.admission import Admission
+from slipstream.spark.connection import Connection, retrying
+from slipstream.spark.durable import DurableAcks
+from slipstream.spark.errors import DataLoss, OptionError
+from slipstream.spark.holds import Holds
+from slipstream.spark.offsets import Offset, Position
+from slipstream.spark.options import Limits, SourceOptions
+from slipstream.spark.positions import StreamState, checked, range_start
+from slipstream.spark.ranges import RangePartition, Window, plan_range, read_range
+from slipstream.spark.rows import shaper
+from slipstream.spark.schema import source_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["SlipstreamStreamReader"]
+
+_T = TypeVar("_T")
+
+
+class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads streams or buckets as they grow."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        """Check columns and options; nothing is asked of a server yet."""
+        if options.end_seq is not None or options.end_time_ns is not None:
+            raise OptionError("endingSequence", "does not go with a streaming read; use it with spark.read")
+        self.options = options
+        self.columns = source_columns(schema, options)
+        self._window = Window(subjects=options.subjects)
+        self._target: dict[str, int] | None = None  # last sequences of a query that is to finish
+        self._admission: Admission | None = None
+        self._holds = Holds(options.hold_timeout_ns)
+        self._acks: dict[str, DurableAcks] = {}
+
+    # --- where ------------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins."""
+        return self._ask(self._initial).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next batch ends, within the limits."""
+        begin = Offset.from_json(start)
+        everything = isinstance(limit, ReadAllAvailable) and self.options.limits != Limits()
+        return self._ask(lambda connection: self._next_end(connection, begin, everything)).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Tells Spark that there are limits; which ones, and how they combine, is kept here."""
+        limits = self.options.limits
+        if limits.max_messages is not None:
+            return ReadMaxRows(limits.max_messages)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_messages is not None:
+            return ReadMinRows(limits.min_messages)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end of a query that is to finish with what is there now."""
+        self._target = {name: state.last for name, state in self._ask(self._states).items()}
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The end of the streams now; Spark's progress shows it, and lag is the difference."""
+        states = self._ask(self._states)
+        return Offset({name: Position(state.last + 1, state.identity) for name, state in states.items()}).to_json()
+
+    # --- what -------------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a batch, the same for the same offsets."""
+        begin, until = Offset.from_json(start), Offset.from_json(end)
+        return self._ask(lambda connection: self._plan(connection, begin, until))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        if self.options.target.kind == "object":
+            from slipstream.spark.objects import read_objects
+
+            return read_objects(self.options, self.columns, partition, deleted=True)
+        return read_range(self.options, shaper(self.columns, self.options), partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything before `end` is done: the server may let it go, and the durable consumer is told."""
+        done = Offset.from_json(end)
+        self._ask(lambda connection: self._commit(connection, done))
+
+    def stop(self) -> None:
+        """The query ends. What is not committed stays held until the hold's time is over, for a restart."""
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, call: Callable[[Connection], _T]) -> _T:
+        return retrying(self.options.reach, self.options.read_timeout_ns, call)
+
+    def _states(self, connection: Connection) -> dict[str, StreamState]:
+        """The streams that are there; `checked` knows whether one is missing."""
+        found = {name: connection.state(name) for name in connection.stream_names(self.options.target)}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def _initial(self, connection: Connection) -> Offset:
+        states = self._states(connection)
+        missing = [name for name in connection.stream_names(self.options.target) if name not in states]
+        if missing:
+            raise DataLoss(f"there is no stream {missing[0]!r} on this server")
+        offset = Offset(
+            {name: Position(self._start(connection, state), state.identity) for name, state in states.items()}
+        )
+        self._hold(connection, offset.positions)
+        return offset
+
+    def _start(self, connection: Connection, state: StreamState) -> int:
+        start = self.options.start
+        if start.latest:
+            return state.last + 1
+        if start.seq is not None:
+            return range_start(state.name, start.seq, state, adjust=self.options.adjust)
+        if start.time_ns is not None and state.first <= state.last:
+            plan = connection.client.plan(
+                state.name, state.first, state.last, start_time_ns=start.time_ns, transport=self.options.transport
+            )
+            return plan.first if plan.messages else state.last + 1
+        return state.first
+
+    def _next_end(self, connection: Connection, begin: Offset, everything: bool) -> Offset:
+        if self._admission is None:
+            now = time.monotonic_ns()
+            self._admission = Admission(self.options.limits, filtered=bool(self.options.subjects), now_ns=now)
+            self._hold(connection, begin.positions)
+        elif self._holding(connection):
+            self._holds.renew(connection, time.monotonic_ns())
+        states = self._states(connection)
+        places = self._places(begin.positions, states)
+        if self._target is not None:
+            states = {
+                name: replace(state, last=min(state.last, self._target.get(name, 0))) for name, state in states.items()
+            }
+        measure = connection.measure(self.options.subjects, self.options.transport)
+        end = self._admission.next_end(
+            places,
+            states,
+            measure,
+            now_ns=time.monotonic_ns(),
+            everything=everything,
+            may_wait=self._target is None,
+        )
+        # Streams without news keep the place Spark knows: a place moved by an accepted loss alone is no batch.
+        known = begin.positions
+        ends = {name: known.get(name, at) if at == places[name] else at for name, at in end.positions.items()}
+        return Offset(ends)
+
+    def _places(self, begin: Mapping[str, Position], states: Mapping[str, StreamState]) -> dict[str, Position]:
+        """Where each stream is read on; those that appeared since are read from their beginning."""
+        places = {name: Position(state.first, state.identity) for name, state in states.items() if name not in begin}
+        for name, at in begin.items():
+            place = checked(name, at, states.get(name), fail=self.options.fail_on_data_loss)
+            if place is not None:
+                places[name] = place
+        return places
+
+    def _plan(self, connection: Connection, begin: Offset, end: Offset) -> list[InputPartition]:
+        tasks: list[InputPartition] = []
+        window = self._window
+        if self.options.target.kind == "object":
+            window = Window(subjects=(f"$O.{self.options.target.names[0]}.M.>",))
+        if self._holding(connection):
+            self._holds.keep_new(connection, begin.positions, time.monotonic_ns())
+        for name, start, stop in begin.streams_with(end):
+            state = connection.state(name)
+            if state is not None and not begin.knows(name, stop.identity):
+                start = Position(state.first, stop.identity)
+            place = checked(name, start, state, fail=self.options.fail_on_data_loss)
+            if place is None or place.identity != stop.identity:
+                continue  # an accepted loss: the stream of this batch is gone
+            tasks += plan_range(connection, self.options, name, place.identity, place.seq, stop.seq - 1, window)
+        return tasks
+
+    def _commit(self, connection: Connection, done: Offset) -> None:
+        self._hold(connection, done.positions)
+        if self.options.durable is None:
+            return
+        for name, at in done.positions.items():
+            if at.seq <= 1:
+                continue
+            link = connection.client._link
+            acks = self._acks.get(name)
+            if acks is None or not acks.uses(link):
+                acks = self._acks[name] = DurableAcks(link, name, self.options.durable)
+            acks.ack_through(at.seq - 1)
+
+    def _hold(self, connection: Connection, positions: Mapping[str, Position]) -> None:
+        if self._holding(connection):
+            self._holds.keep(connection, positions, time.monotonic_ns())
+
+    def _holding(self, connection: Connection) -> bool:
+        return self.options.hold and self.options.transport in ("auto", "bulk") and connection.is_slipstream
