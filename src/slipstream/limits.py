@@ -239,6 +239,14 @@ SCRUB_INTERVAL_NS: Final = 10 * SECOND_NS
 STREAM_HEADER_BYTES_MAX: Final = 65_535
 # Messages expired in one go before other work gets its turn: a few milliseconds.
 EXPIRE_SLICE_MSGS: Final = 1_000
+# Messages removed in one go by a purge, by tighter limits or by age: some milliseconds.
+PURGE_SLICE_MSGS: Final = 10_000
+# Sequences looked at in one go for messages to purge.
+PURGE_SLICE_SEQS: Final = 1_000_000
+# Oldest messages dropped one by one for the place of a new one, or in one go when limits became tighter.
+LIMIT_SLICE_MSGS: Final = 1_000
+# Subjects looked at in one go when the limit per subject became tighter.
+LIMIT_SLICE_SUBJECTS: Final = 1_000
 # Earliest next look for expired messages: many short-lived messages must not become many timers.
 EXPIRE_INTERVAL_MIN_NS: Final = 20 * MILLISECOND_NS
 # Messages read at once when the duplicate window is rebuilt at start.

@@ -128,7 +128,7 @@ class StreamModel:
         if not subject and below > self.last_seq + 1:
             self.last_seq = below - 1
         matching = [seq for seq in self.of(subject) if not below or seq < below]
-        self._remove(matching[: len(matching) - keep] if keep else matching)
+        self._remove(matching[: max(len(matching) - keep, 0)])
         return before - len(self.messages)
 
     def take_next(self) -> int:

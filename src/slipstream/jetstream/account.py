@@ -206,7 +206,8 @@ class JetStreamAccount:
         self._reserve(config.storage, max(config.max_bytes, 0) - max(old.max_bytes, 0))
         for hook in self.on_updated:
             hook(stream)
-        stream.after_commit(lambda error: self._announce(stream, "modify", error, done))
+        # Tighter limits may have much to remove; the answer shows the stream as it is then.
+        stream.slices.after(lambda: stream.after_commit(lambda error: self._announce(stream, "modify", error, done)))
 
     def delete_stream(self, name: str, done: Callable[[ApiError | None], None]) -> None:
         """Remove a stream and all it stored; `done` is called when nothing of it is left.

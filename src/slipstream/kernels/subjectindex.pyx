@@ -378,6 +378,17 @@ cdef class MessageIndex(MessageTable):
             return b""
         return PyBytes_FromStringAndSize(<char *>found.seq, (found.n - keep) * 8)
 
+    def oldest_matching(self, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t limit):
+        """Up to `limit` sequences that pass, from `from_seq` to `up_to`, ascending, packed in 64 bits each."""
+        cdef FilterView view = self.view(filters)
+        cdef Cursor c
+        cdef uint64_t seq = max(from_seq, self.first_seq)
+        cdef Selection found = Selection()
+        while found.n < limit and self.seek(view, seq, up_to, &c):
+            found.push(c.seq, 0, 0, 0)
+            seq = c.seq + 1
+        return PyBytes_FromStringAndSize(<char *>found.seq, found.n * 8)
+
     def deleted(self, Py_ssize_t limit):
         """Up to `limit` sequences between the first message and `last_seq` without one, ascending."""
         cdef list out = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from slipstream.errors import ApiError
+from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
@@ -15,6 +15,7 @@ from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors import invalid_config
+from slipstream.jetstream.stream.commit import store_error
 from slipstream.jetstream.stream.stream import Stream, refuse_if_closed
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 
@@ -138,8 +139,14 @@ class StreamApi:
         refusal = refuse_if_closed(stream.config, purge=True)
         if refusal is not None:
             raise refusal
-        purged = stream.purge(asked.filter.encode(), below_seq=asked.seq, keep=asked.keep)
-        stream.after_commit(request.settle({"success": True, "purged": purged}))
+
+        def done(purged: int, fault: StorageFault | None) -> None:
+            if fault is not None:
+                request.fail(store_error(fault))
+            else:
+                stream.after_commit(request.settle({"success": True, "purged": purged}))
+
+        stream.begin_purge(asked.filter.encode(), below_seq=asked.seq, keep=asked.keep, done=done)
 
     def _fields(self, stream: Stream, *, versioned: bool = True, domain: bool = True) -> dict[str, object]:
         now_ns = self._account.ports.now_ns()

@@ -377,6 +377,14 @@ class Store(Protocol):
         """
         ...
 
+    def purge_some(self, subject: bytes, *, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
+        """A piece of a purge: remove up to `limit` of the oldest that match, in sequences up to `up_to_seq`.
+
+        Looks at a bounded number of sequences, from `from_seq` on. Returns how many messages went and where the next
+        piece begins; 0 when all that was meant is gone.
+        """
+        ...
+
     # --- configuration and consumer state ---------------------------------------------------------------------------
 
     @property

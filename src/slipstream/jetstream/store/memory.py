@@ -14,6 +14,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Committed, Job, Lost, StoreUnavailable
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.notes import check_notes
+from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.kernels.record import LogWriter
 from slipstream.kernels.segscan import SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
@@ -222,6 +223,16 @@ class MemoryStore(IndexedReads):
             last = min(up_to_seq - 1 if up_to_seq else index.last_seq, index.last_seq)
             index.delete_many(index.matching_seqs((subject,) if subject else (), last, keep))
         return before - index.messages
+
+    def purge_some(self, subject: bytes, *, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
+        """See `Store.purge_some`."""
+        gone, following = purge_piece(self._index, subject, from_seq=from_seq, up_to_seq=up_to_seq, limit=limit)
+        self._dirty = True
+        if subject:
+            self._index.delete_many(gone)
+        elif gone:
+            self.trim_to(last_packed(gone) + 1)
+        return len(gone) // 8, following
 
     # --- consumer state ---------------------------------------------------------------------------------------------
 

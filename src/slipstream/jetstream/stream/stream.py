@@ -15,7 +15,9 @@ an answer that says "done" leaves only after the commit of what was done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
@@ -33,6 +35,7 @@ from slipstream.jetstream.stream.ingest import Ingest, Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
+from slipstream.jetstream.stream.slices import PurgeSlices, Slices
 from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
 from slipstream.kernels.subject import is_literal
 from slipstream.limits import (
@@ -40,6 +43,9 @@ from slipstream.limits import (
     DEDUP_REBUILD_BATCH_MSGS,
     EXPIRE_INTERVAL_MIN_NS,
     EXPIRE_SLICE_MSGS,
+    LIMIT_SLICE_MSGS,
+    LIMIT_SLICE_SUBJECTS,
+    PURGE_SLICE_MSGS,
     SECOND_NS,
     STREAM_UPKEEP_INTERVAL_NS,
 )
@@ -47,6 +53,9 @@ from slipstream.limits import (
 __all__ = ["Stream"]
 
 _NEVER_NS = 2**63 - 1
+
+Purged = Callable[[int, StorageFault | None], None]
+"""How many messages a purge removed, and why it ended early if it did."""
 
 
 class Stream:
@@ -74,6 +83,9 @@ class Stream:
         self._expiry_due_ns = _NEVER_NS  # when the timer will look
         self._ids_timer: Cancel | None = None
         self._stopped = False
+        self.slices = Slices(ports)  # removals that take several turns
+        self._enforcing = False  # limits are being enforced in slices
+        self._enforcing_at_once = False  # ... and consumers were not told of every message that went
         self._resources = resources
         self._reported_bytes = 0  # size the account knows of
         self._lost_count = 0  # messages that could not be read when upkeep last ended
@@ -114,6 +126,7 @@ class Stream:
         self._subscribe([])
         self.upstream.stop(deleted=deleted)
         self.interest.stop(deleted=deleted)
+        self.slices.stop()
         self.committer.stop()
         for timer in (self._expiry_timer, self._ids_timer):
             if timer is not None:
@@ -159,6 +172,32 @@ class Stream:
         self.committer.wake()
         return count
 
+    def begin_purge(self, subject: bytes, *, below_seq: int, keep: int, done: Purged) -> None:
+        """As `purge`, but a slice a turn; `done` gets how many went, and why not more if that failed.
+
+        Raises:
+            StorageFault: nothing can be removed now.
+        """
+        store = self.store
+        everything = not subject and not keep
+        if everything and not 0 < below_seq <= store.last_seq:
+            done(self.purge(subject, below_seq=below_seq), None)
+            return
+        self.upstream.on_removing()
+        if everything:
+            self.is_untouched = False
+        count = sys.maxsize
+        if keep:
+            count = (store.count_matching((subject,), 0) if subject else store.messages) - keep
+        last = min(below_seq - 1, store.last_seq) if below_seq else store.last_seq
+        work = PurgeSlices(store, subject, up_to_seq=last, count=count, on_slice=self.committer.wake)
+
+        def removed(fault: StorageFault | None) -> None:
+            self.interest.on_purged(subject)
+            done(work.removed, fault)
+
+        self.slices.run(work, removed)
+
     def delete_message(self, seq: int, *, erase: bool) -> bool:
         """Remove one message, overwriting its bytes if `erase`. False: there is none."""
         self.upstream.on_removing()
@@ -192,8 +231,8 @@ class Stream:
         config = self.config
         if config.max_msgs_per_subject > 0:
             self._enforce_subject(subject, config.max_msgs_per_subject)
-        if config.discard is DiscardPolicy.OLD:
-            self._enforce_stream()
+        if config.discard is DiscardPolicy.OLD and not self._enforce_stream():
+            self._enforce_limits()
         if expires_ns:
             self.expiry.add(seq, expires_ns)
             self._arm_expiry()
@@ -208,8 +247,12 @@ class Stream:
             stored = self.store.subject_state(subject).count
         else:
             stored = self.store.filtered_state([subject], 0).count
-        if stored > keep:
+        if stored <= keep:
+            return
+        if subject or not keep:
             self.purge(subject, keep=keep)
+        else:
+            self.purge(below_seq=self.store.last_seq)  # the roll-up itself is the last
 
     def remembered(self) -> None:
         """See to it that message ids leave the window even if nothing more arrives."""
@@ -290,26 +333,54 @@ class Stream:
         else:
             self.purge(subject, keep=limit)
 
-    def _enforce_stream(self) -> None:
-        """Drop the oldest until the stream's own limits hold."""
+    def _enforce_stream(self) -> bool:
+        """Drop the oldest until the stream's own limits hold; False: they still do not after a good many."""
         config, store = self.config, self.store
-        while (0 < config.max_msgs < store.messages) or (0 < config.max_bytes < store.size_bytes and store.messages):
+        for _ in range(LIMIT_SLICE_MSGS):
+            if not (0 < config.max_msgs < store.messages) and not (0 < config.max_bytes < store.size_bytes):
+                return True
+            if not store.messages:
+                return True
             oldest = store.first_seq
             store.delete(oldest)
             self._removed(oldest)
+        return False
 
     def _enforce_subjects(self, limit: int) -> None:
         """The limit per subject has become tighter. Looks at every subject, so only an update does this."""
-        for subject, count in self.store.subjects_matching(b">"):
-            if count > limit:
-                self.purge(subject, keep=limit)
+        subjects = iter(self.store.subjects_matching(b">"))
+
+        def some() -> bool:
+            looked_at = 0
+            for subject, count in islice(subjects, LIMIT_SLICE_SUBJECTS):
+                looked_at += 1
+                if count > limit:
+                    self.store.purge(subject, keep=limit)
+            self.committer.wake()
+            return looked_at < LIMIT_SLICE_SUBJECTS
+
+        self.slices.run(some, lambda _: self.interest.on_purged(b""))
 
     def _enforce_limits(self) -> None:
         """The stream's limits may have become tighter, or a crash may have come between a message and its price."""
-        if self.config.discard is DiscardPolicy.OLD:
-            if 0 < self.config.max_msgs < self.store.messages:
-                self.purge(keep=self.config.max_msgs)
-            self._enforce_stream()
+        if self.config.discard is DiscardPolicy.OLD and not self._enforcing:
+            self._enforcing = True
+            self.slices.run(self._enforce_some, self._enforced)
+
+    def _enforce_some(self) -> bool:
+        config, store = self.config, self.store
+        excess = min(store.messages - config.max_msgs, PURGE_SLICE_MSGS) if config.max_msgs > 0 else 0
+        if excess > LIMIT_SLICE_MSGS:
+            store.purge_some(b"", from_seq=0, up_to_seq=store.last_seq, limit=excess)
+            self._enforcing_at_once = True
+            self.committer.wake()
+        return self._enforce_stream()
+
+    def _enforced(self, _fault: StorageFault | None) -> None:
+        self._enforcing = False
+        if self._enforcing_at_once:
+            self._enforcing_at_once = False
+            self.interest.on_purged(b"")
 
     def _expire(self) -> None:
         """Remove what is due, a slice at a time."""
@@ -320,9 +391,9 @@ class Stream:
         now_ns = self._ports.now_ns()
         try:
             cut = self.expiry.cut(now_ns)
-            if cut and self.store.trim_to(cut):
-                self.interest.on_purged(b"")
-                self.committer.wake()
+            if cut and not self._expire_below(cut):
+                self._ports.call_soon(self._expire)
+                return
             for seq in self.expiry.due(now_ns, EXPIRE_SLICE_MSGS):
                 self._expire_one(seq)
         except StorageFault:
@@ -331,6 +402,14 @@ class Stream:
             self._expiry_timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self._expire)
             return
         self._arm_expiry()
+
+    def _expire_below(self, cut: int) -> bool:
+        """Remove the oldest below a sequence; False: there are more."""
+        count, following = self.store.purge_some(b"", from_seq=0, up_to_seq=cut - 1, limit=PURGE_SLICE_MSGS)
+        if count:
+            self.interest.on_purged(b"")
+            self.committer.wake()
+        return following == 0
 
     def _expire_one(self, seq: int) -> None:
         message = self.store.get(seq)
@@ -407,7 +486,7 @@ class Stream:
         assert self.store.committed_seq <= self.store.last_seq
         self.ingest.ids.check_invariants()
         config = self.config
-        if config.discard is DiscardPolicy.OLD:
+        if config.discard is DiscardPolicy.OLD and not self._enforcing:
             assert config.max_msgs <= 0 or self.store.messages <= config.max_msgs
             assert config.max_bytes <= 0 or self.store.size_bytes <= config.max_bytes
 

@@ -25,6 +25,7 @@ from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase, pac
 from slipstream.jetstream.store.file.upkeep import UpkeepJob
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.notes import check_notes
+from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.kernels.record import (
     CONFIG,
     ERASE,
@@ -319,6 +320,17 @@ class FileStoreWrites(IndexedReads):
         index.delete_many(gone)
         self._tombs += gone
         return len(gone) // 8
+
+    def purge_some(self, subject: bytes, *, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
+        """See `Store.purge_some`."""
+        self._writable()
+        gone, following = purge_piece(self._index, subject, from_seq=from_seq, up_to_seq=up_to_seq, limit=limit)
+        if subject:
+            self._index.delete_many(gone)
+            self._tombs += gone
+        elif gone:
+            self.trim_to(last_packed(gone) + 1)
+        return len(gone) // 8, following
 
     def set_config(self, config: bytes) -> None:
         """See `Store.set_config`."""
