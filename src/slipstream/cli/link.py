@@ -76,6 +76,24 @@ class Link:
         self._trace("<<<", "", answer.payload)
         return answer
 
+    def ask(self, subject: str, payload: bytes = b"", *, header: bytes = b"") -> Message:
+        """Ask with an inbox of its own, for answers under another subject: the next message of a consumer is one.
+
+        Raises:
+            NoResponders: nobody listens.
+            ClientTimeout: nobody answered in time.
+        """
+        self._trace(">>>", subject, payload)
+        inbox = self.client.new_inbox()
+        sid = self.client.subscribe(inbox)
+        self.client.unsubscribe(sid, after=1)
+        self.client.publish(subject, payload, reply=inbox, header=header)
+        answer = self.client.next_message()
+        self._trace("<<<", "", answer.payload)
+        if answer.header.startswith(b"NATS/1.0 503") and not answer.payload:
+            raise NoResponders(f"no responders on {subject!r}")
+        return answer
+
     def api(self, verb: str, body: object = None, *, timeout_ns: int = 0) -> Reply:
         """Ask JetStream: `api("STREAM.INFO.ORDERS")`.
 

@@ -27,6 +27,7 @@ def listen(
     session: Session,
     prepare: Callable[[Link], None],
     *,
+    ready: Callable[[], None] = lambda: None,
     wait_ns: int = 0,
     is_traffic: Callable[[Message], bool] = lambda _: True,
 ) -> Iterator[tuple[Link, Message]]:
@@ -35,12 +36,14 @@ def listen(
     Args:
         session: where to connect.
         prepare: subscribes; called once for every connection.
+        ready: called once, when the server knows the subscriptions of the first connection.
         wait_ns: stop after so long without a message; 0 for never.
         is_traffic: whether a message counts for that.
     """
     link = session.link()
     prepare(link)
     link.client.flush()
+    ready()
     heard_ns = time.monotonic_ns()
     while True:
         try:

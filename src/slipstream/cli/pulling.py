@@ -52,9 +52,19 @@ class Feed:
     """The messages of one consumer."""
 
     def __init__(
-        self, session: Session, stream: str, *, info: Reply | None = None, config: Reply | None = None, wait_ns: int = 0
+        self,
+        session: Session,
+        stream: str,
+        *,
+        info: Reply | None = None,
+        config: Reply | None = None,
+        wait_ns: int = 0,
+        count: int = 0,
     ) -> None:
-        """Read from an existing consumer (`info`) or from an ephemeral one (`config`)."""
+        """Read from an existing consumer (`info`) or from an ephemeral one (`config`).
+
+        With `count` no more is asked for, so that nothing is delivered that nobody will acknowledge.
+        """
         self._session = session
         self._stream = stream
         self._config = config
@@ -63,6 +73,7 @@ class Feed:
         self.pending: int = info["num_pending"] if info else 0  # messages behind the last one, as the server counts
         self._push: Reply = info["config"] if info and info["config"].get("deliver_subject") else {}
         self._inbox = ""
+        self._batch = min(count, _BATCH) if count else _BATCH
         self._left = 0  # messages that may still come for the last pull request
         self._last_seq = 0
 
@@ -128,6 +139,8 @@ class Feed:
             "inactive_threshold": _IDLE_NS,
             **self._config,
         }
+        if config.get("deliver_policy") == "last_per_subject" and not config.get("filter_subjects"):
+            config.setdefault("filter_subject", ">")  # servers want to be told
         if self._last_seq:
             config.pop("opt_start_time", None)
             config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": self._last_seq + 1}
@@ -135,8 +148,8 @@ class Feed:
         self._name, self.pending = info["name"], info["num_pending"]
 
     def _pull(self, link: Link) -> None:
-        self._left = _BATCH
-        body = json.dumps({"batch": _BATCH, "expires": _EXPIRES_NS}).encode()
+        self._left = self._batch
+        body = json.dumps({"batch": self._batch, "expires": _EXPIRES_NS}).encode()
         subject = f"{link.settings.api_prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
         link.publish(subject, body, reply=self._inbox)
 

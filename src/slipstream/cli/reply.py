@@ -69,9 +69,11 @@ def reply(
     def prepare(link: Link) -> None:
         link.client.subscribe(subject, queue=queue)
 
-    note(f'Listening on "{subject}" in group "{queue}"')
+    def ready() -> None:
+        note(f'Listening on "{subject}" in group "{queue}"')
+
     try:
-        for number, (link, request) in enumerate(listen(session, prepare), 1):
+        for number, (link, request) in enumerate(listen(session, prepare, ready=ready), 1):
             _show(number, request)
             if sleep:
                 link.idle(random.uniform(0, sleep / SECOND_NS))

@@ -69,7 +69,7 @@ def req(
                     _gather(link, to, payload, header, replies, reply_timeout, wait_for_empty, translate, raw=raw)
                 else:
                     started_ns = time.monotonic_ns()
-                    answer = link.request(to, payload, header=header)
+                    answer = link.ask(to, payload, header=header)
                     _show(answer, time.monotonic_ns() - started_ns, translate, raw=raw)
     except ValueError as error:  # a subject that no PUB line can carry
         raise Failure(str(error)) from error

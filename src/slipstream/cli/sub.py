@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 
 import click
 
@@ -106,7 +107,7 @@ def sub(
     )
     try:
         if stream or durable or policy:
-            source = _from_stream(session, list(subjects), stream, durable, policy, ack, wait, terminate_at_end)
+            source = _from_stream(session, list(subjects), stream, durable, policy, ack, wait, terminate_at_end, count)
         else:
             source = _live(session, list(subjects), queue, inbox, wait, matching=match_replies)
         _run(source, shower, count)
@@ -117,29 +118,39 @@ def sub(
     shower.finish(report_top if report_subjects else 0)
 
 
-def _run(source: Iterator[Message], shower: Shower, count: int) -> None:
-    for message in source:
+Received = tuple[Message, Callable[[], None]]  # a message, and what to do when it was shown
+
+
+def _run(source: Iterator[Received], shower: Shower, count: int) -> None:
+    for message, done in source:
         shower.show(message)
+        done()
         if count and shower.shown >= count:
             return
 
 
 def _live(
     session: Session, subjects: list[str], queue: str, inbox: bool, wait_ns: int, *, matching: bool
-) -> Iterator[Message]:
+) -> Iterator[Received]:
     if inbox:
         subjects.append(session.link().client.new_inbox())
     if not subjects:
         raise click.UsageError("Missing argument 'SUBJECTS', or --inbox, or --stream.")
-    note(f"Subscribing on {', '.join(subjects)}{f' in group {queue}' if queue else ''}")
     asked = [*subjects, f"{session.link().client.options.inbox_prefix}.>"] if matching else subjects
 
     def prepare(link: Link) -> None:
         for subject in asked:
             link.client.subscribe(subject, queue=queue)
 
-    for _, message in listen(session, prepare, wait_ns=wait_ns):
-        yield message
+    def ready() -> None:
+        note(f"Subscribing on {', '.join(subjects)}{f' in group {queue}' if queue else ''}")
+
+    for _, message in listen(session, prepare, ready=ready, wait_ns=wait_ns):
+        yield message, _nothing
+
+
+def _nothing() -> None:
+    """Core messages are not acknowledged."""
 
 
 def _from_stream(
@@ -151,20 +162,19 @@ def _from_stream(
     ack: bool | None,
     wait_ns: int,
     to_end: bool,
-) -> Iterator[Message]:
+    count: int,
+) -> Iterator[Received]:
     stream = stream or _stream_of(session.link(), subjects)
     filters = filter_fields(subjects)
     info = _durable(session.link(), stream, durable, {**filters, **policy}) if durable else None
     config = None if info else {"deliver_policy": "all", **filters, **policy}
     acks = bool(info and info["config"].get("ack_policy") != "none") if ack is None else ack
-    with Feed(session, stream, info=info, config=config, wait_ns=wait_ns) as feed:
+    with Feed(session, stream, info=info, config=config, wait_ns=wait_ns, count=count) as feed:
         note(f"Subscribing to Stream {stream}{f' as {durable}' if durable else ''}{_words(policy)}")
         if to_end and not feed.pending:
             return
         for link, message in feed:
-            yield message
-            if acks:
-                acknowledge(link, message)
+            yield message, partial(acknowledge, link, message) if acks else _nothing
             if to_end and not feed.pending:
                 return
 

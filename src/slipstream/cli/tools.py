@@ -64,7 +64,7 @@ def req(session: Session, subject: str, message: str) -> None:
     link = session.link()
     click.echo(f"Published [{subject}] : '{message}'")
     with _subjects_checked():
-        answer = link.request(current_subject(subject), message.encode(errors="surrogateescape"))
+        answer = link.ask(current_subject(subject), message.encode(errors="surrogateescape"))
     click.echo(f"Received  [{answer.subject}] : '{answer.payload.decode(errors='replace')}'")
 
 
@@ -80,11 +80,13 @@ def sub(session: Session, subject: str, queue: str, count: int) -> None:
 
     def prepare(link: Link) -> None:
         link.client.subscribe(subject, queue=queue)
+
+    def ready() -> None:
         click.echo(f"Listening on [{subject}]")
 
     try:
         with _subjects_checked():
-            for number, (_, message) in enumerate(listen(session, prepare), 1):
+            for number, (_, message) in enumerate(listen(session, prepare, ready=ready), 1):
                 text = message.payload.decode(errors="replace")
                 click.echo(f"[#{number}] Received on [{message.subject}]: '{text}'")
                 if number == count:

@@ -146,8 +146,9 @@ def sub(
     ack = ack and config["ack_policy"] != "none"
     if not raw:
         note(f"Subscribing to consumer {stream} > {name}, acknowledging: {str(ack).lower()}")
+    feed = Feed(session, stream, info=found, wait_ns=wait, count=count)
     try:
-        for number, (link, message) in enumerate(Feed(session, stream, info=found, wait_ns=wait), 1):
+        for number, (link, message) in enumerate(feed, 1):
             print_delivery(message, raw=raw)
             if not raw:
                 click.echo()
