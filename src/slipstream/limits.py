@@ -458,3 +458,53 @@ BULK_LOST_LISTED_MAX: Final = 1_000
 # Splits of one plan, and the marks it is made from: precision against memory.
 BULK_SPLITS_MAX: Final = 4_096
 BULK_MARKS_MAX: Final = 16_384
+# Staged parts: how long one is kept without being committed, and how long one may be written without a byte coming.
+BULK_STAGE_NS: Final = 24 * 60 * MINUTE_NS
+BULK_STAGE_IDLE_NS: Final = 10 * MINUTE_NS
+# Parts and bytes staged for one stream; for a stream in memory they are memory.
+BULK_STAGE_PARTS_MAX: Final = 65_536
+BULK_STAGE_BYTES_MAX: Final = 256 * 1024 * MIB
+BULK_STAGE_MEMORY_BYTES_MAX: Final = 1024 * MIB
+# Parts being written at once in one account, and bytes of one that wait for the disk.
+BULK_STAGES_OPEN_MAX: Final = 256
+BULK_STAGE_WAITING_BYTES_MAX: Final = 16 * MIB
+# Staged bytes checked or committed in one go before other work gets its turn: about a millisecond.
+BULK_COMMIT_SLICE_BYTES: Final = 256 * KIB
+# The same where each message is looked at by itself (message ids, conditions, life times, republishing).
+BULK_COMMIT_CAREFUL_BYTES: Final = 64 * KIB
+# A commit under way lets the disk catch up when this much waits for it.
+BULK_COMMIT_BACKLOG_BYTES: Final = 32 * MIB
+# Parts named in one commit, commits that wait for their turn at one stream.
+BULK_COMMIT_PARTS_MAX: Final = 16_384
+BULK_COMMITS_WAITING_MAX: Final = 64
+# Name of a transaction, and transactions whose last batch a stream remembers; the one idle longest is forgotten.
+BULK_TXN_BYTES_MAX: Final = 256
+BULK_FENCES_MAX: Final = 512
+# Holds on one stream, how long one may last without being renewed, and how far a stream may outgrow its limits by
+# holds, as a multiple of them: then the oldest hold is dropped.
+BULK_HOLDS_MAX: Final = 64
+BULK_HOLD_NS_MAX: Final = 24 * 60 * MINUTE_NS
+BULK_HOLD_OVERSHOOT: Final = 2
+
+# --- batches and schedules --------------------------------------------------------------------------------------------
+
+# Open publish batches of a stream and of the server, messages of an atomic one, and how long a batch may be silent.
+# nats-server's numbers, which a configuration may change.
+ATOMIC_BATCHES_PER_STREAM_MAX: Final = 50
+ATOMIC_BATCHES_MAX: Final = 1_000
+ATOMIC_BATCH_MSGS_MAX: Final = 1_000
+FAST_BATCHES_PER_STREAM_MAX: Final = 1_000
+FAST_BATCHES_MAX: Final = 50_000
+BATCH_TIMEOUT_NS: Final = 10 * SECOND_NS
+BATCH_ID_BYTES_MAX: Final = 64
+# Messages of atomic batches wait in memory until they are committed; all batches of a server together hold this much.
+ATOMIC_BATCHES_BYTES_MAX: Final = 512 * MIB
+# A fast batch that is alone is acknowledged this often at least, in messages.
+FAST_BATCH_ACK_EVERY_MAX: Final = 500
+# Schedules are looked at this often at most, so that they do not keep publishers waiting; so many fire in one turn.
+SCHEDULE_INTERVAL_MIN_NS: Final = 250 * MILLISECOND_NS
+SCHEDULE_SLICE_MSGS: Final = 1_000
+# A schedule that could not be published is tried again after this time.
+SCHEDULE_RETRY_NS: Final = 1 * SECOND_NS
+# Time zones kept in memory; there are about six hundred names.
+SCHEDULE_ZONES_MAX: Final = 1_024

@@ -8,14 +8,18 @@ from slipstream.bulk.errors import BulkError
 from slipstream.bulk.options import ConnectOptions
 from slipstream.bulk.reading import ArrowReader
 from slipstream.bulk.values import Plan, Split, StreamIdentity
+from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter
 
 __all__ = [
     "ArrowReader",
     "BulkClient",
     "BulkError",
+    "CommitResult",
     "ConnectOptions",
     "Plan",
     "Split",
+    "StageWriter",
+    "StagedPart",
     "StreamIdentity",
     "connect",
 ]

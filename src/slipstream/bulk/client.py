@@ -22,6 +22,7 @@ from slipstream.bulk.options import ConnectOptions
 from slipstream.bulk.reading import ArrowReader, RecordSource, Wanted
 from slipstream.bulk.source import BulkSource
 from slipstream.bulk.values import Plan, Split, StreamIdentity
+from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter, commit
 from slipstream.limits import MILLISECOND_NS
 
 __all__ = ["BulkClient", "connect"]
@@ -262,6 +263,42 @@ class BulkClient:
             raise BulkError(f"the server sent bytes that are no records: {error}", retryable=True) from error
         finally:
             source.close()
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def stage(
+        self, stream: str, txn: str, *, part: int = 0, attempt: int = 0, subject: str | None = None
+    ) -> StageWriter:
+        """Begin to stage a part of a transaction.
+
+        Args:
+            stream: its name.
+            txn: names the transaction: batches of it are committed in order, each once.
+            part: number of the part, for whoever looks; the commit says which parts count, and in which order.
+            attempt: number of the attempt to write this part.
+            subject: of every message; else the column `subject` says.
+
+        Raises:
+            BulkError: the server refused, or has no bulk calls.
+        """
+        return StageWriter(self._link, _name(stream), txn, part, attempt, subject)
+
+    def commit(
+        self, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], *, identity: str | None = None
+    ) -> CommitResult:
+        """Turn staged parts into messages, in the order given: all of them, once, or none.
+
+        A batch whose number is not above that of the last one committed in this transaction adds nothing and is
+        answered as a duplicate, however often and after whatever restart it is repeated.
+
+        Raises:
+            BulkError: nothing was committed, unless it is retryable: then it may have been, and the same call tells.
+        """
+        return commit(self._link, _name(stream), txn, batch_id, parts, identity)
+
+    def abort(self, stream: str, txn: str) -> int:
+        """Forget what was staged and not committed; how many parts that were."""
+        return int(self._link.request(f"BULK.ABORT.{_name(stream)}", {"txn": txn})["parts"])
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

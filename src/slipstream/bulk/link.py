@@ -51,7 +51,7 @@ class Link:
         """Bytes the server takes in one message."""
         return self._wire.info.max_payload or 1 << 20
 
-    def request(self, call: str, body: Mapping[str, object] | bytes = b"", *, header: bytes = b"") -> dict[str, Any]:
+    def request(self, call: str, body: Mapping[str, object] | bytes = b"", *, timeout_ns: int = 0) -> dict[str, Any]:
         """Call the API; `call` is what follows the prefix.
 
         Raises:
@@ -59,7 +59,7 @@ class Link:
         """
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         try:
-            reply = self._wire.request(self.prefix + call, payload, header=header, timeout_ns=self.timeout_ns)
+            reply = self._wire.request(self.prefix + call, payload, timeout_ns=timeout_ns or self.timeout_ns)
         except NoResponders as error:
             raise BulkError(f"{call}: JetStream is not available here", err_code=10039) from error
         except ClientError as error:

@@ -10,6 +10,7 @@ from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
 from slipstream.jetstream.bulk.api import BulkApi
+from slipstream.jetstream.bulk.write_api import BulkWriteApi
 from slipstream.jetstream.copies import Copies
 
 __all__ = ["register_all"]
@@ -25,3 +26,4 @@ def register_all(account: JetStreamAccount) -> None:
     UnavailableApi(account)
     DirectApi(account)
     BulkApi(account)
+    BulkWriteApi(account)

@@ -7,7 +7,7 @@ from typing import Final
 from slipstream.jetstream.errors_table import ErrorSpec
 
 __all__ = [
-    "FENCED",
+    "COMMIT_RUNNING",
     "HOLD_NOT_FOUND",
     "INVALID_REQUEST",
     "NOT_COMMITTED",
@@ -34,4 +34,4 @@ HOLD_NOT_FOUND: Final = ErrorSpec(404, 30009, "hold not found: it was released, 
 PART_INVALID: Final = ErrorSpec(400, 30010, "staged part invalid: {err}")
 PART_NOT_FOUND: Final = ErrorSpec(404, 30011, "staged part not found: {part}")
 STAGE_FULL: Final = ErrorSpec(429, 30012, "no room to stage: {err}")
-FENCED: Final = ErrorSpec(409, 30013, "batch {batch_id} of this transaction is behind the one committed last")
+COMMIT_RUNNING: Final = ErrorSpec(409, 30013, "the transaction is being committed")

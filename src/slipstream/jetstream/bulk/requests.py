@@ -13,9 +13,24 @@ from slipstream.jetstream.store.base import Filters
 from slipstream.jetstream.store.bulk import store_uid
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import is_valid_subscription
-from slipstream.limits import BULK_FILTERS_MAX
+from slipstream.limits import BULK_FILTERS_MAX, BULK_TXN_BYTES_MAX
 
-__all__ = ["PlanRequest", "Range", "RangeRequest", "ReadRequest", "decode", "identity_of", "range_of"]
+__all__ = [
+    "AbortRequest",
+    "CommitRequest",
+    "HoldRequest",
+    "PartRequest",
+    "PlanRequest",
+    "Range",
+    "RangeRequest",
+    "ReadRequest",
+    "ReleaseRequest",
+    "StageRequest",
+    "checked_txn",
+    "decode",
+    "identity_of",
+    "range_of",
+]
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 _SEQ_MAX = 2**63 - 1
@@ -49,6 +64,52 @@ class PlanRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):
     min_rows: int = 50_000
 
 
+class StageRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """BULK.STAGE.<stream>: begin a part."""
+
+    txn: str
+    part: int
+    attempt: int = 0
+
+
+class PartRequest(msgspec.Struct, kw_only=True):
+    """BULK.STAGE.<stream>.<id>.END, and a part that a commit names; more members may be there."""
+
+    count: int
+    crc: int
+    bytes: int
+    name: str = ""
+
+
+class CommitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """BULK.COMMIT."""
+
+    txn: str
+    batch_id: int
+    parts: list[PartRequest]
+    identity: str | None = None
+
+
+class AbortRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """BULK.ABORT."""
+
+    txn: str
+
+
+class HoldRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """BULK.HOLD; with `id` one that exists is renewed or moved."""
+
+    first: int
+    ttl_s: float = 600
+    id: str = ""
+
+
+class ReleaseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """BULK.RELEASE."""
+
+    id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """Committed sequences `first` to `last` whose subject passes; empty when `first > last`."""
@@ -68,6 +129,17 @@ def decode(kind: type[StructT], body: bytes) -> StructT:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(errors.INVALID_REQUEST, err=error) from None
+
+
+def checked_txn(txn: str) -> str:
+    """The name of a transaction.
+
+    Raises:
+        ApiError: it is empty or too long.
+    """
+    if not 0 < len(txn.encode("utf-8", "surrogatepass")) <= BULK_TXN_BYTES_MAX:
+        raise ApiError(errors.INVALID_REQUEST, err=f"txn must have 1 to {BULK_TXN_BYTES_MAX} bytes")
+    return txn
 
 
 def identity_of(stream: Stream) -> str:

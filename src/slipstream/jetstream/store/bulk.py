@@ -20,7 +20,8 @@ from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.bulkscan import Chunk, encode_message, measure, pick
-from slipstream.kernels.record import crc32c
+from slipstream.kernels.record import LogWriter, crc32c
+from slipstream.kernels.stagedrows import written_under
 from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (
     BULK_EXTENTS_MAX,
@@ -30,7 +31,17 @@ from slipstream.limits import (
     BULK_SLOW_MSGS,
 )
 
-__all__ = ["Mark", "ReadJob", "SlowChunk", "begin_read", "measure_step", "read_slowly", "store_uid"]
+__all__ = [
+    "Mark",
+    "ReadJob",
+    "SlowChunk",
+    "begin_read",
+    "measure_step",
+    "read_slowly",
+    "store_uid",
+    "unit_subject_state",
+    "unit_writer",
+]
 
 Mark = tuple[int, int, int]
 """Last sequence of a stretch, its messages, the bytes of their records."""
@@ -144,6 +155,19 @@ def store_uid(store: Store) -> str:
     """What tells this store from an earlier one of the same name; empty when its creation time has to do."""
     indexed = _indexed(store)
     return indexed._log.uid.hex() if isinstance(indexed, FileStoreWrites) else ""
+
+
+def unit_writer(store: Store) -> LogWriter | None:
+    """Where messages of the open unit may be appended after one `append_atomic`; None when the store refuses them."""
+    indexed = _indexed(store)
+    assert isinstance(indexed, FileStoreWrites | MemoryStore)
+    return indexed._writer if store.atomic_open and store.fault is None else None
+
+
+def unit_subject_state(store: Store, subject: bytes) -> tuple[int, int, int]:
+    """First, last and count of what the open unit holds under a literal subject."""
+    writer = unit_writer(store)
+    return written_under(writer, subject) if writer is not None else (0, 0, 0)
 
 
 def _indexed(store: Store) -> IndexedReads:

@@ -14,6 +14,7 @@ Everything else goes through `_publish`, which is the specification of all three
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Protocol
 
 from slipstream.errors import ApiError, StorageFault
@@ -93,6 +94,8 @@ class Ingest:
         "_config",
         "_discards_new",
         "_fast",
+        "_held",
+        "_held_bytes",
         "_interest_only",
         "_max_msg_size",
         "_now",
@@ -123,6 +126,9 @@ class Ingest:
         self._resources = resources
         self._append = store.append
         self._now = ports.now_ns
+        # Publishes that wait for a unit to be written, None when none is.
+        self._held: list[tuple[bytes, bytes | None, bytes | None, bytes]] | None = None
+        self._held_bytes = 0
         intake.resume = self._resume
         self.intake = intake  # has what was assigned: sequence, time and message id of the last message
         self.intake.last_seq = store.last_seq
@@ -139,6 +145,28 @@ class Ingest:
     def last_ts_ns(self) -> int:
         """Time of that message."""
         return self.intake.last_ts_ns
+
+    def hold_back(self) -> None:
+        """Let publishes wait, because a unit of many messages is being written. `let_go` must follow."""
+        self.intake.close()
+        self._held = []
+        self._held_bytes = 0
+
+    def let_go(self) -> None:
+        """Take the publishes that waited, in order."""
+        held, self._held = self._held or [], None
+        for subject, reply, header, payload in held:
+            self.on_publish(subject, reply, header, payload)
+
+    def unit_stored(self, last_seq: int, ts_ns: int, last_id: bytes, ids: Mapping[bytes, int]) -> None:
+        """A unit of messages has joined the store; `ids` are the message ids in it with their sequences."""
+        self.intake.last_seq = last_seq
+        self.intake.last_ts_ns = ts_ns
+        self.intake.last_id = last_id
+        for message_id, seq in ids.items():
+            self.ids.add(message_id, seq, ts_ns)
+        if ids:
+            self._owner.remembered()
 
     def take_over(self, last_id: bytes) -> None:
         """Go on behind what the store holds now; `last_id` is the id of its last message."""
@@ -182,6 +210,9 @@ class Ingest:
 
     def on_publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A message arrived on one of the stream's subjects."""
+        if self._held is not None:
+            self._hold(subject, reply, header, payload)
+            return
         committer, intake = self._committer, self.intake
         resources = self._resources
         if (
@@ -213,6 +244,14 @@ class Ingest:
         committer.wake()
         # The account and the store have room, and a commit is on its way: until it begins, nothing of this changes.
         intake.open(self.store.direct_writer())
+
+    def _hold(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        assert self._held is not None
+        self._held_bytes += len(payload) + len(header or b"")
+        if self._held_bytes > STREAM_MAX_BUFFERED_BYTES or len(self._held) >= STREAM_MAX_BUFFERED_MSGS:
+            self._overloaded(reply)
+        else:
+            self._held.append((subject, reply, header, payload))
 
     def _resume(self) -> bool:
         """The short way was left open by a commit on the spot: look at what may have changed since, once a batch."""

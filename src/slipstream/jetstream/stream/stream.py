@@ -16,7 +16,7 @@ an answer that says "done" leaves only after the commit of what was done.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
@@ -219,6 +219,28 @@ class Stream:
         if found:
             self.committer.upkeep_soon()
         return found
+
+    # --- bulk writers ---
+
+    def refuse_more(self, extra_bytes: int) -> ApiError | None:
+        """Why the server or the account has no room for so many more bytes."""
+        if self._resources.server_exceeded:
+            return TableError(table.INSUFFICIENT_RESOURCES)
+        if self._resources.limited and self._resources.would_exceed(extra_bytes):
+            return TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
+        return None
+
+    def unit_stored(self, subjects: Iterable[bytes], expiries: Iterable[tuple[int, int]]) -> None:
+        """Many messages joined at once: keep the limits, of these subjects and of the stream."""
+        limit = self.config.max_msgs_per_subject
+        if limit > 0:
+            for subject in subjects:
+                self._enforce_subject(subject, limit)
+        self._enforce_limits()
+        for seq, expires_ns in expiries:
+            self.expiry.add(seq, expires_ns)
+        self._arm_expiry()
+        self.committer.wake()
 
     # --- called by ingest ---
 

@@ -1,0 +1,183 @@
+"""Writing in bulk: parts are staged, then committed all at once.
+
+    writer = client.stage("ORDERS", txn, part=0, attempt=0)
+    writer.write(record_batch)
+    part = writer.close()                      # a plain dict: travels from a worker to whoever commits
+    client.commit("ORDERS", txn, batch_id=7, parts=[part])
+
+Nothing of a part is visible before its commit. A part that is not committed is removed by the server after a day.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict
+
+import msgspec
+
+from slipstream.bulk.errors import BulkError
+from slipstream.bulk.link import Inbox, Link, answer
+from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.limits import KIB, MINUTE_NS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CommitResult", "StageWriter", "StagedPart", "commit"]
+
+_WINDOW = 16  # messages that may be unconfirmed
+_MESSAGE_BYTES = 256 * KIB
+_COMMIT_TIMEOUT_NS = 10 * MINUTE_NS  # a large commit takes as long as its bytes take to be written
+
+
+class StagedPart(TypedDict):
+    """A part that is staged, as JSON holds it."""
+
+    txn: str
+    part: int
+    attempt: int
+    name: str
+    count: int
+    crc: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CommitResult:
+    """What a commit did.
+
+    `duplicate`: the batch, or a later one of the transaction, was committed before and nothing was added now; the
+    sequences are those of then, or 0 if they are not known any more. `left_out` messages were not stored because their
+    message id was seen before or nobody wants them.
+    """
+
+    first_seq: int
+    last_seq: int
+    count: int
+    duplicate: bool
+    left_out: int = 0
+
+
+class StageWriter:
+    """Stages one part. After an error it is of no use; stage another attempt."""
+
+    def __init__(self, link: Link, stream: str, txn: str, part: int, attempt: int, subject: str | None) -> None:
+        """Begin the part at the server."""
+        self._link = link
+        self._stream = stream
+        self._key = (txn, part, attempt)
+        self._subject = subject
+        self._encoder = RowEncoder()
+        self._sent = 0
+        self._unconfirmed: deque[int] = deque()  # offsets that answers will say
+        body = {"txn": txn, "part": part, "attempt": attempt}
+        self._id = str(link.request(f"BULK.STAGE.{stream}", body)["id"])
+        self._message_bytes = min(_MESSAGE_BYTES, link.max_payload)
+        self._inbox: Inbox | None = link.open_inbox()
+
+    @property
+    def count(self) -> int:
+        """Rows written so far."""
+        return self._encoder.rows
+
+    def write(self, batch: pa.RecordBatch) -> Self:
+        """Add the rows of a batch: see `slipstream.bulk.encode` for the columns.
+
+        Raises:
+            BulkError: a row cannot be a message, or the server refused.
+        """
+        from slipstream.bulk.encode import encode_batch
+
+        for piece in encode_batch(self._encoder, batch, self._subject):
+            self._send(piece)
+        return self
+
+    def close(self) -> StagedPart:
+        """Make the part whole and durable; what names it in a commit.
+
+        Raises:
+            BulkError: the server has not got what was sent.
+        """
+        while self._unconfirmed:
+            self._confirm()
+        encoder = self._encoder
+        end = {"count": encoder.rows, "crc": encoder.crc, "bytes": encoder.size}
+        try:
+            found = self._link.request(f"BULK.STAGE.{self._stream}.{self._id}.END", end)
+        finally:
+            self._leave()
+        txn, part, attempt = self._key
+        return StagedPart(
+            txn=txn,
+            part=part,
+            attempt=attempt,
+            name=str(found["name"]),
+            count=encoder.rows,
+            crc=encoder.crc,
+            bytes=encoder.size,
+        )
+
+    def abort(self) -> None:
+        """Leave the part unfinished; the server forgets it."""
+        self._leave()
+
+    def __enter__(self) -> Self:
+        """For `with`: close it yourself, for the part is what you get."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give up what was not closed."""
+        self._leave()
+
+    def _send(self, data: bytes) -> None:
+        link, inbox = self._link, self._inbox
+        if inbox is None:
+            raise BulkError("the part is closed")
+        for at in range(0, len(data), self._message_bytes):
+            piece = data[at : at + self._message_bytes]
+            while len(self._unconfirmed) >= _WINDOW:
+                self._confirm()
+            subject = f"{link.prefix}BULK.STAGE.{self._stream}.{self._id}.{self._sent}"
+            link.publish(subject, piece, reply=inbox.subject)
+            self._sent += len(piece)
+            self._unconfirmed.append(self._sent)
+
+    def _confirm(self) -> None:
+        """Wait for one answer."""
+        assert self._inbox is not None
+        fields: dict[str, Any] = answer("BULK.STAGE", self._link.next(self._inbox).payload)
+        expected = self._unconfirmed.popleft()
+        if fields.get("offset") != expected:
+            raise BulkError(f"the server has {fields.get('offset')} bytes of a part where {expected} were sent")
+
+    def _leave(self) -> None:
+        if self._inbox is not None:
+            self._link.close_inbox(self._inbox)
+            self._inbox = None
+
+
+def commit(
+    link: Link, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], identity: str | None
+) -> CommitResult:
+    """Ask for a commit; the answer comes when the messages are on disk."""
+    body = msgspec.json.encode(
+        {
+            "txn": txn,
+            "batch_id": batch_id,
+            "identity": identity,
+            "parts": [{name: part[name] for name in ("name", "count", "crc", "bytes")} for part in parts],
+        }
+    )
+    found = link.request(f"BULK.COMMIT.{stream}", body, timeout_ns=max(link.timeout_ns, _COMMIT_TIMEOUT_NS))
+    return CommitResult(
+        first_seq=found["first_seq"],
+        last_seq=found["last_seq"],
+        count=found["count"],
+        duplicate=found["duplicate"],
+        left_out=found["left_out"],
+    )

@@ -1,0 +1,260 @@
+"""Staged parts become messages: all of them in one atomic unit of the log, together with the fence, or none.
+
+    asked ──► fence passed? ──yes──► answered "duplicate" with what was committed then
+                  └──no──► waits for its turn ──► unit open: slices are read by a thread, appended on the loop
+                                                     ├──► unit closed with the fence, answered after the commit
+                                                     └──► anything wrong: unit given up, answered with the reason
+
+While a unit is open, publishes to the stream wait (`Ingest.hold_back`); other streams do not notice. One commit of a
+stream is under way at a time.
+
+A message is held to what a publish is held to: subjects, sizes, conditions and message ids in headers, discard-new,
+interest, resources. What a publish would be refused for refuses the whole commit; a message id that was seen before, or
+a message nobody wants (interest retention), leaves out that message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.entry import Entry
+from slipstream.jetstream.bulk.fences import Fence, fence_notes, find_fence
+from slipstream.jetstream.bulk.stages import Part, Stages
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.stream.commit import fault_of, store_error
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import (
+    BULK_COMMIT_BACKLOG_BYTES,
+    BULK_COMMIT_CAREFUL_BYTES,
+    BULK_COMMIT_SLICE_BYTES,
+    BULK_COMMITS_WAITING_MAX,
+    BULK_CONGESTED_NS,
+)
+
+__all__ = ["CommitOutcome", "Commits"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """What a commit did. Sequences are 0 when a repeated commit is not the last one of its transaction."""
+
+    first_seq: int
+    last_seq: int
+    count: int
+    left_out: int = 0
+    duplicate: bool = False
+
+
+Done = Callable[[CommitOutcome | ApiError], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Commit:
+    txn: str
+    batch_id: int
+    parts: Sequence[Part]
+    done: Done
+    at: int = 0
+    """Index of the part under way."""
+    offset: int = 0
+    entry: Entry | None = None
+    """Set while the unit is open."""
+    gone: bool = False
+
+
+@dataclass(slots=True)
+class _Line:
+    """The commits of one stream."""
+
+    waiting: deque[_Commit] = field(default_factory=deque)
+    running: _Commit | None = None
+
+
+class Commits:
+    """All commits of one account."""
+
+    def __init__(self, ports: Ports, stages: Stages) -> None:
+        """Take parts from `stages`."""
+        self._ports = ports
+        self._stages = stages
+        self._lines: dict[Stream, _Line] = {}
+
+    def begin(self, stream: Stream, txn: str, batch_id: int, parts: Sequence[Part], done: Done) -> None:
+        """Commit a batch; `done` is called when it is on disk, or with why not.
+
+        Raises:
+            ApiError: too many wait.
+        """
+        line = self._lines.setdefault(stream, _Line())
+        if len(line.waiting) >= BULK_COMMITS_WAITING_MAX:
+            raise TableError(errors.STAGE_FULL, err="too many commits wait")
+        line.waiting.append(_Commit(txn, batch_id, parts, done))
+        self._next(stream)
+
+    def is_running(self, stream: Stream, txn: str) -> bool:
+        """Whether a transaction has a commit waiting or under way."""
+        line = self._lines.get(stream)
+        if line is None:
+            return False
+        return any(commit.txn == txn for commit in (*line.waiting, *((line.running,) if line.running else ())))
+
+    def drop_stream(self, stream: Stream) -> None:
+        """A stream stops: nothing more is committed to it."""
+        line = self._lines.pop(stream, None)
+        if line is None:
+            return
+        for commit in (*line.waiting, *((line.running,) if line.running else ())):
+            commit.gone = True
+            commit.done(TableError(errors.STREAM_GONE))
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _next(self, stream: Stream) -> None:
+        line = self._lines.get(stream)
+        if line is None or line.running is not None or not line.waiting:
+            return
+        commit = line.running = line.waiting.popleft()
+        fence = find_fence(stream.store, commit.txn)
+        if fence is not None and commit.batch_id <= fence.batch_id:
+            self._repeated(stream, commit, fence)
+            return
+        try:
+            self._open(stream, commit)
+        except ApiError as error:
+            self._fail(stream, commit, error)
+        except StorageFault as fault:
+            self._fail(stream, commit, store_error(fault))
+
+    def _repeated(self, stream: Stream, commit: _Commit, fence: Fence) -> None:
+        """It was committed before. The answer waits for the commit of what it tells of."""
+        known = commit.batch_id == fence.batch_id
+        outcome = CommitOutcome(
+            fence.first_seq if known else 0,
+            fence.last_seq if known else 0,
+            fence.count if known else 0,
+            duplicate=True,
+        )
+        self._end(stream)
+        stream.after_commit(lambda error: self._answer(stream, commit, error or outcome))
+
+    def _open(self, stream: Stream, commit: _Commit) -> None:
+        known = self._stages.parts_of(stream).sizes
+        for part in commit.parts:
+            if known.get(part.name) != part.bytes:
+                raise TableError(errors.PART_NOT_FOUND, part=part.name)
+        if stream.store.atomic_open:
+            # Another unit is being written; it is closed in this turn or the next.
+            line = self._lines[stream]
+            line.waiting.appendleft(commit)
+            line.running = None
+            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._next(stream))
+            return
+        commit.entry = Entry(
+            stream,
+            self._ports,
+            count=sum(part.count for part in commit.parts),
+            size_bytes=sum(part.bytes for part in commit.parts),
+        )
+        self._read(stream, commit)
+
+    def _read(self, stream: Stream, commit: _Commit) -> None:
+        """Have the next slice read, or close the unit."""
+        if commit.gone:
+            return
+        entry = commit.entry
+        assert entry is not None
+        if not stream.store.atomic_open:
+            # A fault has taken the unit.
+            self._fail(stream, commit, TableError(errors.READ_FAILED, err="the disk failed during the commit"))
+            return
+        if commit.at == len(commit.parts):
+            self._close(stream, commit, entry)
+            return
+        if stream.store.uncommitted_bytes > BULK_COMMIT_BACKLOG_BYTES:
+            stream.committer.wake()
+            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._read(stream, commit))
+            return
+        part = commit.parts[commit.at]
+        if commit.offset == 0:
+            entry.begin_part()
+        length = min(
+            BULK_COMMIT_CAREFUL_BYTES if entry.careful else BULK_COMMIT_SLICE_BYTES, part.bytes - commit.offset
+        )
+        area = self._stages.parts_of(stream).area
+        outcome: list[bytes | ApiError] = []
+
+        def read() -> None:
+            try:
+                outcome.append(area.read(part.name, commit.offset, length))
+            except Exception as error:
+                # Whatever it is, the client gets an answer and the stream goes on.
+                outcome.append(store_error(fault_of(error)))
+
+        self._ports.run_blocking(read, lambda: self._append(stream, commit, outcome[0], length))
+
+    def _append(self, stream: Stream, commit: _Commit, data: bytes | ApiError, length: int) -> None:
+        if commit.gone:
+            return
+        entry, part = commit.entry, commit.parts[commit.at]
+        assert entry is not None
+        try:
+            if isinstance(data, ApiError):
+                raise data
+            if len(data) != length:
+                raise TableError(errors.PART_INVALID, err=f"{part.name} is shorter than it was")
+            if not stream.store.atomic_open:
+                raise TableError(errors.READ_FAILED, err="the disk failed during the commit")
+            entry.append(data)
+            commit.offset += length
+            if commit.offset >= part.bytes:
+                entry.end_part(part)
+                commit.at += 1
+                commit.offset = 0
+        except ApiError as error:
+            self._fail(stream, commit, error)
+            return
+        except StorageFault as fault:
+            self._fail(stream, commit, store_error(fault))
+            return
+        self._read(stream, commit)
+
+    def _close(self, stream: Stream, commit: _Commit, entry: Entry) -> None:
+        try:
+            first_seq, last_seq, count = entry.first_seq, entry.next_seq - 1, entry.count
+            fence = Fence(commit.batch_id, first_seq if count else 0, last_seq if count else 0, count, entry.ts_ns)
+            entry.close(fence_notes(stream.store, commit.txn, fence))
+        except (StorageFault, ValueError) as error:
+            self._fail(stream, commit, store_error(fault_of(error)))
+            return
+        outcome = CommitOutcome(fence.first_seq, fence.last_seq, count, entry.left_out)
+        commit.entry = None
+        stream.after_commit(lambda error: self._answer(stream, commit, error or outcome))
+        stream.ingest.let_go()
+        self._end(stream)
+
+    def _answer(self, stream: Stream, commit: _Commit, outcome: CommitOutcome | ApiError) -> None:
+        if commit.gone:
+            return
+        if isinstance(outcome, CommitOutcome):
+            self._stages.drop(stream, [part.name for part in commit.parts])
+        commit.done(outcome)
+
+    def _fail(self, stream: Stream, commit: _Commit, error: ApiError) -> None:
+        if commit.entry is not None:
+            commit.entry.give_up()
+            commit.entry = None
+            stream.ingest.let_go()
+        commit.done(error)
+        self._end(stream)
+
+    def _end(self, stream: Stream) -> None:
+        line = self._lines.get(stream)
+        if line is not None:
+            line.running = None
+            if line.waiting:
+                self._ports.call_soon(lambda: self._next(stream))

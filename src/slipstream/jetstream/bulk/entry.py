@@ -1,0 +1,264 @@
+"""The unit of one commit: messages joining the log, each held to what a publish is held to.
+
+Most messages are ordinary and appended by the kernel. The others are looked at here one by one: those with headers
+that begin with `Nats-`, and all of them when the stream's settings concern each message (`careful`).
+
+Invariant: nothing outside the unit changes before `close`: message ids, deadlines, limits and republished copies follow
+from the unit only when it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.stages import Part
+from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.base import SubjectState
+from slipstream.jetstream.store.bulk import unit_subject_state, unit_writer
+from slipstream.jetstream.stream.commit import AfterCommit
+from slipstream.jetstream.stream.conditions import message_ttl
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.kernels import stagedrows
+from slipstream.kernels.stagedrows import StagedRows
+from slipstream.limits import SECOND_NS, STREAM_HEADER_BYTES_MAX
+
+__all__ = ["Entry"]
+
+# Headers that mean something else than a message to store, and conditions that look beyond its own subject.
+_NOT_COMMITTED = (
+    b"Nats-Rollup",
+    b"Nats-Incr",
+    b"Nats-Batch-Id",
+    b"Nats-Schedule",
+    b"Nats-Scheduler",
+    b"Nats-Stream-Source",
+    b"Nats-Expected-Last-Msg-Id",
+    b"Nats-Expected-Last-Subject-Sequence-Subject",
+)
+_NO_LIMIT = 1 << 62
+_SLICE_ROWS = 1 << 30
+
+
+class Entry:
+    """Messages of one commit on their way into a stream."""
+
+    def __init__(self, stream: Stream, ports: Ports, *, count: int, size_bytes: int) -> None:
+        """Open the unit; publishes to the stream wait from here on.
+
+        Raises:
+            ApiError: the stream takes no messages, or not as many.
+            StorageFault: the store takes no changes.
+        """
+        config = stream.config
+        if config.sealed:
+            raise TableError(table.STREAM_SEALED)
+        if config.mirror is not None:
+            raise TableError(errors.INVALID_REQUEST, err="a mirror takes no messages")
+        refusal = stream.refuse_more(size_bytes)
+        if refusal is not None:
+            raise refusal
+        self._stream = stream
+        self._ports = ports
+        self._discards_new = config.discard is DiscardPolicy.NEW
+        self._interest_only = config.retention is RetentionPolicy.INTEREST
+        if self._discards_new and 0 < config.max_msgs < stream.store.messages + count:
+            raise TableError(table.STREAM_STORE_FAILED, err="maximum messages exceeded")
+        self.careful = (
+            self._discards_new
+            or self._interest_only
+            or config.max_msgs_per_subject > 0
+            or config.subject_transform is not None
+            or stream.ingest.republisher is not None
+        )
+        self._subjects = tuple(subject.encode() for subject in config.subjects)
+        self._rows = StagedRows()
+        stream.store.begin_atomic()
+        stream.ingest.hold_back()
+        self.first_seq = self.next_seq = stream.store.last_seq + 1
+        self.ts_ns = max(ports.now_ns(), stream.ingest.last_ts_ns)
+        self.count = 0
+        self.left_out = 0
+        self._last_id = b""
+        self._ids: dict[bytes, int] = {}
+        self._expiries: list[tuple[int, int]] = []
+        self._effects: list[AfterCommit] = []
+        self._added: dict[bytes, int] = {}  # messages by subject, where a limit per subject needs them
+        self._bytes = 0  # by the formula of the limits, when careful
+
+    def begin_part(self) -> None:
+        """The next bytes are the first of a part."""
+        limit = self._stream.config.max_msg_size
+        self._rows = StagedRows(
+            self._subjects, limit if limit >= 0 else _NO_LIMIT, STREAM_HEADER_BYTES_MAX, self.careful
+        )
+
+    def end_part(self, part: Part) -> None:
+        """Compare what came with what was staged.
+
+        Raises:
+            ApiError: they differ.
+        """
+        rows = self._rows
+        if rows.unused or (rows.rows, rows.crc) != (part.count, part.crc):
+            raise TableError(errors.PART_INVALID, err=f"{part.name} is not what was staged")
+
+    def append(self, data: bytes) -> None:
+        """Add the next bytes of the part.
+
+        Raises:
+            ApiError: a message is refused; the unit has to be given up.
+            StorageFault: the store takes no more; likewise.
+        """
+        rows, store = self._rows, self._stream.store
+        rows.feed(data)
+        self.ts_ns = max(self._ports.now_ns(), self.ts_ns)
+        writer = None  # the first message of a slice goes through the store, which then has room for more
+        while True:
+            done, reason = rows.append_to(writer, self.next_seq, self.ts_ns, _SLICE_ROWS if writer else 0)
+            self.next_seq += done
+            self.count += done
+            if done:
+                self._last_id = b""
+            if reason == stagedrows.MORE:
+                return
+            if reason == stagedrows.SPECIAL:
+                self._add_special()
+            elif reason in (stagedrows.LIMIT, stagedrows.NO_ROOM):
+                subject, header, payload = rows.current()
+                store.append_atomic(self.next_seq, self.ts_ns, subject, header, payload)
+                self._took(b"")
+            else:
+                raise self._refusal(reason)
+            rows.skip()
+            writer = unit_writer(store)
+
+    def close(self, notes: Mapping[bytes, bytes]) -> None:
+        """Make the unit whole, and let everything follow that follows from its messages.
+
+        Raises:
+            StorageFault: the store takes no changes.
+            ValueError: there are too many notes.
+        """
+        stream = self._stream
+        stream.store.end_atomic(notes)
+        if self.count:
+            stream.ingest.unit_stored(self.next_seq - 1, self.ts_ns, self._last_id, self._ids)
+        stream.ingest.intake.pending.extend(self._effects)
+        stream.unit_stored(self._added, self._expiries)
+
+    def give_up(self) -> None:
+        """As if it had never begun."""
+        self._stream.store.abort_atomic()
+
+    # --- one message ------------------------------------------------------------------------------------------------
+
+    def _add_special(self) -> None:
+        """A message that has to be looked at."""
+        stream = self._stream
+        subject, header, payload = self._rows.current()
+        message_id = b""
+        if header:
+            header = headers.remove(headers.without_status(header), b"Nats-Request-Info")
+        if header and b"Nats-" in header:
+            refusal = self._broken_condition(subject, header)
+            if refusal is not None:
+                raise self._named(refusal)
+            message_id = headers.find(header, b"Nats-Msg-Id") or b""
+            if message_id and self._is_repeated(message_id):
+                self.left_out += 1
+                return
+        if self._interest_only and not stream.has_interest(subject):
+            self.left_out += 1
+            return
+        ttl = message_ttl(header) if header else 0
+        if ttl is None:
+            raise self._named(TableError(table.MESSAGE_TTL_INVALID))
+        if self.careful:
+            subject = stream.ingest.transformed(subject)
+            self._check_room(subject, header, payload)
+        expires_ns = self.ts_ns + ttl * SECOND_NS if ttl > 0 else 0
+        seq = self.next_seq
+        republisher = stream.ingest.republisher
+        previous = self.subject_state(subject).last_seq if republisher is not None else 0
+        stream.store.append_atomic(seq, self.ts_ns, subject, header, payload, expires_ns)
+        self._took(message_id)
+        if message_id:
+            self._ids[message_id] = seq
+        if expires_ns:
+            self._expiries.append((seq, expires_ns))
+        if republisher is not None:
+            effect = republisher.effect(seq, self.ts_ns, subject, header, payload, previous)
+            if effect is not None:
+                self._effects.append(effect)
+
+    def _broken_condition(self, subject: bytes, header: bytes) -> ApiError | None:
+        """The first thing a message asks for that does not hold here, or cannot be had in a commit."""
+        stream = self._stream
+        for name in _NOT_COMMITTED:
+            if headers.find(header, name):
+                return TableError(errors.PART_INVALID, err=f"{name.decode()} cannot be committed")
+        expected = headers.find(header, b"Nats-Expected-Stream")
+        if expected and expected != stream.name.encode():
+            return TableError(table.STREAM_NOT_MATCH)
+        if not stream.config.allow_msg_ttl and message_ttl(header):
+            return TableError(table.MESSAGE_TTL_DISABLED)
+        expected = headers.find(header, b"Nats-Expected-Last-Subject-Sequence")
+        if expected:
+            actual = self.subject_state(subject).last_seq
+            if expected != b"%d" % actual:
+                return TableError(table.STREAM_WRONG_LAST_SEQUENCE, seq=actual)
+        expected = headers.find(header, b"Nats-Expected-Last-Sequence")
+        if expected and expected != b"%d" % (self.next_seq - 1):
+            return TableError(table.STREAM_WRONG_LAST_SEQUENCE, seq=self.next_seq - 1)
+        return None
+
+    def _took(self, message_id: bytes) -> None:
+        self.next_seq += 1
+        self.count += 1
+        self._last_id = message_id
+
+    def _is_repeated(self, message_id: bytes) -> bool:
+        ids = self._stream.ingest.ids
+        if ids.window_ns <= 0:
+            return False
+        return message_id in self._ids or ids.find(message_id, self._ports.now_ns()) is not None
+
+    def _check_room(self, subject: bytes, header: bytes, payload: bytes) -> None:
+        """Limits of a stream that discards new messages."""
+        store, config = self._stream.store, self._stream.config
+        self._bytes += store.message_bytes(len(subject), len(header), len(payload))
+        if config.max_msgs_per_subject > 0:
+            added = self._added[subject] = self._added.get(subject, 0) + 1
+            full = store.subject_state(subject).count + added > config.max_msgs_per_subject
+            if full and config.discard_new_per_subject and self._discards_new:
+                raise self._named(TableError(table.STREAM_STORE_FAILED, err="maximum messages per subject exceeded"))
+        if self._discards_new and 0 < config.max_bytes < store.size_bytes + self._bytes:
+            raise TableError(table.STREAM_STORE_FAILED, err="maximum bytes exceeded")
+
+    def subject_state(self, subject: bytes) -> SubjectState:
+        """What is under a literal subject, with the messages of this unit."""
+        before = self._stream.store.subject_state(subject)
+        first, last, count = unit_subject_state(self._stream.store, subject)
+        if not count:
+            return before
+        return SubjectState(before.first_seq or first, last, before.count + count)
+
+    def _refusal(self, reason: str) -> ApiError:
+        if reason == stagedrows.TOO_LARGE:
+            return self._named(TableError(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM))
+        if reason == stagedrows.HEADERS_TOO_LARGE:
+            return self._named(TableError(table.STREAM_HEADER_EXCEEDS_MAXIMUM))
+        if reason == stagedrows.OTHER_SUBJECT:
+            return self._named(TableError(errors.PART_INVALID, err="the stream does not take this subject"))
+        return self._named(TableError(errors.PART_INVALID, err=reason))
+
+    def _named(self, error: ApiError) -> ApiError:
+        """The same error with the row in its text."""
+        error.description = f"{error.description} (row {self._rows.rows} of the part)"
+        return error

@@ -1,0 +1,137 @@
+"""BULK.STAGE, COMMIT and ABORT: staged atomic writes over the API. Documented in docs/internals/bulk.md."""
+
+from __future__ import annotations
+
+from slipstream.errors import ApiError
+from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
+from slipstream.jetstream.bulk.requests import (
+    AbortRequest,
+    CommitRequest,
+    PartRequest,
+    StageRequest,
+    checked_txn,
+    decode,
+    identity_of,
+)
+from slipstream.jetstream.bulk.stages import Part, Stages, part_prefix
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.stream.stream import Stream, refuse_if_closed
+from slipstream.limits import BULK_COMMIT_PARTS_MAX
+
+__all__ = ["BulkWriteApi"]
+
+_END = "END"
+
+
+class BulkWriteApi:
+    """Handlers of bulk writes."""
+
+    def __init__(self, account: JetStreamAccount) -> None:
+        """Register the handlers with the account's dispatcher."""
+        self._account = account
+        self.stages = Stages(account.ports)
+        self.commits = Commits(account.ports, self.stages)
+        register = account.api.register
+        register("BULK.STAGE.*", "bulk_stage_response", self.stage)
+        register("BULK.STAGE.*.*.*", "bulk_stage_response", self.stage_data)
+        register("BULK.COMMIT.*", "bulk_commit_response", self.commit)
+        register("BULK.ABORT.*", "bulk_abort_response", self.abort)
+        account.on_started.append(self.stages.add_stream)
+        account.on_stopped.append(self._stopped)
+
+    def stage(self, request: ApiRequest) -> None:
+        """Begin a part."""
+        stream = self._account.get_stream(request.names[0])
+        asked = decode(StageRequest, request.body)
+        if asked.part < 0 or asked.attempt < 0:
+            raise TableError(errors.INVALID_REQUEST, err="part and attempt are not negative")
+        refusal = refuse_if_closed(stream.config, purge=False) if stream.config.sealed else None
+        if refusal is not None:
+            raise refusal
+
+        def begun(outcome: str | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                request.fail(outcome)
+            else:
+                request.respond({"stream": stream.name, "identity": identity_of(stream), "id": outcome})
+
+        self.stages.begin(stream, checked_txn(asked.txn), asked.part, asked.attempt, begun)
+
+    def stage_data(self, request: ApiRequest) -> None:
+        """Bytes of a part, or its end."""
+        name, id_, what = request.names
+        stream = self._account.get_stream(name)
+        if what == _END:
+            self._stage_end(request, stream, id_)
+            return
+        if not what.isdecimal() or len(what) > 18:
+            raise TableError(errors.INVALID_REQUEST, err="an offset is a number")
+
+        def written(outcome: int | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                request.fail(outcome)
+            else:
+                request.respond({"offset": outcome})
+
+        self.stages.add(stream, id_, int(what), request.body, written)
+
+    def commit(self, request: ApiRequest) -> None:
+        """Turn parts into messages, all or none."""
+        stream = self._account.get_stream(request.names[0])
+        asked = decode(CommitRequest, request.body)
+        if asked.identity is not None and asked.identity != identity_of(stream):
+            raise TableError(errors.STREAM_CHANGED, identity=identity_of(stream))
+        if not 0 <= asked.batch_id < 2**63:
+            raise TableError(errors.INVALID_REQUEST, err="batch_id is not negative and has 63 bits")
+        if len(asked.parts) > BULK_COMMIT_PARTS_MAX:
+            raise TableError(errors.INVALID_REQUEST, err=f"more than {BULK_COMMIT_PARTS_MAX} parts")
+        prefix = part_prefix(checked_txn(asked.txn))
+        parts = [_part(part) for part in asked.parts]
+        if any(not part.name.startswith(prefix) for part in parts) or len({part.name for part in parts}) < len(parts):
+            raise TableError(errors.INVALID_REQUEST, err="a part is not of this transaction, or named twice")
+
+        def done(outcome: CommitOutcome | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                request.fail(outcome)
+                return
+            request.respond(
+                {
+                    "stream": stream.name,
+                    "identity": identity_of(stream),
+                    "first_seq": outcome.first_seq,
+                    "last_seq": outcome.last_seq,
+                    "count": outcome.count,
+                    "left_out": outcome.left_out,
+                    "duplicate": outcome.duplicate,
+                }
+            )
+
+        self.commits.begin(stream, asked.txn, asked.batch_id, parts, done)
+
+    def abort(self, request: ApiRequest) -> None:
+        """Forget what was staged for a transaction; what was committed stays."""
+        stream = self._account.get_stream(request.names[0])
+        txn = checked_txn(decode(AbortRequest, request.body).txn)
+        if self.commits.is_running(stream, txn):
+            raise TableError(errors.COMMIT_RUNNING)
+        self.stages.abort(stream, txn, lambda count: request.respond({"parts": count}))
+
+    def _stage_end(self, request: ApiRequest, stream: Stream, id_: str) -> None:
+        def ended(outcome: Part | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                request.fail(outcome)
+                return
+            request.respond({"name": outcome.name, "count": outcome.count, "crc": outcome.crc, "bytes": outcome.bytes})
+
+        self.stages.end(stream, id_, _part(decode(PartRequest, request.body)), ended)
+
+    def _stopped(self, stream: Stream) -> None:
+        self.commits.drop_stream(stream)
+        self.stages.remove_stream(stream)
+
+
+def _part(asked: PartRequest) -> Part:
+    return Part(asked.name, asked.count, asked.crc, asked.bytes)

@@ -1,0 +1,203 @@
+"""Parts of writes that are not committed yet: files beside the streams, or memory for streams in memory.
+
+    <root>/staging/<stream id>/<name>.open     being written; of no use after a restart
+                              <name>.part     whole and synced
+
+A name says what a part is of and when it was made, so that nothing else has to be kept about it.
+
+What this is not: the content. Bytes are checked by whoever commits them. All calls block and are made in threads, those
+for one part one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.jobs import as_fault
+from slipstream.jetstream.store.file.writes import FileStoreWrites
+
+__all__ = ["DiskStage", "MemoryStage", "StageArea", "staging_of"]
+
+_OPEN = ".open"
+_WHOLE = ".part"
+
+
+class StageArea(Protocol):
+    """Staged parts of one stream."""
+
+    def create(self, name: str) -> None:
+        """Begin a part; what was begun under the same name is replaced."""
+        ...
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """Add bytes to a part that was begun.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        ...
+
+    def finish(self, name: str) -> None:
+        """Make a part whole and durable.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        ...
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Bytes of a whole part; none behind its end.
+
+        Raises:
+            StorageFault: there is no such part, or the disk failed.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Forget a part, whole or not; nothing happens when there is none."""
+        ...
+
+    def names(self) -> list[tuple[str, int]]:
+        """Whole parts and their sizes. What was left open by an earlier run is removed."""
+        ...
+
+    def destroy(self) -> None:
+        """Remove everything."""
+        ...
+
+
+class DiskStage:
+    """Parts as files."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        """Keep parts in a directory that is made when the first part is."""
+        self._disk = disk
+        self._directory = directory
+        self._made = False
+
+    def create(self, name: str) -> None:
+        """See `StageArea.create`."""
+        try:
+            if not self._made:
+                self._disk.make_dir(self._directory)
+                self._disk.sync_dir(self._directory.rsplit("/", 1)[0])
+                self._made = True
+            path = self._path(name, _OPEN)
+            if name + _OPEN in self._disk.list_dir(self._directory):
+                self._disk.remove(path)
+            self._disk.create(path)
+        except OSError as error:
+            raise as_fault(error, self._directory) from error
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """See `StageArea.write`."""
+        try:
+            self._disk.write(self._path(name, _OPEN), offset, data)
+        except OSError as error:
+            raise as_fault(error, self._directory) from error
+
+    def finish(self, name: str) -> None:
+        """See `StageArea.finish`."""
+        try:
+            self._disk.sync(self._path(name, _OPEN))
+            self._disk.rename(self._path(name, _OPEN), self._path(name, _WHOLE))
+            self._disk.sync_dir(self._directory)
+        except OSError as error:
+            raise as_fault(error, self._directory) from error
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """See `StageArea.read`."""
+        try:
+            return self._disk.read(self._path(name, _WHOLE), offset, length)
+        except OSError as error:
+            raise as_fault(error, self._directory) from error
+
+    def remove(self, name: str) -> None:
+        """See `StageArea.remove`."""
+        for ending in (_OPEN, _WHOLE):
+            try:
+                self._disk.remove(self._path(name, ending))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise as_fault(error, self._directory) from error
+
+    def names(self) -> list[tuple[str, int]]:
+        """See `StageArea.names`."""
+        found = []
+        try:
+            for name in self._disk.list_dir(self._directory):
+                path = f"{self._directory}/{name}"
+                if name.endswith(_WHOLE):
+                    found.append((name.removesuffix(_WHOLE), self._disk.size(path)))
+                else:
+                    self._disk.remove(path)
+        except OSError as error:
+            raise as_fault(error, self._directory) from error
+        return found
+
+    def destroy(self) -> None:
+        """See `StageArea.destroy`."""
+        try:
+            names = self._disk.list_dir(self._directory)
+            for name in names:
+                self._disk.remove(f"{self._directory}/{name}")
+            if names or self._disk.is_dir(self._directory):
+                self._disk.remove_dir(self._directory)
+        except OSError as error:
+            raise as_fault(error, self._directory) from error
+
+    def _path(self, name: str, ending: str) -> str:
+        return f"{self._directory}/{name}{ending}"
+
+
+class MemoryStage:
+    """Parts as bytes; they go with the process, as the stream does."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._open: dict[str, bytearray] = {}
+        self._whole: dict[str, bytes] = {}
+
+    def create(self, name: str) -> None:
+        """See `StageArea.create`."""
+        self._open[name] = bytearray()
+
+    def write(self, name: str, offset: int, data: bytes) -> None:
+        """See `StageArea.write`."""
+        self._open[name][offset:] = data
+
+    def finish(self, name: str) -> None:
+        """See `StageArea.finish`."""
+        self._whole[name] = bytes(self._open.pop(name))
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """See `StageArea.read`."""
+        if name not in self._whole:
+            raise StorageFault("no such part")
+        return self._whole[name][offset : offset + length]
+
+    def remove(self, name: str) -> None:
+        """See `StageArea.remove`."""
+        self._open.pop(name, None)
+        self._whole.pop(name, None)
+
+    def names(self) -> list[tuple[str, int]]:
+        """See `StageArea.names`."""
+        return [(name, len(data)) for name, data in self._whole.items()]
+
+    def destroy(self) -> None:
+        """See `StageArea.destroy`."""
+        self._open.clear()
+        self._whole.clear()
+
+
+def staging_of(store: Store) -> StageArea:
+    """Where parts of writes to this store are kept: beside the directory of the streams."""
+    if isinstance(store, FileStoreWrites):
+        root = store._directory.rsplit("/", 2)[0]
+        return DiskStage(store._disk, f"{root}/staging/{store._log.uid.hex()}")
+    return MemoryStage()
