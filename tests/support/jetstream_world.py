@@ -23,6 +23,7 @@ from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.kernels.intake import Intake
+from slipstream.kernels.pointget import PointGet
 from slipstream.kernels.subject import matches
 from slipstream.version import SERVER_VERSION
 
@@ -111,6 +112,12 @@ class FakePorts:
             intake(None, found, reply, len(header or b""), (header or b"") + payload)
 
         return self.subscribe(subject, take)
+
+    def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> FakeSubscription:
+        def take(found: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+            getter(None, found, reply, len(header or b""), (header or b"") + payload)
+
+        return self.subscribe(subject, take, queue)
 
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))

@@ -15,6 +15,7 @@ from slipstream.jetstream.store.base import Store
 from slipstream.kernels.ackintake import AckIntake
 from slipstream.kernels.handout import Batch
 from slipstream.kernels.intake import Intake
+from slipstream.kernels.pointget import PointGet
 from slipstream.limits import MAX_PAYLOAD_BYTES, MAX_PENDING_BYTES, SYNC_INTERVAL_NS
 
 __all__ = [
@@ -133,6 +134,10 @@ class Ports(Protocol):
 
     def listen(self, subject: bytes, intake: Intake | AckIntake) -> Subscription:
         """Let a kernel receive what is published in the account on `subject`."""
+        ...
+
+    def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> Subscription:
+        """Let a stream answer requests for single messages, which are published in the account on `subject`."""
         ...
 
     def log(self, level: str, text: str) -> None:

@@ -4,7 +4,7 @@
 Filters are matched once per distinct subject, not per message: a `FilterView` remembers the verdict of each subject,
 and a filtered scan is a walk over the subject numbers of `msgtable` (about 1 ns a message).
 
-Complexity: next match O(distance); count O(subjects) from the start of the stream, else O(shorter side of the cut).
+Complexity: next match O(distance); count O(messages behind the cut) or O(subjects + messages before it), the shorter.
 Memory: a byte a subject and filter, bounded for all filters together; `Selection` is reused between reads.
 """
 
@@ -274,23 +274,24 @@ cdef class MessageIndex(MessageTable):
         cdef uint32_t sid
         if from_seq > self.last_seq or self.messages == 0:
             return 0
-        if view.kind == 0:
-            total = self.messages
-        elif view.kind == 1:
+        if view.kind == 1:
             sid = self.literal(view)
             if sid == NO_SUBJECT or from_seq > self.subjects[sid].last:
                 return 0
             total = self.subjects[sid].count
             if from_seq <= self.subjects[sid].first:
                 return total
-        else:
+        if from_seq > self.first_seq and self.last_seq - from_seq < from_seq - self.first_seq:
+            # The end is the shorter side, and needs no look at subjects that do not occur in it.
+            return self.count_between(view, from_seq, self.last_seq + 1)
+        if view.kind == 0:
+            total = self.messages
+        elif view.kind == 2:
             for sid in range(self.n_subjects):
                 if self.subjects[sid].count and self.passes(view, sid):
                     total += self.subjects[sid].count
-        if from_seq <= self.first_seq:
+        if from_seq <= self.first_seq or total == 0:
             return total
-        if self.last_seq - from_seq < from_seq - self.first_seq:
-            return self.count_between(view, from_seq, self.last_seq + 1)
         return total - self.count_between(view, self.first_seq, from_seq)
 
     def next_seq(self, filters, uint64_t from_seq):
@@ -321,6 +322,29 @@ cdef class MessageIndex(MessageTable):
         if sid == NO_SUBJECT:
             return 0, 0, 0
         return self.subjects[sid].first, self.subjects[sid].last, self.subjects[sid].count
+
+    def place(self, key):
+        """`(sequence, segment, offset, length)` of one message: of this sequence, or the newest of a literal subject.
+
+        None when there is none.
+        """
+        cdef Cursor c
+        cdef Run *r
+        cdef uint32_t sid
+        cdef uint64_t seq
+        if type(key) is bytes:
+            sid = self.lookup(<bytes>key)
+            if sid == NO_SUBJECT:
+                return None
+            seq = self.subjects[sid].last
+        else:
+            seq = key
+        if not self.locate_entry(seq, &c):
+            return None
+        r = self.runs[c.run]
+        if r.sid[c.pos] == NO_SUBJECT:
+            return None
+        return seq, r.seg, r.off[c.pos], r.len[c.pos] & LENGTH_MASK
 
     def subjects_matching(self, filters):
         """Every stored subject that passes with its count, sorted."""

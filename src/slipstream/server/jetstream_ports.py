@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.handout import Batch
     from slipstream.kernels.intake import Intake
     from slipstream.kernels.interest import Subscription
+    from slipstream.kernels.pointget import PointGet
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 
@@ -156,6 +157,11 @@ class AccountPorts:
     def listen(self, subject: bytes, intake: Intake | AckIntake) -> _Listening:
         """Let a kernel receive what is published in the account."""
         return _Listening(self._account, self._account.subscribe(subject, intake, imports=True))
+
+    def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> _Listening:
+        """Let a stream answer requests for single messages."""
+        getter.bind(self._account.delivery, self._account.interest)
+        return _Listening(self._account, self._account.subscribe(subject, getter, queue))
 
     def random_below(self, bound: int) -> int:
         """A number below `bound`."""

@@ -2,6 +2,9 @@
 
 Each stream with `allow_direct` subscribes to its own two subjects; without it nobody does, and the client is told that
 there are no responders. Problems are statuses in a header block, not API errors.
+
+The two questions that nearly everybody asks, for a sequence and for the last message of a subject, are answered by the
+kernel (`PointGet`), with the same bytes as here.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from slipstream.jetstream.ports import Ports, Subscription
 from slipstream.jetstream.store.base import Store, StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.stream import Stream
+from slipstream.kernels.pointget import PointGet
 from slipstream.limits import DIRECT_MULTI_LAST_MAX
 
 __all__ = ["DirectApi", "DirectGet"]
@@ -62,10 +66,13 @@ class DirectApi:
             return
         ports = self._account.ports
         getter = DirectGet(stream, ports, self._account.facts.max_pending_bytes, asked)
+        name, find = stream.name.encode(), stream.store.find_record
         subject = _PREFIX + asked.encode()
+        by_sequence = PointGet(name, 0, getter.on_request, find)
+        by_subject = PointGet(name, len(subject) + 1, getter.on_subject_request, find)
         self._subscriptions[key] = [
-            ports.subscribe(subject, getter.on_request, _QUEUE),
-            ports.subscribe(subject + b".>", getter.on_subject_request, _QUEUE),
+            ports.answer_gets(subject, by_sequence, _QUEUE),
+            ports.answer_gets(subject + b".>", by_subject, _QUEUE),
         ]
 
     def _remove(self, stream: Stream) -> None:

@@ -207,6 +207,19 @@ class Store(Protocol):
         """The message at `seq`; None for a gap, a deleted or a not yet assigned sequence."""
         ...
 
+    def find_record(self, key: bytes | int) -> tuple[int, bytes, int, int] | None:
+        """Where one committed message lies: `(sequence, bytes, position of its record in them, salt)`.
+
+        The record was not looked at: it may be damaged, or cut off.
+
+        Args:
+            key: its sequence, or a literal subject whose newest message it is.
+
+        Returns:
+            None when there is none, or its newest is not committed yet: the other reads know more.
+        """
+        ...
+
     def next_seq(self, filters: Filters, from_seq: int) -> int:
         """The first stored sequence at or above `from_seq` that passes, 0 when there is none. Reads no message."""
         ...

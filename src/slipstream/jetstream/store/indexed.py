@@ -22,6 +22,7 @@ class IndexedReads:
     def __init__(self, index: MessageIndex) -> None:
         """Read through this index; a subclass may replace it after a repair."""
         self._index = index
+        self._committed_seq = 0
         self._chosen = Selection()
         self._damaged: dict[int, int] = {}  # sequence -> stated bytes of records found unreadable while running
         self._lost_ranges: list[tuple[int, int]] = []  # sequences whose records recovery could not find
@@ -99,6 +100,18 @@ class IndexedReads:
         data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
         message = read_message(data, offset - base, salt, seq)
         return message if message is not None else self._read_again(seq, segment, offset, length)
+
+    def find_record(self, key: bytes | int) -> tuple[int, bytes, int, int] | None:
+        """See `Store.find_record`."""
+        place = self._index.place(key)
+        if place is None:
+            return None
+        seq, segment, offset, length = place
+        if seq > self._committed_seq:
+            return None
+        least = length + _EXPIRY_BYTES
+        data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
+        return seq, data, offset - base, salt
 
     def next_seq(self, filters: Filters, from_seq: int) -> int:
         """See `Store.next_seq`."""

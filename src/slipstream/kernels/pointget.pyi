@@ -1,0 +1,21 @@
+"""Types of the kernel for single messages: see pointget.pyx."""
+
+from collections.abc import Callable
+
+from slipstream.kernels.delivery import Delivery, Listener
+from slipstream.kernels.interest import Interest
+
+class PointGet(Listener):
+    """What arrives on one subject for requests."""
+
+    def __init__(
+        self,
+        stream: bytes,
+        key_at: int,
+        slow: Callable[[bytes, bytes | None, bytes | None, bytes], None],
+        find: Callable[[bytes | int], tuple[int, bytes, int, int] | None],
+    ) -> None: ...
+    def bind(self, delivery: Delivery, interest: Interest) -> None: ...
+    def __call__(
+        self, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> None: ...
