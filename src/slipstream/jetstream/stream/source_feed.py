@@ -378,10 +378,11 @@ class SourceFeed:
 
     def _listen(self) -> None:
         """Look for silence: the origin beats once a second even if it has nothing to say."""
-        if self._ports.now_ns() - self.last_heard_ns > SOURCE_SILENCE_NS:
+        quiet_ns = self._ports.now_ns() - self.last_heard_ns
+        if quiet_ns >= SOURCE_SILENCE_NS:
             self._wait()
         else:
-            self._watch = self._ports.call_later(SOURCE_SILENCE_NS, self._listen)
+            self._watch = self._ports.call_later(SOURCE_SILENCE_NS - quiet_ns, self._listen)
 
     def _on_message(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         self.last_heard_ns = self._ports.now_ns()
