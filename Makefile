@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(wildcard src/slipstream/kernels/*.pyx src/slipstream/kernels/*.pxd src/slipstream/kernels/*.c src/slipstream/kernels/*.h src/slipstream/kernels/subject.py)
 
-.PHONY: demo test check format bench soak clean install
+.PHONY: campaigns demo test check format bench soak clean install
 
 install: $(STAMP)
 
@@ -33,6 +33,12 @@ format: $(STAMP)
 
 bench: $(STAMP)  ## side by side with nats-server; writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks.compare
+
+campaigns: $(STAMP)  ## the long proofs, one to two hours; rewrites docs/proofs.md
+	@$(BIN)/python tools/prove.py
+
+campaign-%: $(STAMP)  ## one of them: kill power crash-states at-rest disk-errors model oracle
+	@$(BIN)/python tools/prove.py $*
 
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30

@@ -1,0 +1,297 @@
+"""The campaigns by name: how many cases, what is counted, what must hold, and what shows that it can fail."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from campaigns.at_rest import damage
+from campaigns.deaths import Deaths, Outcome
+from campaigns.disk_errors import every_call, without_syncs
+
+
+@dataclass
+class Figures:
+    """What a campaign found. `broken` empty: every promise was kept."""
+
+    counts: dict[str, int | str]
+    broken: list[str] = field(default_factory=list)
+    control: str = ""
+    """What the same checks found where the promise is broken on purpose."""
+    control_found: bool = False
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One proof."""
+
+    title: str
+    promise: str
+    run: Callable[[int], Figures]
+    """Takes the number of cases."""
+    cases: int
+    """Of the long form."""
+
+
+def _deaths(cycles: int, *, power: bool) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        found = Deaths(Path(directory), power=power, seed=cycles).run(cycles)
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        control = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
+    return Figures(
+        {
+            "deaths": found.cycles,
+            "messages acknowledged": found.acked,
+            "sent again and recognised": found.sent_again,
+            "acknowledged and lost": len(found.lost),
+            "duplicates with a message id": len(found.duplicates),
+            "sequence regressions": len(found.regressions),
+            "wrong bytes": len(found.wrong),
+            "streams or configurations lost": len(found.streams_lost),
+            "starts refused": found.starts_refused,
+        },
+        found.broken,
+        f"a server whose syncs do nothing: {_loss(control)} after one death",
+        bool(control.lost and control.streams_lost),
+    )
+
+
+def _loss(control: Outcome) -> str:
+    return f"{len(control.lost)} of {control.acked} acknowledged messages and {len(control.streams_lost)} streams lost"
+
+
+def kill(cycles: int) -> Figures:
+    """kill -9 under load."""
+    return _deaths(cycles, power=False)
+
+
+def power(cycles: int) -> Figures:
+    """Power cuts under load."""
+    return _deaths(cycles, power=True)
+
+
+def crash_states(states: int) -> Figures:
+    """Every call to the disk, and what a crash there could leave."""
+    from crash.test_crash_states import SCENARIOS, enumerate_states
+    from support.store_history import Broken
+
+    checked, seed, broken = 0, 0, []
+    while checked < states and not broken:
+        for scenario in SCENARIOS.values():
+            try:
+                checked += enumerate_states(scenario, images=12, seed=seed)
+            except Broken as error:
+                broken.append(f"{scenario.__name__}, seed {seed}: {error}")
+            if checked >= states:
+                break
+        seed += 1
+    noticed = 0
+    for name in ("appending", "rolling", "uniting", "configuring"):
+        try:
+            enumerate_states(SCENARIOS[name], images=2, seed=3, drops_syncs=True)
+        except Broken:
+            noticed += 1
+    return Figures(
+        {"states": checked, "scenarios": ", ".join(SCENARIOS), "violations": len(broken)},
+        broken,
+        f"a disk whose syncs do nothing: noticed in {noticed} of 4 scenarios",
+        noticed == 4,
+    )
+
+
+def at_rest(flips: int) -> Figures:
+    """Damage at rest; a quarter as many cuts and zeroed pages as flips."""
+    counts = {"flip": flips, "cut": flips // 4, "zero": flips // 4, "swap": flips // 8, "remove": flips // 20}
+    found = damage(counts, seed=flips)
+    control = damage({"flip": 300}, seed=1, report=False)
+    lost, most = found.lost, found.lost_most
+    return Figures(
+        {
+            "single-bit flips": found.cases["flip"],
+            "most messages lost to one flip": most["flip"],
+            "messages lost to all flips": lost["flip"],
+            "files cut short": found.cases["cut"],
+            "pages zeroed": found.cases["zero"],
+            "old pages put back": found.cases["swap"],
+            "files removed": found.cases["remove"],
+            "directories set aside": found.quarantined,
+            "violations (no start, wrong bytes, silent loss, other stream hit)": len(found.violations),
+        },
+        found.violations,
+        f"the same without looking at reports: {len(control.violations)} silent losses in 300 flips",
+        bool(control.violations),
+    )
+
+
+def disk_errors(rounds: int) -> Figures:
+    """EIO and ENOSPC at every call."""
+    found = every_call(rounds=rounds)
+    control = without_syncs(rounds=6)
+    return Figures(
+        {
+            "calls of a run": found.calls,
+            "runs, one for each call with EIO and with ENOSPC": found.runs,
+            "requests refused": found.refusals,
+            "violations (false acks, lost acks, other stream hit, no resumption)": len(found.violations),
+        },
+        found.violations,
+        f"a disk whose syncs do nothing: {len(control)} broken promises after a crash",
+        bool(control),
+    )
+
+
+def model(steps: int) -> Figures:
+    """Random histories of a stream against the plain model."""
+    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from models.stream import StreamModel
+    from property.test_stream_machine import StreamMachine
+
+    def play(examples: int) -> str:
+        chosen = settings(
+            max_examples=examples,
+            stateful_step_count=50,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        try:
+            run_state_machine_as_test(StreamMachine, settings=chosen)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:500]
+        return ""
+
+    StreamMachine.steps = 0
+    broken: list[str] = []
+    while StreamMachine.steps < steps and not broken:
+        found = play(max(min((steps - StreamMachine.steps) // 30, 200), 1))
+        broken += [found] if found else []
+    done = StreamMachine.steps
+    # The control: a model that forgets one rule.
+    rule, StreamModel.enforce = StreamModel.enforce, lambda _self: None  # type: ignore[method-assign]
+    try:
+        noticed = play(100)
+    finally:
+        StreamModel.enforce = rule  # type: ignore[method-assign]
+    return Figures(
+        {"steps": done, "differences": len(broken)},
+        broken,
+        "a model without limits: " + ("noticed" if noticed else "NOT noticed"),
+        bool(noticed),
+    )
+
+
+def oracle(histories: int) -> Figures:
+    """Random API scripts asked of this implementation and of nats-server."""
+    from conformance import test_js_stream_random as scripts
+    from support.jetstream_oracle import Both, Oracle
+    from support.jetstream_world import World
+    from support.server_process import ServerProcess
+    from support.servers import server_binary
+
+    class Counting(Both):
+        """Counts what is asked."""
+
+        asked = 0
+
+        def ask(self, *arguments: object, **options: object) -> object:
+            Counting.asked += 1
+            return super().ask(*arguments, **options)  # type: ignore[arg-type]
+
+    broken: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="oracle-") as directory:
+        config = f'jetstream {{ store_dir: "{directory}", max_mem: {scripts.MEMORY}, max_file: {scripts.STORAGE} }}\n'
+        with ServerProcess(server_binary("real"), Path(directory), config=config) as server:
+            client = Oracle(server.port)
+            for seed in range(1_000, 1_000 + histories):
+                both = Counting(client, World(max_memory=scripts.MEMORY, max_storage=scripts.STORAGE))
+                script = scripts.test_configurations if seed % 10 == 0 else scripts.test_histories
+                try:
+                    script(both, seed)
+                except AssertionError as error:
+                    broken.append(f"seed {seed}: {error}"[:500])
+                both.clear()
+            noticed = _misled(client, scripts.test_histories, Counting, World)
+            client.close()
+    return Figures(
+        {"histories": histories, "requests compared": Counting.asked, "differences": len(broken)},
+        broken,
+        f"a wrong sequence in one of fifty answers: noticed in {noticed} of 40 histories",
+        noticed > 0,
+    )
+
+
+def _misled(client: object, script: Callable[..., None], both_of: Callable[..., object], world_of: type) -> int:
+    """In how many histories it is noticed that one in fifty answers of ours names another sequence."""
+    rng = random.Random(1)
+    noticed = 0
+    for seed in range(40):
+        world = world_of(max_memory=1 << 30, max_storage=10 << 30)
+        honest = world.request_all
+
+        def lying(*arguments: object, honest: Callable[..., list[tuple[bytes | None, bytes]]] = honest) -> object:
+            answers = honest(*arguments)
+            if rng.random() < 0.02:
+                return [(head, body.replace(b'"seq":', b'"seq":1')) for head, body in answers]
+            return answers
+
+        world.request_all = lying
+        both = both_of(client, world)
+        try:
+            script(both, seed)
+        except AssertionError:
+            noticed += 1
+        world.request_all = honest
+        both.clear()  # type: ignore[attr-defined]
+    return noticed
+
+
+CAMPAIGNS = {
+    "kill": Campaign(
+        "kill -9 under load",
+        "Nothing acknowledged is lost, stored twice or renumbered when the process is killed at any moment.",
+        kill,
+        300,
+    ),
+    "power": Campaign(
+        "Power cuts under load",
+        "The same when every write that was not synced is forgotten, wholly or in part.",
+        power,
+        100,
+    ),
+    "crash-states": Campaign(
+        "Crash states",
+        "Whatever a crash before any call to the disk can leave is opened as what was promised.",
+        crash_states,
+        20_000,
+    ),
+    "at-rest": Campaign(
+        "Damage at rest",
+        "The server starts, answers no wrong bytes, loses at most the record that was hit by a bit flip, and says so.",
+        at_rest,
+        2_000,
+    ),
+    "disk-errors": Campaign(
+        "Errors of the disk at every call",
+        "What fails is refused, never acknowledged; other streams notice nothing; service resumes by itself.",
+        disk_errors,
+        40,
+    ),
+    "model": Campaign(
+        "Model",
+        "A stream does what a plain model of it does, over random histories with restarts and power cuts.",
+        model,
+        50_000,
+    ),
+    "oracle": Campaign(
+        "nats-server",
+        "Random API scripts get the same answers from this implementation and from nats-server.",
+        oracle,
+        300,
+    ),
+}

@@ -1,0 +1,44 @@
+"""Short forms of the campaigns in `campaigns`, and their controls. `tools/prove.py` runs the long forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from campaigns.at_rest import damage
+from campaigns.deaths import Deaths
+from campaigns.disk_errors import every_call, without_syncs
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
+def test_deaths_cost_nothing_that_was_acknowledged(tmp_path: Path, power: bool) -> None:
+    found = Deaths(tmp_path, power=power).run(3)
+    assert found.broken == []
+    assert found.cycles == 3 and found.acked > 100
+
+
+def test_the_checks_find_what_a_server_without_syncs_loses(tmp_path: Path) -> None:
+    found = Deaths(tmp_path, power=True, drops_syncs=True).run(1)
+    assert len(found.lost) == found.acked > 0
+    assert found.streams_lost
+
+
+def test_damage_at_rest_is_contained_and_reported() -> None:
+    found = damage({"flip": 60, "cut": 15, "zero": 15, "swap": 10, "remove": 8}, seed=1)
+    assert found.violations == []
+    assert found.lost["flip"] > 0 and found.lost_most["flip"] == 1
+
+
+def test_silent_loss_would_be_noticed() -> None:
+    assert damage({"flip": 60}, seed=1, report=False).violations
+
+
+def test_errors_of_the_disk_are_refused_and_pass() -> None:
+    found = every_call(rounds=2)
+    assert found.violations == []
+    assert found.runs == 2 * found.calls > 100 and found.refusals > 50
+
+
+def test_false_acks_would_be_noticed() -> None:
+    assert without_syncs(rounds=2)
