@@ -28,7 +28,7 @@ from slipstream.limits import MILLISECOND_NS
 __all__ = ["BulkClient", "connect"]
 
 _DEFAULT_COLUMNS = ("stream", "seq", "ts", "subject", "headers", "payload")
-_BULK_VERSION = 1
+_HOLD_NOT_FOUND = 30009
 _PROBE_GRACE_NS = 250 * MILLISECOND_NS  # a server further away may answer this much later than the one we talk to
 _TRANSPORTS = ("auto", "bulk", "direct", "consumer")
 
@@ -263,6 +263,34 @@ class BulkClient:
             raise BulkError(f"the server sent bytes that are no records: {error}", retryable=True) from error
         finally:
             source.close()
+
+    # --- holding ----------------------------------------------------------------------------------------------------
+
+    def hold(self, stream: str, first: int, *, ttl_s: float = 600, hold_id: str | None = None) -> str:
+        """Keep messages from `first` on, whatever limits, age and acknowledgements say, until released or too late.
+
+        What users purge or delete goes all the same. A hold does not outlive the server. With `hold_id` one that exists
+        is renewed, and moved to `first`.
+
+        Returns:
+            The id of the hold.
+
+        Raises:
+            BulkError: there are too many, or the one to renew is gone (then `read` with `expect_messages` tells whether
+                messages are).
+        """
+        body = {"first": first, "ttl_s": ttl_s, "id": hold_id or ""}
+        return str(self._link.request(f"BULK.HOLD.{_name(stream)}", body)["id"])
+
+    def release(self, stream: str, hold_id: str) -> bool:
+        """End a hold; False when it was gone already."""
+        try:
+            self._link.request(f"BULK.RELEASE.{_name(stream)}", {"id": hold_id})
+        except BulkError as error:
+            if error.err_code != _HOLD_NOT_FOUND:
+                raise
+            return False
+        return True
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""BULK.INFO, PLAN, READ and CREDIT: bulk reading over the API. Documented in docs/internals/bulk.md."""
+"""BULK.INFO, PLAN, READ, CREDIT, HOLD and RELEASE: bulk reading over the API. Documented in docs/internals/bulk.md."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.plan import Planner, Target, cut
 from slipstream.jetstream.bulk.readers import Readers
-from slipstream.jetstream.bulk.requests import PlanRequest, Range, ReadRequest, decode, identity_of, range_of
+from slipstream.jetstream.bulk.requests import (
+    HoldRequest,
+    PlanRequest,
+    Range,
+    ReadRequest,
+    ReleaseRequest,
+    decode,
+    identity_of,
+    range_of,
+)
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.bulk import Mark
+from slipstream.jetstream.stream.holds import Hold
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import (
     BULK_CHUNK_BYTES,
@@ -19,7 +29,10 @@ from slipstream.limits import (
     BULK_CHUNK_BYTES_MIN,
     BULK_CREDIT,
     BULK_CREDIT_MAX,
+    BULK_HOLD_NS_MAX,
+    BULK_HOLDS_MAX,
     BULK_SPLITS_MAX,
+    SECOND_NS,
 )
 
 __all__ = ["BULK_VERSION", "BulkApi"]
@@ -40,6 +53,8 @@ class BulkApi:
         register("BULK.PLAN.*", "bulk_plan_response", self.plan)
         register("BULK.READ.*", "bulk_read_response", self.read)
         register("BULK.CREDIT.*.*", "bulk_credit_response", self.credit)
+        register("BULK.HOLD.*", "bulk_hold_response", self.hold)
+        register("BULK.RELEASE.*", "bulk_release_response", self.release)
         account.on_stopped.append(self.readers.drop_stream)
 
     def info(self, request: ApiRequest) -> Mapping[str, object]:
@@ -101,9 +116,28 @@ class BulkApi:
         if body.isdigit() and len(body) <= 4:
             self.readers.confirm(request.names[0], request.names[1], int(body))
 
-    def stop(self) -> None:
-        """The account shuts down."""
-        self.readers.stop()
+    def hold(self, request: ApiRequest) -> Mapping[str, object]:
+        """Keep messages from a sequence on, whatever retention says; or renew or move a hold."""
+        stream = self._account.get_stream(request.names[0])
+        asked = decode(HoldRequest, request.body)
+        ttl_s_max = BULK_HOLD_NS_MAX // SECOND_NS
+        if not 0 < asked.ttl_s <= ttl_s_max or not 0 <= asked.first < 2**63:
+            raise TableError(errors.INVALID_REQUEST, err=f"first is a sequence, ttl_s above 0 and at most {ttl_s_max}")
+        if asked.id and stream.holds.find(asked.id) is None:
+            raise TableError(errors.HOLD_NOT_FOUND)
+        if not asked.id and len(stream.holds) >= BULK_HOLDS_MAX:
+            raise TableError(errors.TOO_MANY_HOLDS)
+        ports = self._account.ports
+        hold = Hold(asked.id or ports.new_nuid(), asked.first, ports.now_ns() + int(asked.ttl_s * SECOND_NS))
+        stream.holds.put(hold)
+        return {**_state(stream), "id": hold.id, "first": hold.first_seq, "ttl_s": asked.ttl_s}
+
+    def release(self, request: ApiRequest) -> Mapping[str, object]:
+        """End a hold."""
+        stream = self._account.get_stream(request.names[0])
+        if not stream.holds.remove(decode(ReleaseRequest, request.body).id):
+            raise TableError(errors.HOLD_NOT_FOUND)
+        return {"success": True}
 
 
 def _state(stream: Stream) -> dict[str, object]:

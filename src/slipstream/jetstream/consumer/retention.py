@@ -35,6 +35,7 @@ class Retention:
         self._removed = removed
         self._sweep_seq = 0  # where the running sweep is; 0: none runs
         self.stopped = False
+        stream.holds.released.append(self.sweep)
 
     def acked(self, consumer: Consumer, seqs: Sequence[int]) -> None:
         """A consumer is done with these messages."""
@@ -44,9 +45,10 @@ class Retention:
         delete = self._store.delete
         others = [other for other in self._consumers() if other is not consumer]
         removed = False
+        floor = self._stream.holds.floor
         for seq in seqs:
-            if seq in consumer.state.dead:
-                continue
+            if seq in consumer.state.dead or seq >= floor:
+                continue  # what a bulk reader holds is looked at again when it is released
             if policy is RetentionPolicy.WORK_QUEUE or not others or not self._needed(seq, others):
                 removed |= delete(seq)
         if removed:
@@ -72,6 +74,7 @@ class Retention:
         end = max((consumer.state.next_seq for consumer in consumers), default=1)
         if self._stream.config.retention is RetentionPolicy.INTEREST:
             end = store.committed_seq + 1
+        end = min(end, self._stream.holds.floor)
         removed = False
         for _ in range(RETENTION_SWEEP_MSGS):
             seq = store.next_seq(ALL, self._sweep_seq)

@@ -2,17 +2,24 @@
 
 A bulk reader that has to be able to read the same messages again takes one. Retention means limits, age, life times,
 and acknowledgements under interest and work-queue retention; what a user purges, deletes or rolls up goes all the same.
+A stream that outgrows its limits too far drops its holds, lowest first.
 
 Holds are kept in memory: they end with the server. A reader learns of that by counting what it reads again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.base import Store
+from slipstream.limits import BULK_HOLD_OVERSHOOT, EXPIRE_INTERVAL_MIN_NS
 
 __all__ = ["Hold", "Holds"]
 
-NO_FLOOR = 2**63 - 1
+_NO_FLOOR = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +34,15 @@ class Hold:
 class Holds:
     """The holds on one stream."""
 
-    __slots__ = ("_holds", "floor")
+    __slots__ = ("_holds", "_ports", "_timer", "floor", "released")
 
-    def __init__(self) -> None:
+    def __init__(self, ports: Ports) -> None:
         """Nothing is held."""
+        self._ports = ports
         self._holds: dict[str, Hold] = {}
-        self.floor = NO_FLOOR  # lowest sequence held; above every sequence when there is no hold
+        self._timer: Cancel | None = None
+        self.released: list[Callable[[], None]] = []  # called when less is held than before, in order
+        self.floor = _NO_FLOOR  # lowest sequence held; above every sequence when there is no hold
 
     def __len__(self) -> int:
         """Holds now in force."""
@@ -43,35 +53,59 @@ class Holds:
         return self._holds.get(id_)
 
     def put(self, hold: Hold) -> None:
-        """Add or replace one."""
+        """Add a hold, or renew or move one."""
         self._holds[hold.id] = hold
-        self._measure()
+        self._changed()
 
     def remove(self, id_: str) -> bool:
-        """End one; False when there is none."""
-        if self._holds.pop(id_, None) is None:
+        """End a hold; False when there is none."""
+        found = self._holds.pop(id_, None) is not None
+        self._changed()
+        return found
+
+    def give_way(self, config: StreamConfig, store: Store) -> bool:
+        """Drop the lowest hold of a stream that has outgrown its limits too far; False: it has not."""
+        if not self._holds or not _outgrown(config, store):
             return False
+        lowest = min(self._holds.values(), key=lambda hold: hold.first_seq)
+        del self._holds[lowest.id]
         self._measure()
+        text = f"Stream '{config.name}' outgrew its limits: the hold on {lowest.first_seq} is dropped"
+        self._ports.log("WRN", text)
         return True
 
-    def expire(self, now_ns: int) -> list[Hold]:
-        """End those whose time has come, and name them."""
-        due = [hold for hold in self._holds.values() if hold.expires_ns <= now_ns]
-        for hold in due:
-            del self._holds[hold.id]
+    def stop(self) -> None:
+        """Keep no more time."""
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+
+    def _changed(self) -> None:
+        before = self.floor
         self._measure()
-        return due
-
-    def drop_lowest(self) -> Hold | None:
-        """End the one that holds most, and name it."""
-        lowest = min(self._holds.values(), key=lambda hold: hold.first_seq, default=None)
-        if lowest is not None:
-            self.remove(lowest.id)
-        return lowest
-
-    def next_expiry_ns(self) -> int | None:
-        """When to look again."""
-        return min((hold.expires_ns for hold in self._holds.values()), default=None)
+        self._arm()
+        if self.floor > before:
+            for callback in self.released:
+                callback()
 
     def _measure(self) -> None:
-        self.floor = min((hold.first_seq for hold in self._holds.values()), default=NO_FLOOR)
+        self.floor = min((hold.first_seq for hold in self._holds.values()), default=_NO_FLOOR)
+
+    def _arm(self) -> None:
+        self.stop()
+        if self._holds:
+            due_ns = min(hold.expires_ns for hold in self._holds.values())
+            delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
+            self._timer = self._ports.call_later(delay_ns, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ns = self._ports.now_ns()
+        self._holds = {id_: hold for id_, hold in self._holds.items() if hold.expires_ns > now_ns}
+        self._changed()
+
+
+def _outgrown(config: StreamConfig, store: Store) -> bool:
+    return (0 < config.max_msgs * BULK_HOLD_OVERSHOOT < store.messages) or (
+        0 < config.max_bytes * BULK_HOLD_OVERSHOOT < store.size_bytes
+    )

@@ -31,6 +31,7 @@ from slipstream.jetstream.store.base import ALL, Damaged, Store
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.commit import AfterCommit, Committer
 from slipstream.jetstream.stream.expiry import Expiry
+from slipstream.jetstream.stream.holds import Holds
 from slipstream.jetstream.stream.ingest import Ingest, Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.pubacks import PubAcks
@@ -82,6 +83,9 @@ class Stream:
         self._expiry_timer: Cancel | None = None
         self._expiry_due_ns = _NEVER_NS  # when the timer will look
         self._ids_timer: Cancel | None = None
+        self.holds = Holds(ports)  # what retention must leave alone
+        self.holds.released.append(self._released)
+        self._due_later: list[int] = []  # expired messages that are held
         self._stopped = False
         self.slices = Slices(ports)  # removals that take several turns
         self._enforcing = False  # limits are being enforced in slices
@@ -128,6 +132,7 @@ class Stream:
         self.interest.stop(deleted=deleted)
         self.slices.stop()
         self.committer.stop()
+        self.holds.stop()
         for timer in (self._expiry_timer, self._ids_timer):
             if timer is not None:
                 timer()
@@ -349,7 +354,12 @@ class Stream:
         state = self.store.subject_state(subject)
         if state.count <= limit:
             return
-        if state.count == limit + 1:
+        if len(self.holds):
+            while state.count > limit and state.first_seq < self.holds.floor:
+                self.store.delete(state.first_seq)
+                self._removed(state.first_seq)
+                state = self.store.subject_state(subject)
+        elif state.count == limit + 1:
             self.store.delete(state.first_seq)
             self._removed(state.first_seq)
         else:
@@ -364,6 +374,10 @@ class Stream:
             if not store.messages:
                 return True
             oldest = store.first_seq
+            if oldest >= self.holds.floor:
+                if not self.holds.give_way(config, store):
+                    return True
+                continue
             store.delete(oldest)
             self._removed(oldest)
         return False
@@ -377,7 +391,10 @@ class Stream:
             for subject, count in islice(subjects, LIMIT_SLICE_SUBJECTS):
                 looked_at += 1
                 if count > limit:
-                    self.store.purge(subject, keep=limit)
+                    if len(self.holds):
+                        self._enforce_subject(subject, limit)
+                    else:
+                        self.store.purge(subject, keep=limit)
             self.committer.wake()
             return looked_at < LIMIT_SLICE_SUBJECTS
 
@@ -393,7 +410,8 @@ class Stream:
         config, store = self.config, self.store
         excess = min(store.messages - config.max_msgs, PURGE_SLICE_MSGS) if config.max_msgs > 0 else 0
         if excess > LIMIT_SLICE_MSGS:
-            store.purge_some(b"", from_seq=0, up_to_seq=store.last_seq, limit=excess)
+            up_to_seq = min(store.last_seq, self.holds.floor - 1)
+            store.purge_some(b"", from_seq=0, up_to_seq=up_to_seq, limit=excess)
             self._enforcing_at_once = True
             self.committer.wake()
         return self._enforce_stream()
@@ -412,12 +430,19 @@ class Stream:
             return
         now_ns = self._ports.now_ns()
         try:
-            cut = self.expiry.cut(now_ns)
+            if self.store.atomic_open:
+                # Markers cannot join the log now.
+                self._expiry_timer = self._ports.call_later(EXPIRE_INTERVAL_MIN_NS, self._expire)
+                return
+            cut = min(self.expiry.cut(now_ns), self.holds.floor)
             if cut and not self._expire_below(cut):
                 self._ports.call_soon(self._expire)
                 return
             for seq in self.expiry.due(now_ns, EXPIRE_SLICE_MSGS):
-                self._expire_one(seq)
+                if seq < self.holds.floor:
+                    self._expire_one(seq)
+                else:
+                    self._due_later.append(seq)
         except StorageFault:
             # The store takes no changes now. What was due is found again when it has repaired itself.
             self.expiry.rebuild(self.store.expiries())
@@ -455,8 +480,23 @@ class Stream:
         self._expiry_due_ns = _NEVER_NS
         if due_ns is not None and not self._stopped and not self.config.sealed:
             self._expiry_due_ns = due_ns
-            delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
+            # What is held stays due: no need to look at it fifty times a second.
+            least_ns = STREAM_UPKEEP_INTERVAL_NS if len(self.holds) else EXPIRE_INTERVAL_MIN_NS
+            delay_ns = max(due_ns - self._ports.now_ns(), least_ns)
             self._expiry_timer = self._ports.call_later(delay_ns, self._expire)
+
+    def _released(self) -> None:
+        """Less is held than before: what retention had to leave goes now."""
+        if self._stopped:
+            return
+        if self.config.max_msgs_per_subject > 0:
+            self._enforce_subjects(self.config.max_msgs_per_subject)
+        self._enforce_limits()
+        due, self._due_later = self._due_later, []
+        for seq in due:
+            self.expiry.add(seq, 0)
+        self._expire()
+        self.committer.wake()
 
     def _arm_ids(self) -> None:
         due_ns = self.ingest.ids.next_expiry_ns()
@@ -508,7 +548,7 @@ class Stream:
         assert self.store.committed_seq <= self.store.last_seq
         self.ingest.ids.check_invariants()
         config = self.config
-        if config.discard is DiscardPolicy.OLD and not self._enforcing:
+        if config.discard is DiscardPolicy.OLD and not self._enforcing and not len(self.holds):
             assert config.max_msgs <= 0 or self.store.messages <= config.max_msgs
             assert config.max_bytes <= 0 or self.store.size_bytes <= config.max_bytes
 
