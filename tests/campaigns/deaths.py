@@ -21,6 +21,7 @@ from support.servers import server_binary
 PLAIN, BOUNDED = "PLAIN", "BOUNDED"  # a stream that keeps all, and one that drops its oldest
 STREAMS = {PLAIN: {"subjects": ["PLAIN.>"]}, BOUNDED: {"subjects": ["BOUNDED.>"], "max_msgs": 800}}
 PAGE = 500
+START_S = 120.0  # campaigns run beside other work
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Deaths:
         if power or drops_syncs:
             binary = forgetful_program(directory, DROPS_SYNCS="1" if drops_syncs else "0")
         self._server = ServerProcess(binary, directory, flags=("-js", "-sd", str(directory / "store")))
+        self._server.start_timeout_s = START_S
 
     def run(self, cycles: int, *, most_s: float = 0.4) -> Outcome:
         """Let the server die that often, then look at everything."""

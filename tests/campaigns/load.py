@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0  # campaigns run beside other work
 IN_FLIGHT = 24
 API = "$JS.API."
 _inboxes = itertools.count(1)

@@ -50,6 +50,7 @@ class ServerProcess:
         self.directory = directory
         self.config_path = directory / "server.conf"
         self.flags = list(flags)
+        self.start_timeout_s = START_TIMEOUT_S
         self.port = 0
         self.monitor_port = 0
         self.websocket_port = 0
@@ -93,7 +94,7 @@ class ServerProcess:
         self._reader = threading.Thread(target=self._drain, args=(self._process.stderr,), daemon=True)
         self._reader.start()
         try:
-            self.wait_for_log(_READY, timeout_s=START_TIMEOUT_S)
+            self.wait_for_log(_READY, timeout_s=self.start_timeout_s)
         except TimeoutError as error:
             self.kill()
             log = "\n".join(self.log_lines)
