@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
+
 PROGRAM = [sys.executable, "-c", "from slipstream.cli.main import main; main()"]
 
 
@@ -27,19 +29,63 @@ def test_unknown_commands_suggest_the_nearest() -> None:
 
 
 def test_server_takes_the_flags_of_nats_server(tmp_path: Path) -> None:
-    assert run("server", "--version").stdout.startswith("nats-server: v")
+    assert run("server", "run", "--version").stdout.startswith("nats-server: v")
     config = tmp_path / "c.conf"
     config.write_text("port: -1\nnonsense: 1\n")
-    done = run("server", "-c", str(config))
+    done = run("server", "run", "-c", str(config))
     assert done.returncode == 1
     assert 'unknown field "nonsense"' in done.stderr
 
 
 def test_server_runs_until_it_is_told_to_stop() -> None:
-    process = subprocess.Popen([*PROGRAM, "server", "-p", "-1", "-a", "127.0.0.1"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*PROGRAM, "server", "run", "-p", "-1", "-a", "127.0.0.1"], stderr=subprocess.PIPE, text=True
+    )
     assert process.stderr is not None
     with process.stderr:
         for line in process.stderr:
             if "Server is ready" in line:
                 process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 0
+
+
+def test_help_imports_little() -> None:
+    """Help is there at once because it imports neither the client nor rich, whatever commands there are."""
+    code = "import sys; from slipstream.cli.main import cli; cli(['--help'], standalone_mode=False); "
+    code += "print(sorted({'rich', 'asyncio', 'msgspec', 'ssl', 'nats', 'json'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_command_can_be_imported_and_explains_itself() -> None:
+    from click.testing import CliRunner
+
+    from slipstream.cli.lazy import LazyGroup
+    from slipstream.cli.main import cli
+
+    def check(group: LazyGroup, words: list[str]) -> None:
+        for name in group.entries:
+            result = CliRunner().invoke(cli, [*words, name, "--help"])
+            assert result.exit_code == 0, (words, name, result.output)
+            command = group.get_command(click.Context(group), name)
+            if isinstance(command, LazyGroup):
+                check(command, [*words, name])
+
+    check(cli, [])
+
+
+def test_aliases_are_not_used_twice() -> None:
+    from slipstream.cli.consumer import VERBS as CONSUMER_VERBS
+    from slipstream.cli.context import VERBS as CONTEXT_VERBS
+    from slipstream.cli.main import COMMANDS
+    from slipstream.cli.preview import PREVIEW
+    from slipstream.cli.stream import VERBS as STREAM_VERBS
+
+    for entries in ({**COMMANDS, **PREVIEW}, STREAM_VERBS, CONSUMER_VERBS, CONTEXT_VERBS):
+        names = [alias for name, entry in entries.items() for alias in (name, *entry.aliases)]
+        assert len(names) == len(set(names))
+
+
+def test_connection_flags_stand_anywhere() -> None:
+    for arguments in (["-s", "x://y", "s", "ls"], ["s", "-s", "x://y", "ls"], ["s", "ls", "-s", "x://y"]):
+        assert "not a server URL" in run(*arguments).stderr
