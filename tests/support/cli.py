@@ -70,4 +70,5 @@ def steady(text: str) -> str:
     """A screen with the same letters every time: times and ages are replaced by texts of the same width."""
     text = _TIMES.sub(lambda found: "T" * len(found[0]), text)
     text = _CLOCK.sub("HH:MM:SS", text)
-    return _AGES.sub(lambda found: "AGE".ljust(len(found[0])), text)
+    text = _AGES.sub(lambda found: "AGE".ljust(len(found[0])), text)
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
