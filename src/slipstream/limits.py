@@ -114,6 +114,8 @@ STREAM_MAX_BUFFERED_MSGS: Final = 100_000
 STREAM_MAX_BUFFERED_BYTES: Final = 128 * MIB
 # `request_queue_limit`, `info_queue_limit`: API requests waiting.
 API_REQUEST_QUEUE_LIMIT: Final = 10_000
+# Advisories about API requests that were dropped come at most this often.
+API_DROPPED_REPORT_NS: Final = 1 * SECOND_NS
 # `max_concurrent_io`: default and the range a config file may ask for.
 CONCURRENT_IO: Final = 4096
 CONCURRENT_IO_MIN: Final = 4
@@ -508,3 +510,26 @@ SCHEDULE_SLICE_MSGS: Final = 1_000
 SCHEDULE_RETRY_NS: Final = 1 * SECOND_NS
 # Time zones kept in memory; there are about six hundred names.
 SCHEDULE_ZONES_MAX: Final = 1_024
+
+# --- backups ----------------------------------------------------------------------------------------------------------
+
+# Chunks of a backup: default, least and largest size, and how many bytes may be unconfirmed. nats-server's numbers.
+BACKUP_CHUNK_BYTES: Final = 128 * KIB
+BACKUP_CHUNK_BYTES_MIN: Final = 1 * KIB
+BACKUP_CHUNK_BYTES_MAX: Final = 1 * MIB
+BACKUP_WINDOW_BYTES: Final = 8 * MIB
+BACKUP_WINDOW_BYTES_MAX: Final = 32 * MIB
+# How long to wait for somebody to listen, for a chunk to be confirmed, and for the next chunk of what is restored.
+BACKUP_INTEREST_NS: Final = 2 * SECOND_NS
+BACKUP_CONFIRM_NS: Final = 5 * SECOND_NS
+BACKUP_SILENCE_NS: Final = 5 * SECOND_NS
+# Backups and restores of one account at the same time: each holds a window in memory.
+BACKUPS_MAX: Final = 8
+# Messages and bytes read for a backup before other work gets its turn.
+BACKUP_SLICE_MSGS: Final = 256
+BACKUP_SLICE_BYTES: Final = 256 * KIB
+# Bytes restored between two commits.
+RESTORE_COMMIT_BYTES: Final = 4 * MIB
+# Largest name and content of an entry that is believed: a name is a subject, the content a message or a configuration.
+BACKUP_NAME_BYTES_MAX: Final = 64 * KIB
+BACKUP_ENTRY_BYTES_MAX: Final = 128 * MIB

@@ -9,6 +9,8 @@ import itertools
 import json
 import re
 import socket
+import time
+from collections.abc import Callable
 from typing import Any
 
 from support.jetstream_world import World
@@ -30,10 +32,12 @@ class Oracle:
         self._file = self._socket.makefile("rb")
         self._file.readline()
         self._socket.sendall(
-            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1%b}\r\nSUB _INBOX.* 1\r\n'
+            b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"protocol":1%b}\r\nSUB _INBOX.> 1\r\n'
             % (b"," + login.encode() if login else b"")
         )
         self._numbers = itertools.count(1)
+        self.extras: list[tuple[bytes, Answer]] = []
+        """Answers nobody waited for."""
 
     def close(self) -> None:
         self._file.close()
@@ -43,9 +47,13 @@ class Oracle:
         """Publish without waiting for anything."""
         self._socket.sendall(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body))
 
-    def request(self, subject: str, body: bytes, header: bytes | None, count: int) -> list[Answer]:
-        """The first `count` answers."""
+    def request(
+        self, subject: str, body: bytes, header: bytes | None, count: int, reply_tail: str = ""
+    ) -> list[Answer]:
+        """The first `count` answers; the reply subject may have more tokens than a number."""
         reply = b"_INBOX.%d" % next(self._numbers)
+        if reply_tail:
+            reply += b"." + reply_tail.encode()
         target = subject.encode()
         if header is None:
             self._socket.sendall(b"PUB %b %b %d\r\n%b\r\n" % (target, reply, len(body), body))
@@ -57,6 +65,8 @@ class Oracle:
             arrived, answer = self._next_message()
             if arrived == reply:
                 answers.append(answer)
+            else:
+                self.extras.append((arrived, answer))
         return answers
 
     def _next_message(self) -> tuple[bytes, Answer]:
@@ -107,14 +117,33 @@ class Both:
         """The common answer (the first one, as JSON if it is)."""
         if not isinstance(body, bytes):
             body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        ours = self._world.request_all(subject, body, header)
-        assert ours, f"no answer to {subject} {body[:200]!r}"
-        theirs = self._oracle.request(subject, body, header, len(ours))
+        answers = self.ask_many(subject, body, header)
+        assert answers, f"no answer to {subject} {body[:200]!r}"
+        return answers[0]
+
+    def ask_many(self, subject: str, body: bytes, header: bytes | None, reply_tail: str = "") -> list[Any]:
+        """All answers, which must be the same; the reply subject ends with `reply_tail`."""
+        assert not self._oracle.extras, f"more than we answered: {self._oracle.extras}"
+        ours = self._world.request_all(subject, body, header, reply_tail)
+        theirs = self._oracle.request(subject, body, header, len(ours), reply_tail)
         for our_answer, their_answer in zip(ours, theirs, strict=True):
             mine, real = normalised(our_answer), normalised(their_answer)
             assert mine == real, f"{subject} {body[:300]!r} {header!r}\n ours   {mine}\n theirs {real}"
             assert json.dumps(mine[1], default=str) == json.dumps(real[1], default=str), "members in another order"
-        return normalised(ours[0])[1]
+        return [normalised(answer)[1] for answer in ours]
+
+    def settle(self, reached: Callable[[dict[str, Any]], bool], stream: str = "S") -> None:
+        """Let time pass until both streams are in a state."""
+        for _ in range(100):
+            if reached(self._world.state(stream)):
+                break
+            self._world.ports.advance(100_000_000)
+        deadline = time.monotonic() + TIMEOUT_S
+        while time.monotonic() < deadline:
+            ((_, body),) = self._oracle.request(f"$JS.API.STREAM.INFO.{stream}", b"", None, 1)
+            if reached(json.loads(body)["state"]):
+                return
+        raise AssertionError(f"nats-server did not get there: {body!r}")
 
     def api(self, subject: str, body: Any = b"", header: bytes | None = None) -> Any:
         """A `$JS.API.` call."""
@@ -122,6 +151,7 @@ class Both:
 
     def clear(self) -> None:
         """Delete all streams of both, whatever they are."""
+        self._oracle.extras.clear()
         for name in list(self._world.account.streams):
             self._world.api(f"STREAM.DELETE.{name}")
         ((_, names),) = self._oracle.request("$JS.API.STREAM.NAMES", b"", None, 1)

@@ -283,10 +283,12 @@ class World:
         self._replies = itertools.count(1)
 
     def request_all(
-        self, subject: str, body: Any = b"", header: bytes | None = None
+        self, subject: str, body: Any = b"", header: bytes | None = None, reply_tail: str = ""
     ) -> list[tuple[bytes | None, bytes]]:
-        """All answers to one request."""
+        """All answers to one request; its reply subject may have more tokens than a number."""
         reply = b"_INBOX.%d" % next(self._replies)
+        if reply_tail:
+            reply += b"." + reply_tail.encode()
         if not isinstance(body, bytes):
             body = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.ports.route(subject.encode(), reply, header, body)

@@ -7,7 +7,7 @@ the event loop, and every callback given to a port is called on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slipstream.jetstream.config.structs import StreamConfig
@@ -15,11 +15,24 @@ from slipstream.jetstream.store.base import Store
 from slipstream.kernels.ackintake import AckIntake
 from slipstream.kernels.handout import Batch
 from slipstream.kernels.intake import Intake
+from slipstream.limits import API_REQUEST_QUEUE_LIMIT
 from slipstream.kernels.pointget import PointGet
-from slipstream.limits import MAX_PAYLOAD_BYTES, MAX_PENDING_BYTES, SYNC_INTERVAL_NS
+from slipstream.limits import (
+    ATOMIC_BATCH_MSGS_MAX,
+    ATOMIC_BATCHES_BYTES_MAX,
+    ATOMIC_BATCHES_MAX,
+    ATOMIC_BATCHES_PER_STREAM_MAX,
+    BATCH_TIMEOUT_NS,
+    FAST_BATCHES_MAX,
+    FAST_BATCHES_PER_STREAM_MAX,
+    MAX_PAYLOAD_BYTES,
+    MAX_PENDING_BYTES,
+    SYNC_INTERVAL_NS,
+)
 
 __all__ = [
     "AccountLimits",
+    "BatchLimits",
     "Cancel",
     "Delivery",
     "OnMessage",
@@ -211,6 +224,32 @@ class AccountLimits:
 
 
 @dataclass(slots=True)
+class BatchLimits:
+    """How many publish batches may be open, and how many are, over all streams of a server."""
+
+    atomic_per_stream_max: int = ATOMIC_BATCHES_PER_STREAM_MAX
+    atomic_max: int = ATOMIC_BATCHES_MAX
+    fast_per_stream_max: int = FAST_BATCHES_PER_STREAM_MAX
+    fast_max: int = FAST_BATCHES_MAX
+    msgs_max: int = ATOMIC_BATCH_MSGS_MAX
+    timeout_ns: int = BATCH_TIMEOUT_NS
+    staged_bytes_max: int = ATOMIC_BATCHES_BYTES_MAX
+    atomic_open: int = 0
+    fast_open: int = 0
+    staged_bytes: int = 0
+
+    @property
+    def atomic_full(self) -> bool:
+        """No more atomic batches anywhere."""
+        return self.atomic_open >= self.atomic_max
+
+    @property
+    def fast_full(self) -> bool:
+        """No more fast batches anywhere."""
+        return self.fast_open >= self.fast_max
+
+
+@dataclass(slots=True)
 class ServerFacts:
     """What the JetStream API says about the server, and the limits that are the server's."""
 
@@ -226,3 +265,6 @@ class ServerFacts:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_ack_pending: int = 0
     max_request_batch: int = 0
+    request_queue_limit: int = API_REQUEST_QUEUE_LIMIT
+    info_queue_limit: int = API_REQUEST_QUEUE_LIMIT
+    batches: BatchLimits = field(default_factory=BatchLimits)

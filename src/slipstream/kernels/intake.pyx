@@ -14,6 +14,7 @@ copied once.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
+from libc.string cimport memcmp
 
 from slipstream.kernels.delivery cimport Listener
 from slipstream.kernels.record cimport LogWriter
@@ -114,6 +115,8 @@ cdef class Intake(Listener):
         cdef int64_t ts_ns
         if size > self.payload_bytes_max or self.buffered_bytes > self._room_bytes:
             return 0
+        if reply_size > 4 and memcmp(reply + reply_size - 4, b".$FI", 4) == 0:
+            return 0  # part of a fast batch
         if len(self.pending) > self._room_msgs:
             return 0
         if self._standing_by:

@@ -13,22 +13,25 @@ import os
 import secrets
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from slipstream.config.jetstream_options import JetStreamBatchLimitsOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.errors import StorageFault
 from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
-from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS
+from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.directory import DirectoryStores, account_directory
-from slipstream.jetstream.ports import AccountLimits, ServerFacts
+from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE, JETSTREAM_THREADS
 from slipstream.server.jetstream_ports import AccountPorts
+from slipstream.server.jetstream_system import SystemApi
 from slipstream.version import API_LEVEL, SERVER_VERSION
 
 if TYPE_CHECKING:
@@ -66,6 +69,8 @@ class JetStreamRunner:
         self.facts = _server_facts(server, self.directory)
         self.shared = JetStreamServer(self.facts)
         self.accounts: dict[str, JetStreamAccount] = {}
+        self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
+        self._system: SystemApi | None = None
 
     def start(self) -> None:
         """Recover every stream. Blocks: the server does not listen yet.
@@ -80,6 +85,7 @@ class JetStreamRunner:
             self._server.log("WRN", f"Not enough space in {self.directory} to keep a reserve for when it is full")
         for name, limits in self._wanted().items():
             self._open(name, limits)
+        self._open_system_account()
         self._server.hub.jetstream = True
         self._server.log("INF", f"Took {(time.perf_counter() - began) * 1000:.6f}ms to start JetStream")
 
@@ -89,6 +95,8 @@ class JetStreamRunner:
         for account in self.accounts.values():
             account.shutdown()
         self.accounts.clear()
+        if self._system is not None:
+            self._system.stop()
         self._executor.shutdown(wait=True, cancel_futures=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -123,10 +131,36 @@ class JetStreamRunner:
         else:
             account.recover()
             self.accounts[name] = account
-        self._listen(account)
+        self._listening[name] = self._listen(account)
+        server.hub.accounts[name].keeps_silent = keeps_silent
 
-    def _listen(self, account: JetStreamAccount) -> None:
-        """Let an account's clients call its API, also by the server's domain."""
+    def _close(self, name: str) -> None:
+        """Let an account's clients call its API no more. Its streams stay on disk."""
+        for stop_listening in self._listening.pop(name):
+            stop_listening()
+        account = self.accounts.pop(name, None)
+        if account is not None:
+            account.shutdown()
+
+    def reload(self) -> None:
+        """Take over other limits, and accounts that came, went, or may now use JetStream or not any more. Blocks."""
+        self.options = self._server.options.jetstream
+        facts = _server_facts(self._server, self.directory)
+        self.shared.set_limits(max_memory=facts.max_memory, max_storage=facts.max_storage)
+        wanted = self._wanted()
+        for name in [name for name in self._listening if name not in wanted]:
+            self._close(name)
+        for name, limits in wanted.items():
+            running = self.accounts.get(name)
+            if running is not None and limits is not None:
+                running.set_limits(limits)
+            elif name not in self._listening or (running is None) != (limits is None):
+                if name in self._listening:
+                    self._close(name)
+                self._open(name, limits)
+
+    def _listen(self, account: JetStreamAccount) -> list[Callable[[], None]]:
+        """Let an account's clients call its API, also by the server's domain; gives what ends it."""
         hub = self._server.hub
         prefixes = [API_PREFIX]
         if self.facts.domain:
@@ -142,10 +176,23 @@ class JetStreamRunner:
 
             return answer
 
+        place = hub.accounts[account.name]
+        made = []
         for prefix in prefixes:
             for pattern in API_SUBSCRIPTIONS:
                 subject = prefix + pattern.removeprefix(API_PREFIX)
-                hub.accounts[account.name].subscribe(subject.encode(), answer_at(prefix.encode()))
+                subscription = place.subscribe(subject.encode(), answer_at(prefix.encode()))
+                made.append(partial(place.remove, subscription))
+        return made
+
+    def _open_system_account(self) -> None:
+        name = self._server.options.system_account_name
+        if not name:
+            return
+        place = self._server.hub.accounts[name]
+        ports = AccountPorts(self._server, place, self._loop, self._executor)
+        self._system = SystemApi(self, ports)
+        place.subscribe(f"{API_PREFIX}>".encode(), self._system.answer)
 
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
         return FileStoreOptions(
@@ -202,7 +249,22 @@ def _server_facts(server: Server, directory: str) -> ServerFacts:
         max_payload_bytes=server.options.max_payload,
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
+        request_queue_limit=options.request_queue_limit,
+        info_queue_limit=options.info_queue_limit,
+        batches=_batch_limits(limits.batch),
     )
+
+
+def _batch_limits(options: JetStreamBatchLimitsOptions) -> BatchLimits:
+    """What is configured, for both kinds of batches; the defaults differ."""
+    limits = BatchLimits()
+    if options.max_inflight_per_stream > 0:
+        limits.atomic_per_stream_max = limits.fast_per_stream_max = options.max_inflight_per_stream
+    if options.max_inflight_total > 0:
+        limits.atomic_max = limits.fast_max = options.max_inflight_total
+    limits.msgs_max = options.max_msgs if options.max_msgs > 0 else limits.msgs_max
+    limits.timeout_ns = options.timeout_ns if options.timeout_ns > 0 else limits.timeout_ns
+    return limits
 
 
 def _memory_share() -> int:

@@ -38,13 +38,6 @@ def test_the_request_is_not_changed() -> None:
     assert config == before
 
 
-@pytest.mark.parametrize("flag", ["allow_msg_counter", "allow_atomic", "allow_msg_schedules", "allow_batched"])
-def test_what_is_not_there_is_refused_clearly(flag: str) -> None:
-    number, text = refusal(StreamConfig(name="S", **{flag: True}))
-    assert number == 10052
-    assert text.endswith("not available in this version")
-
-
 def test_a_copy_has_no_subject_of_its_own() -> None:
     assert checked(StreamConfig(name="S", mirror=StreamSource(name="M")), ALONE).subjects == []
     assert checked(StreamConfig(name="S", sources=[StreamSource(name="M")]), ALONE).subjects == []

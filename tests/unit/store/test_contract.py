@@ -266,7 +266,7 @@ def test_atomic_unit_in_slices_is_hidden_until_it_ends(store: Store) -> None:
     with pytest.raises(StoreUnavailable):
         store.skip_to(10**6)
     with pytest.raises(ValueError):
-        store.append_atomic(seq + 1, 10**9, b"s.1", b"", b"")
+        store.append_atomic(seq - 1, 10**9, b"s.1", b"", b"")
     store.end_atomic({b"fence": b"7"})
     assert commit(store).last_seq == seq - 1
     assert store.messages == seq - 1 and store.notes() == {b"fence": b"7"}
@@ -302,6 +302,25 @@ def test_an_aborted_unit_never_was(store: Store, commits: int) -> None:
         payload(n) for n in range(1, 218)
     ]
     store._index.check()
+
+
+@pytest.mark.parametrize("gap", [3, 500])
+def test_gaps_in_a_unit(store: Store, gap: int) -> None:
+    fill(store, 4)
+    store.begin_atomic()
+    for seq in (5 + gap, 6 + gap, 9 + 2 * gap):
+        store.append_atomic(seq, seq * 1_000, b"u", b"", payload(seq))
+    commit(store)
+    store.end_atomic()
+    commit(store)
+    store._index.check()
+    assert (store.messages, store.last_seq) == (7, 9 + 2 * gap)
+    assert [m.seq for m in store.read_batch([b"u"], 1, max_msgs=9, max_bytes=9**9, up_to_seq=10**6)] == [
+        5 + gap,
+        6 + gap,
+        9 + 2 * gap,
+    ]
+    assert store.load_last(b"u").payload == payload(9 + 2 * gap)
 
 
 def test_removals_beside_an_open_unit(store: Store) -> None:

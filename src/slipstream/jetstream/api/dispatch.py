@@ -12,16 +12,15 @@ dispatched here: streams and consumers subscribe to theirs, so that a missing on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
-from slipstream.jetstream.config.versioning import API_LEVEL
+from slipstream.jetstream.api.load import INFO_PATTERNS, ApiLoad
+from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.ports import Ports
@@ -36,6 +35,7 @@ __all__ = [
     "ApiDispatcher",
     "ApiRequest",
     "Handler",
+    "keeps_silent",
     "level_suffices",
 ]
 
@@ -66,8 +66,9 @@ API_SUBSCRIPTIONS: Final = (
     ),
 )
 
+_ANSWERED_BY_STREAMS: Final = (f"{API_PREFIX}DIRECT.GET.", f"{API_PREFIX}CONSUMER.MSG.NEXT.")
+
 Fields = Mapping[str, object]
-_LEVEL = re.compile(rb"[+-]?[0-9]{1,18}")
 _PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
 
 
@@ -82,7 +83,7 @@ class ApiCounters:
 class ApiRequest:
     """One call, and the way to answer it. Answering twice is a bug."""
 
-    __slots__ = ("_answered", "_dispatcher", "_route", "body", "client", "header", "names", "reply", "subject")
+    __slots__ = ("_answered", "_dispatcher", "_route", "_waits", "body", "client", "header", "names", "reply", "subject")
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class ApiRequest:
         self._dispatcher = dispatcher
         self._route = route
         self._answered = False
+        self._waits = False  # counted among the calls that are not answered yet
         self.subject = subject
         self.names = names
         self.reply = reply
@@ -115,6 +117,12 @@ class ApiRequest:
         fields = {"type": self._route.response_type, "error": error_object(error), **self._route.error_fields}
         self._send(fields, error=True, audited=True)
 
+    def wait(self) -> None:
+        """Its handler returned; unless it has answered already, the call waits. For the dispatcher."""
+        if not self._answered:
+            self._waits = True
+            self._dispatcher.load.wait(looks=self._route.looks)
+
     def settle(self, fields: Fields) -> Callable[[ApiError | None], None]:
         """A callback for `Stream.after_commit`: success with `fields`, or the commit's error."""
         return lambda error: self.respond(fields) if error is None else self.fail(error)
@@ -122,6 +130,8 @@ class ApiRequest:
     def _send(self, fields: Fields, *, error: bool, audited: bool) -> None:
         assert not self._answered
         self._answered = True
+        if self._waits:
+            self._dispatcher.load.answered(looks=self._route.looks)
         self._dispatcher.send(self, encode(fields), error=error, audited=audited)
 
 
@@ -134,6 +144,7 @@ class _Route:
     handler: Handler
     error_fields: Fields
     checks_level: bool
+    looks: bool  # changes nothing: counted apart from calls that do
 
 
 @dataclass(slots=True)
@@ -144,11 +155,23 @@ class _Table:
     open_ended: dict[str, tuple[int, _Route]] = field(default_factory=dict)  # prefix → least tokens, route
 
 
+def keeps_silent(subject: bytes) -> bool:
+    """Whether a request that nobody took is met with silence instead of "no responders", as with nats-server.
+
+    That is all of `$JS.API.` but what streams and consumers would have answered.
+    """
+    text = subject.decode("utf-8", "replace")
+    if not text.startswith(API_PREFIX) or text == f"{API_PREFIX}DIRECT.GET":
+        return False
+    return not text.startswith(_ANSWERED_BY_STREAMS)
+
+
 class ApiDispatcher:
     """The API of one account."""
 
-    def __init__(self, ports: Ports, advisories: Advisories) -> None:
+    def __init__(self, ports: Ports, advisories: Advisories, load: ApiLoad) -> None:
         """Answer through `ports`; handlers are registered by their owners."""
+        self.load = load
         self._ports = ports
         self._advisories = advisories
         self._table = _Table()
@@ -176,7 +199,9 @@ class ApiDispatcher:
         tokens = pattern.split(".")
         literal = [token for token in tokens if token not in ("*", ">")]
         assert tokens[: len(literal)] == literal and len(literal) <= _PATTERN_TOKENS_MAX, pattern
-        route = _Route(TYPE_PREFIX + response_type, handler, error_fields or {}, checks_level)
+        route = _Route(
+            TYPE_PREFIX + response_type, handler, error_fields or {}, checks_level, looks=pattern in INFO_PATTERNS
+        )
         prefix, variable = ".".join(literal), len(tokens) - len(literal)
         if tokens[-1] == ">":
             assert prefix not in self._table.open_ended, pattern
@@ -199,6 +224,8 @@ class ApiDispatcher:
         if found is None:
             return
         route, names = found
+        if not self.load.admits(looks=route.looks):
+            return
         request = ApiRequest(self, route, text, names, reply, header or b"", body, client)
         try:
             if route.checks_level and not level_suffices(request.header):
@@ -214,6 +241,8 @@ class ApiDispatcher:
             return
         if fields is not None:
             request.respond(fields)
+        else:
+            request.wait()
 
     def send(self, request: ApiRequest, payload: bytes, *, error: bool, audited: bool) -> None:
         """Count, answer and audit. For `ApiRequest`."""
@@ -241,11 +270,3 @@ class ApiDispatcher:
             if open_route is not None and len(names) >= least:
                 return open_route, names
         return None
-
-
-def level_suffices(header: bytes) -> bool:
-    """Whether this server has the API level a request's header asks for."""
-    value = headers.find(header, b"Nats-Required-Api-Level") if header else None
-    if not value:
-        return True
-    return _LEVEL.fullmatch(value) is not None and int(value) <= API_LEVEL

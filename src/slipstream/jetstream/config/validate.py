@@ -81,20 +81,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
         config.placement = None
     if config.placement is not None and config.placement.preferred:
         raise invalid_config("preferred server not permitted in placement")
-    for name, feature in _NOT_AVAILABLE:
-        if getattr(config, name):
-            raise invalid_config(f"{feature} are not available in this version")
     return config
-
-
-# Settings whose rules are checked like all others but which nothing implements yet: accepting them would promise
-# what does not happen.
-_NOT_AVAILABLE = (
-    ("allow_msg_counter", "message counters"),
-    ("allow_atomic", "atomic batches"),
-    ("allow_msg_schedules", "message schedules"),
-    ("allow_batched", "fast batches"),
-)
 
 
 def _check_names(config: StreamConfig) -> None:

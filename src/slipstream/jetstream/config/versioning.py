@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
 
+from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, PersistMode
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig
 from slipstream.version import API_LEVEL
@@ -14,6 +16,7 @@ __all__ = [
     "API_LEVEL",
     "REQUIRED_LEVEL_KEY",
     "consumer_level",
+    "level_suffices",
     "same_but_for_versioning",
     "shown",
     "stream_level",
@@ -22,6 +25,7 @@ __all__ = [
 
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 _DYNAMIC_KEYS: Final = ("_nats.ver", "_nats.level")
+_LEVEL = re.compile(rb"[+-]?[0-9]{1,18}")
 
 
 def stream_level(config: StreamConfig) -> int:
@@ -65,3 +69,11 @@ def same_but_for_versioning(new: StreamConfig, old: StreamConfig) -> bool:
     if REQUIRED_LEVEL_KEY in old.metadata:
         metadata[REQUIRED_LEVEL_KEY] = old.metadata[REQUIRED_LEVEL_KEY]
     return msgspec.structs.replace(new, metadata=metadata) == old
+
+
+def level_suffices(header: bytes) -> bool:
+    """Whether this server has the API level a request's header asks for."""
+    value = headers.find(header, b"Nats-Required-Api-Level") if header else None
+    if not value:
+        return True
+    return _LEVEL.fullmatch(value) is not None and int(value) <= API_LEVEL

@@ -320,7 +320,7 @@ class Store(Protocol):
     def append_atomic(
         self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
     ) -> None:
-        """Add a message to the open unit: as `append`, but the sequence must be the next one."""
+        """Add a message to the open unit, as `append` does without one."""
         ...
 
     def end_atomic(self, notes: Mapping[bytes, bytes] | None = None) -> None:

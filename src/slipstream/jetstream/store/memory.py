@@ -60,6 +60,7 @@ class MemoryStore(IndexedReads):
         self._random64 = random64
         # Where the open unit began, None without one: slab, offset in it, time of the last message before.
         self._unit: tuple[int, int, int] | None = None
+        self._staged: MessageIndex | None = None  # the messages of the open unit
         self._committed_seq = first_seq - 1
         self._dirty = False
         self._job: _Done | None = None
@@ -129,7 +130,7 @@ class MemoryStore(IndexedReads):
         if writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
             self._close_slab()
         if not writer.append(seq, ts_ns, subject, headers, payload, expires_ns):
-            self._index.skip_to(seq - 1)
+            (self._staged or self._index).skip_to(seq - 1)
             writer.append(seq, ts_ns, subject, headers, payload, expires_ns)
         self._dirty = True
 
@@ -137,15 +138,16 @@ class MemoryStore(IndexedReads):
         """See `Store.begin_atomic`."""
         writer = self._writer
         last_ts_ns = writer.last_ts
-        writer.begin_unit(MessageIndex(self._random64(), file_sizes=False))
+        self._staged = MessageIndex(self._random64(), file_sizes=False)
+        writer.begin_unit(self._staged)
         self._unit = (writer.segment, writer.position, last_ts_ns)
 
     def append_atomic(
         self, seq: int, ts_ns: int, subject: bytes, headers: bytes, payload: bytes, expires_ns: int = 0
     ) -> None:
         """See `Store.append_atomic`."""
-        if self._unit is None or seq != self._writer.last_seq + 1:
-            raise ValueError("no unit is open, or the sequence leaves a gap in it")
+        if self._unit is None:
+            raise ValueError("no unit is open")
         self._append(seq, ts_ns, subject, headers, payload, expires_ns)
 
     def end_atomic(self, notes: Mapping[bytes, bytes] | None = None) -> None:
@@ -154,7 +156,7 @@ class MemoryStore(IndexedReads):
             raise ValueError("no unit is open")
         check_notes(self._notes, notes or {})
         self._writer.end_unit()
-        self._unit = None
+        self._unit = self._staged = None
         for key, value in (notes or {}).items():
             self.put_note(key, value)
         self._dirty = True
@@ -164,7 +166,7 @@ class MemoryStore(IndexedReads):
         if self._unit is not None:
             slab, offset, last_ts_ns = self._unit
             self._writer.abandon_unit(offset if slab == self._writer.segment else 0, last_ts_ns)
-            self._unit = None
+            self._unit = self._staged = None
 
     @property
     def atomic_open(self) -> bool:

@@ -77,6 +77,7 @@ class Committer:
         "_more",
         "_new_erasures",
         "_ports",
+        "_ready",
         "_stopped",
         "_store",
         "_sync_always",
@@ -116,6 +117,7 @@ class Committer:
         self._committed_seq = store.last_seq
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
+        self._ready: list[Pending] = []  # decided before a unit of the store was opened that still is
         self._stopped = False
         self._more = False  # something changed after the commit in flight began
         self._faulted = False  # a commit failed and the store has not repaired itself yet
@@ -143,6 +145,13 @@ class Committer:
         elif not self._stopped:
             self.idle = False
             self._ports.call_soon(self._commit)
+
+    def hold_back(self) -> None:
+        """A unit was opened in the store: what is decided from here on leaves only after its end.
+
+        Commits meanwhile cover parts of the unit and what was decided before it, nothing else.
+        """
+        self._ready += self.intake.take_pending()
 
     def answer(self, reply: bytes, payload: bytes) -> None:
         """Send `payload` to `reply` once everything decided before it is committed."""
@@ -220,7 +229,9 @@ class Committer:
         job = self._store.begin_commit(sync=sync or self._sync_always)
         self._new_erasures = 0
         batch_bytes = self.intake.buffered_bytes
-        batch = self.intake.take_pending()
+        batch, self._ready = self._ready, []
+        if not self._store.atomic_open:
+            batch += self.intake.take_pending()
         if job is None:
             # Nothing changed since the last commit, so nothing waits for the disk. What is let go may cause more.
             self.idle = True
@@ -251,7 +262,8 @@ class Committer:
         """Nothing above `last_seq` happened."""
         # What joined during the failed commit has sequences that did not happen either.
         self.intake.close()
-        batch += self.intake.take_pending()
+        batch += self._ready + self.intake.take_pending()
+        self._ready = []
         self._committed_seq = min(self._committed_seq, last_seq)
         self._faulted = True
         self._listener.on_fault(fault)

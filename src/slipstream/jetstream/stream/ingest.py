@@ -26,11 +26,16 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Damaged, Store
-from slipstream.jetstream.stream.commit import Committer, store_error
+from slipstream.jetstream.stream import schedule_rules
+from slipstream.jetstream.stream.commit import AfterCommit, Committer, store_error
 from slipstream.jetstream.stream.conditions import first_refusal, message_ttl
+from slipstream.jetstream.stream.counters import Counter
 from slipstream.jetstream.stream.dedup import MessageIds
+from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
+from slipstream.jetstream.stream.schedules import Schedules
+from slipstream.jetstream.stream.staging import Prepared
 from slipstream.kernels.intake import Intake
 from slipstream.kernels.subject import is_valid_publish
 from slipstream.limits import (
@@ -74,12 +79,23 @@ class IngestOwner(Protocol):
         """A message joined the store and limits or timers may be concerned."""
         ...
 
-    def rolled_up(self, subject: bytes, keep: int) -> None:
-        """Remove all but the newest `keep` messages under `subject` (`b""`: of the stream)."""
+    def rolled_up(self, subject: bytes, keep: int, below_seq: int = 0) -> None:
+        """Remove all but the newest `keep` messages under `subject` (`b""`: of the stream), or those below a sequence.
+
+        `subject` is a filter, even if it came as a message's subject.
+        """
         ...
 
     def remembered(self) -> None:
         """A message id was added to the window."""
+        ...
+
+
+class Batches(Protocol):
+    """Where messages of publish batches go."""
+
+    def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
+        """Whether the message belongs to a batch; then it was taken care of."""
         ...
 
 
@@ -102,13 +118,18 @@ class Ingest:
         "_owner",
         "_ports",
         "_resources",
+        "_rolls_up",
         "_transform",
         "_watched",
         "allows_ttl",
+        "batches",
+        "counter",
         "ids",
         "intake",
+        "max_payload_bytes",
         "name",
         "republisher",
+        "schedules",
         "store",
     )
 
@@ -135,6 +156,19 @@ class Ingest:
         self.intake.last_ts_ns = store.last_ts_ns
         self.ids = MessageIds(0)
         self.name = ""
+        self.batches: Batches | None = None  # the stream puts it here
+        self.schedules: Schedules | None = None  # likewise, if it has schedules
+        self.counter: Counter | None = None
+        self.max_payload_bytes = sys.maxsize  # of the server: a counter may grow beyond what a client may send
+
+    @property
+    def config(self) -> StreamConfig:
+        """The stream's configuration."""
+        return self._config
+
+    def now_ns(self) -> int:
+        """Wall clock."""
+        return self._now()
 
     @property
     def last_seq(self) -> int:
@@ -149,6 +183,7 @@ class Ingest:
     def hold_back(self) -> None:
         """Let publishes wait, because a unit of many messages is being written. `let_go` must follow."""
         self.intake.close()
+        self._committer.hold_back()
         self._held = []
         self._held_bytes = 0
 
@@ -192,6 +227,8 @@ class Ingest:
             SubjectTransform(transform.src.encode(), transform.dest.encode()) if transform and transform.dest else None
         )
         self.allows_ttl = config.allow_msg_ttl
+        self.counter = Counter(self.store) if config.allow_msg_counter else None
+        self._rolls_up = config.allow_rollup_hdrs and not config.deny_purge
         self.ids.window_ns = config.duplicate_window_ns
         # Whether the owner has to look after an append: limits, age.
         self._watched = (
@@ -203,6 +240,8 @@ class Ingest:
             or self._discards_new
             or self._transform is not None
             or republisher is not None
+            or config.allow_msg_counter
+            or config.allow_msg_schedules
         )
         self.intake.answers = self._answers
         self.intake.payload_bytes_max = self._max_msg_size
@@ -218,6 +257,7 @@ class Ingest:
         if (
             header
             or not self._fast
+            or (reply is not None and reply.endswith(FAST_SUFFIX))
             or resources.limited
             or resources.server_exceeded
             or len(payload) > self._max_msg_size
@@ -231,7 +271,7 @@ class Ingest:
         try:
             self._append(seq, ts_ns, subject, b"", payload)
         except StorageFault as fault:
-            self._refuse(reply, store_error(fault))
+            self.refuse(reply, store_error(fault))
             return
         intake.last_seq = seq
         intake.last_ts_ns = ts_ns
@@ -267,6 +307,17 @@ class Ingest:
         """Store a message of the server's own (a delete marker): conditions do not apply, limits do."""
         self._store(subject, None, header, payload, message_id=b"", rollup=b"sub")
 
+    def store_checked(self, message: Prepared) -> ApiError | None:
+        """Store a message whose conditions were checked; why not, if it cannot be. It is not answered."""
+        return self._store(
+            message.subject,
+            None,
+            message.header,
+            message.payload,
+            message_id=message.message_id,
+            rollup=message.rollup,
+        )
+
     def store_copy(
         self, subject: bytes, header: bytes, payload: bytes, *, seq: int = 0, ts_ns: int = 0
     ) -> ApiError | None:
@@ -282,10 +333,10 @@ class Ingest:
             ts_ns: the origin's time, for a mirror; 0 for now.
         """
         committer = self._committer
-        if committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES:
+        if self._held is not None or committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES:
             return TableError(table.STREAM_TOO_MANY_REQUESTS)
         if self._transform is not None:
-            subject = self._transformed(subject, self._transform)
+            subject = self.transformed(subject)
         refusal = self._closed_or_too_large(len(header), len(payload))
         if refusal is not None:
             return refusal
@@ -308,22 +359,25 @@ class Ingest:
         if committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES or committer.waiting > STREAM_MAX_BUFFERED_MSGS:
             self._overloaded(reply)
             return
-        if self._transform is not None:
-            subject = self._transformed(subject, self._transform)
-        message_id = rollup = b""
         if header:
             header = headers.without_status(header)
+        if self.batches is not None and self.batches.takes(subject, reply, header, payload):
+            return
+        if self._transform is not None:
+            subject = self.transformed(subject)
+        message_id = rollup = tail = b""
         refusal = self._closed_or_too_large(len(header), len(payload))
         if refusal is not None:
-            self._refuse(reply, refusal)
+            self.refuse(reply, refusal)
             return
         # Only headers of ours are looked at, and they all begin alike.
         if header and header.find(b"Nats-") >= 0:
             header = headers.remove(header, b"Nats-Request-Info")
-            refusal = first_refusal(self, subject, header)
+            refusal = first_refusal(self, subject, header, payload)
             if refusal is not None:
-                self._refuse(reply, refusal)
+                self.refuse(reply, refusal)
                 return
+            header = schedule_rules.with_rollup(header, self._now())
             message_id = headers.find(header, b"Nats-Msg-Id") or b""
             if message_id:
                 original = self.ids.find(message_id, self._now())
@@ -333,17 +387,46 @@ class Ingest:
             rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
             refusal = self._wrong_last_id(header) or self._bad_rollup(rollup)
             if refusal is not None:
-                self._refuse(reply, refusal)
+                self.refuse(reply, refusal)
                 return
-        refusal = self._store(subject, reply, header, payload, message_id=message_id, rollup=rollup)
+        if self.counter is not None:
+            counted = self._counted(subject, header, payload)
+            if isinstance(counted, ApiError):
+                self.refuse(reply, counted)
+                return
+            header, payload, tail = counted
+        refusal = self._store(subject, reply, header, payload, message_id=message_id, rollup=rollup, tail=tail)
         if refusal is not None:
-            self._refuse(reply, refusal)
+            self.refuse(reply, refusal)
 
-    def _transformed(self, subject: bytes, transform: SubjectTransform) -> bytes:
+    def _counted(self, subject: bytes, header: bytes, payload: bytes) -> tuple[bytes, bytes, bytes] | ApiError:
+        """Header and body of a message that counts, and what its ack says about it."""
+        assert self.counter is not None
+        counted = self.counter.counted(subject, header, payload)
+        if isinstance(counted, ApiError):
+            return counted
+        if len(counted.header) + len(counted.payload) > self.max_payload_bytes:
+            return TableError(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        refusal = self._closed_or_too_large(len(counted.header), len(counted.payload))
+        return refusal or (counted.header, counted.payload, b"," + counted.payload[1:-1])
+
+    def transformed(self, subject: bytes) -> bytes:
         """The subject it is stored under. One with wildcards, which clients may publish to, stays what it is."""
-        if not is_valid_publish(subject):
+        if self._transform is None or not is_valid_publish(subject):
             return subject
-        return transform.find(subject, self._ports.random_below) or subject
+        return self._transform.find(subject, self._ports.random_below) or subject
+
+    def no_resources(self, size_bytes: int) -> ApiError | None:
+        """Why the server or the account has no room for this much."""
+        if self._resources.server_exceeded:
+            return TableError(table.INSUFFICIENT_RESOURCES)
+        if self._resources.limited and self._resources.would_exceed(size_bytes):
+            return TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
+        return None
+
+    def is_wanted(self, subject: bytes) -> bool:
+        """Whether a message under this subject is stored at all."""
+        return not self._interest_only or self._owner.has_interest(subject)
 
     def _store(
         self,
@@ -354,19 +437,20 @@ class Ingest:
         *,
         message_id: bytes,
         rollup: bytes,
+        tail: bytes = b"",
         seq: int = 0,
         ts_ns: int = 0,
     ) -> ApiError | None:
         """The conditions hold: look at sizes and room, append, and do what follows from it; why not, if not.
 
-        `seq` and `ts_ns` are what the message had in another stream, 0 to give it new ones.
+        `seq` and `ts_ns` are what the message had in another stream, 0 to give it new ones; the ack ends with `tail`.
         """
         size = self.store.message_bytes(len(subject), len(header), len(payload))
         if self._resources.server_exceeded:
             return TableError(table.INSUFFICIENT_RESOURCES)
         seq = seq or self.last_seq + 1
         if self._interest_only and not self._owner.has_interest(subject):
-            return self._skip(seq, subject, reply, message_id, rollup)
+            return self._skip(seq, subject, reply, header, message_id, rollup)
         if self._resources.limited and self._resources.would_exceed(size):
             return TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
         ttl = message_ttl(header) if header else 0
@@ -376,7 +460,7 @@ class Ingest:
             refusal = self._discarded(subject, header, size)
             if refusal is not None:
                 return refusal
-        header, ttl = self._at_least_marker_ttl(header, ttl)
+        header, ttl = self.at_least_marker_ttl(header, ttl)
         ts_ns = max(ts_ns or self._now(), self.last_ts_ns)
         # A copy may ask for a life time that its new stream does not know of.
         expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self.allows_ttl else 0
@@ -387,23 +471,78 @@ class Ingest:
             return store_error(fault)
         except ValueError as error:
             return TableError(table.STREAM_STORE_FAILED, err=error)
+        self.joined(
+            seq,
+            ts_ns,
+            subject,
+            header,
+            payload,
+            message_id=message_id,
+            rollup=rollup,
+            expires_ns=expires_ns,
+            previous_seq=previous,
+        )
+        if reply and self._answers:
+            self.intake.pending.append(self._ack(reply, seq, tail) if tail else (reply, seq))
+        self._committer.wake()
+        return None
+
+    def joined(
+        self,
+        seq: int,
+        ts_ns: int,
+        subject: bytes,
+        header: bytes,
+        payload: bytes,
+        *,
+        message_id: bytes,
+        rollup: bytes,
+        expires_ns: int,
+        previous_seq: int,
+        is_last: bool = True,
+    ) -> None:
+        """Let follow what follows from a message that joined the store: all but its ack.
+
+        Args:
+            seq: its sequence.
+            ts_ns: its time.
+            subject: its subject.
+            header: its header block, or `b""`.
+            payload: its body.
+            message_id: its id, if it has one.
+            rollup: `b"sub"`, `b"all"` or `b""`.
+            expires_ns: its own deadline, 0 for none.
+            previous_seq: the message before it on its subject, if it may be republished.
+            is_last: False if the store holds newer ones already, of the same unit.
+        """
         self._assigned(seq, ts_ns, message_id)
-        committer = self._committer
         self.intake.buffered_bytes += len(payload) + len(header)
         if self._watched or expires_ns:
             self._owner.appended(seq, subject, expires_ns)
         if rollup:
-            self._owner.rolled_up(subject if rollup == b"sub" else b"", 1)
+            rolled = subject if rollup == b"sub" else b""
+            if is_last:
+                self._owner.rolled_up(rolled, 1)
+            else:
+                self._owner.rolled_up(rolled, 0, seq)
+        self.rescheduled(seq, ts_ns, subject, header)
         if self.republisher is not None:
-            effect = self.republisher.effect(seq, ts_ns, subject, header, payload, previous)
+            effect = self.republisher.effect(seq, ts_ns, subject, header, payload, previous_seq)
             if effect is not None:
                 self.intake.pending.append(effect)
-        if reply and self._answers:
-            self.intake.pending.append((reply, seq))
-        committer.wake()
-        return None
 
-    def _skip(self, seq: int, subject: bytes, reply: bytes | None, message_id: bytes, rollup: bytes) -> ApiError | None:
+    def rescheduled(self, seq: int, ts_ns: int, subject: bytes, header: bytes) -> None:
+        """What a message that was stored (sequence not 0) does to schedules, its own and others'."""
+        if self.schedules is not None and seq:
+            self.schedules.stored(seq, ts_ns, subject, header)
+        if header and self._rolls_up and header.find(b"\r\nNats-Schedule-Next:") >= 0:
+            scheduler = headers.find(header, b"Nats-Scheduler")
+            if scheduler and headers.find(header, b"Nats-Schedule-Next") == schedule_rules.PURGE:
+                self._owner.rolled_up(scheduler, 0, seq)
+
+    def _skip(
+        self, seq: int, subject: bytes, reply: bytes | None, header: bytes, message_id: bytes, rollup: bytes
+    ) -> ApiError | None:
         """Nobody wants it: the sequence moves on and the publisher is told so, but nothing is stored."""
         try:
             self.store.skip_to(seq)
@@ -412,10 +551,18 @@ class Ingest:
         self._assigned(seq, max(self._now(), self.last_ts_ns), message_id)
         if rollup:
             self._owner.rolled_up(subject if rollup == b"sub" else b"", 0)
+        self.rescheduled(0, 0, subject, header)
         if reply and self._answers:
             self.intake.pending.append((reply, seq))
         self._committer.wake()
         return None
+
+    def passed_over(self, seq: int, ts_ns: int, message: Prepared) -> None:
+        """Let follow what follows from a message of a unit that nobody wants: it only took a sequence."""
+        self._assigned(seq, ts_ns, message.message_id)
+        if message.rollup:
+            self._owner.rolled_up(message.subject if message.rollup == b"sub" else b"", 0, seq + 1)
+        self.rescheduled(0, 0, message.subject, message.header)
 
     def _assigned(self, seq: int, ts_ns: int, message_id: bytes) -> None:
         self.intake.last_seq = seq
@@ -472,7 +619,7 @@ class Ingest:
                 return _full("maximum bytes exceeded")
         return None
 
-    def _at_least_marker_ttl(self, header: bytes, ttl: int) -> tuple[bytes, int]:
+    def at_least_marker_ttl(self, header: bytes, ttl: int) -> tuple[bytes, int]:
         """A message must outlive a marker on its subject, else the marker could be missed."""
         least = self._config.subject_delete_marker_ttl_ns // SECOND_NS
         if not 0 < ttl < least or self._config.max_msgs_per_subject == 1:
@@ -480,7 +627,8 @@ class Ingest:
         header = headers.append(headers.remove(header, b"Nats-TTL"), b"Nats-TTL", b"%d" % least)
         return header, least
 
-    def _refuse(self, reply: bytes | None, error: ApiError) -> None:
+    def refuse(self, reply: bytes | None, error: ApiError) -> None:
+        """Answer with an error, if an answer is wanted."""
         if reply and self._answers:
             self._answer(reply, self._acks.refused(error))
 
@@ -488,6 +636,32 @@ class Ingest:
         """Held back like an ack: what is refused may depend on something that is not committed yet."""
         if reply and self._answers:
             self._committer.answer(reply, payload)
+
+    def ack_stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
+        """Answer that a message is stored, and more, when that is committed."""
+        if reply and self._answers:
+            self._committer.after(self._ack(reply, seq, tail))
+
+    def wake(self) -> None:
+        """Something joined the store: have it committed."""
+        self._committer.wake()
+
+    def tell(self, reply: bytes | None, payload: bytes) -> None:
+        """Answer something that is true once everything decided before is committed."""
+        if reply:
+            self._committer.after(self._either(reply, payload))
+
+    def _ack(self, reply: bytes, seq: int, tail: bytes) -> AfterCommit:
+        """The ack of a stored message with more in it than its sequence."""
+        return self._either(reply, self._acks.stored(seq)[:-1] + tail + b"}")
+
+    def _either(self, reply: bytes, payload: bytes) -> AfterCommit:
+        """Sends this, or that it could not be."""
+
+        def send(error: ApiError | None) -> None:
+            self._ports.publish(reply, None, None, payload if error is None else self._acks.refused(error))
+
+        return send
 
     def _overloaded(self, reply: bytes | None) -> None:
         """Too much waits for the disk. Answered at once, because the queue is what is full."""

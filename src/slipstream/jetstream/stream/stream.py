@@ -36,7 +36,9 @@ from slipstream.jetstream.stream.ingest import Ingest, Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
+from slipstream.jetstream.stream.schedules import Schedules
 from slipstream.jetstream.stream.slices import PurgeSlices, Slices
+from slipstream.jetstream.stream.together import StreamBatches
 from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
 from slipstream.kernels.subject import is_literal
 from slipstream.limits import (
@@ -103,6 +105,9 @@ class Stream:
             sync_interval_ns=facts.sync_interval_ns,
         )
         self.ingest = Ingest(store, ports, self, self.committer, acks, resources)
+        self.ingest.max_payload_bytes = facts.max_payload_bytes
+        self.batches = StreamBatches(self.ingest, ports, facts)
+        self.ingest.batches = self.batches
         self.expiry = Expiry(store)
         self._configure(config)
         self._rebuild_ids()
@@ -128,6 +133,9 @@ class Stream:
             return
         self._stopped = True
         self._subscribe([])
+        self.batches.stop()
+        if self.ingest.schedules is not None:
+            self.ingest.schedules.stop()
         self.upstream.stop(deleted=deleted)
         self.interest.stop(deleted=deleted)
         self.slices.stop()
@@ -266,8 +274,11 @@ class Stream:
         elif config.max_age_ns and self.ingest.last_ts_ns + config.max_age_ns < self._expiry_due_ns:
             self._arm_expiry()
 
-    def rolled_up(self, subject: bytes, keep: int) -> None:
+    def rolled_up(self, subject: bytes, keep: int, below_seq: int = 0) -> None:
         """A roll-up replaces what came before it: `subject` is a filter, even if it came as a message's subject."""
+        if below_seq:
+            self.purge(subject, below_seq=below_seq)
+            return
         if not subject:
             stored = self.store.messages
         elif is_literal(subject):
@@ -320,6 +331,8 @@ class Stream:
         """Derive anew what was derived from the store."""
         self.ingest.take_over(b"")
         self.expiry.rebuild(self.store.expiries())
+        if self.ingest.schedules is not None:
+            self.ingest.schedules.rebuild()
         self._rebuild_ids()
         self.interest.on_purged(b"")
         self.upstream.on_fault()
@@ -336,6 +349,9 @@ class Stream:
     def _configure(self, config: StreamConfig) -> None:
         republisher = Republisher(config.name, config.republish, self._ports) if config.republish else None
         self.ingest.configure(config, republisher)
+        self.batches.configure(config)
+        if config.allow_msg_schedules and self.ingest.schedules is None:
+            self.ingest.schedules = Schedules(self.store, self._ports, self.ingest.store_copy)
         self.expiry.configure(config)
 
     def _subscribe(self, subjects: list[str]) -> None:

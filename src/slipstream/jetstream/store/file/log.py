@@ -68,6 +68,8 @@ class SegmentedLog:
         """Small facts beside the messages, repeated at the head of every segment."""
         self.unit: tuple[Segment, int, int] | None = None
         """Where the open unit began: segment, offset, and the time of the last message before it."""
+        self.staged: MessageIndex | None = None
+        """The messages of the open unit."""
         self.unit_segments: list[int] = []
         """Numbers of the segments where units begin whose end is not synced yet."""
 
@@ -214,13 +216,14 @@ class SegmentedLog:
         writer = self.writer
         last_ts_ns = writer.last_ts
         writer.begin_unit(staged)
+        self.staged = staged
         self.unit = (self.active, writer.position, last_ts_ns)
         self.unit_segments.append(self.active.header.no)
 
     def end_unit(self) -> None:
         """The unit is whole."""
         self.writer.end_unit()
-        self.unit = None
+        self.unit = self.staged = None
 
     def abandon_unit(self, config: bytes, created_ns: int) -> list[Segment]:
         """Go on as if the unit had never begun; the segments that held nothing else.
@@ -230,7 +233,7 @@ class SegmentedLog:
         """
         assert self.unit is not None
         segment, start, last_ts_ns = self.unit
-        self.unit = None
+        self.unit = self.staged = None
         self.unit_segments.pop()
         writer = self.writer
         kept_in_memory = writer.segment == segment.id and start >= writer.base
@@ -321,7 +324,7 @@ class SegmentedLog:
         self._tail_bytes = 0
         self._window = (0, 0, b"")
         self.notes = recovered.notes
-        self.unit = None
+        self.unit = self.staged = None
         self.unit_segments = []
         last = self.segments[-1] if self.segments else None
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)

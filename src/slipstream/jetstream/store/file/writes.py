@@ -211,8 +211,8 @@ class FileStoreWrites(IndexedReads):
         """See `Store.append_atomic`."""
         if self._refusal is not None:
             raise self._refusal
-        if self._log.unit is None or seq != self._writer.last_seq + 1:
-            raise ValueError("no unit is open, or the sequence leaves a gap in it")
+        if self._log.unit is None:
+            raise ValueError("no unit is open")
         self._append(seq, ts_ns, subject, headers, payload, expires_ns)
 
     def end_atomic(self, notes: Mapping[bytes, bytes] | None = None) -> None:
@@ -370,8 +370,8 @@ class FileStoreWrites(IndexedReads):
         self._log.first_lost = ranges[0][0] if ranges else 0
 
     def _log_gap(self, last_seq: int) -> None:
-        self._writer.control(SKIP, self._index.last_seq + 1, self._writer.last_ts, b"", pack_seq(last_seq))
-        self._index.skip_to(last_seq)
+        self._writer.control(SKIP, self._writer.last_seq + 1, self._writer.last_ts, b"", pack_seq(last_seq))
+        (self._log.staged or self._index).skip_to(last_seq)
 
     # --- commit -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,211 @@
+"""Atomic batches: messages with one `Nats-Batch-Id` that are stored together, or not at all (ADR-50).
+
+States of a batch::
+
+    (none) ──sequence 1──► open ──next sequence──► open ──commit──► stored, or refused as a whole
+                             └──gap, too large, bad commit, silence──► abandoned (an advisory says why)
+
+Messages wait in memory. Only the commit looks at conditions, ids and limits (`staging`); if all hold, the messages get
+consecutive sequences in one unit of the store, which a crash leaves whole or not at all. Everything before the commit
+is answered with an empty ack, the commit with the last sequence, the id and the count.
+
+Invariant: what a batch holds counts towards `BatchLimits` until it is stored, refused or abandoned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.config.versioning import level_suffices
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson.scan import go_quote
+from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
+from slipstream.jetstream.stream.conditions import sequence_of
+from slipstream.jetstream.stream.staging import Prepared, StagedState, Staging
+from slipstream.limits import BATCH_ID_BYTES_MAX
+
+__all__ = ["AtomicBatches", "BatchTarget", "batch_tail"]
+
+_END: Final = b"eob"
+
+
+class BatchTarget(StagedState, Protocol):
+    """The stream's ingest, as far as batches need it."""
+
+    def too_large_or_full(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
+        """Why no message like this can be stored whatever it says: sealed, no resources, too large."""
+        ...
+
+    def transformed(self, subject: bytes) -> bytes:
+        """The subject a message is stored under."""
+        ...
+
+    def store_unit(self, messages: list[Prepared], reply: bytes | None, tail: bytes) -> ApiError | None:
+        """Store all of these or none; the ack ends with `tail`."""
+        ...
+
+    def refuse(self, reply: bytes | None, error: ApiError) -> None:
+        """Answer with an error, if the publisher wants an answer."""
+        ...
+
+    def reassure(self, reply: bytes | None) -> None:
+        """Answer with an empty ack."""
+        ...
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One open batch."""
+
+    messages: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
+    size_bytes: int = 0
+    last_active_ns: int = 0
+    timer: Cancel | None = None
+
+
+class AtomicBatches:
+    """The open batches of one stream."""
+
+    def __init__(self, target: BatchTarget, ports: Ports, advisories: Advisories, limits: BatchLimits) -> None:
+        """Store into `target`, within the limits all streams share."""
+        self._target = target
+        self._ports = ports
+        self._advisories = advisories
+        self._limits = limits
+        self._open: dict[bytes, _Batch] = {}
+
+    def __len__(self) -> int:
+        """Open batches."""
+        return len(self._open)
+
+    def on_message(self, batch_id: bytes, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
+        """A message with a batch id arrived."""
+        target = self._target
+        error = target.too_large_or_full(subject, header, payload)
+        if error is None and not target.config.allow_atomic:
+            error = TableError(table.ATOMIC_PUBLISH_DISABLED)
+        if error is None and len(batch_id) > BATCH_ID_BYTES_MAX:
+            error = TableError(table.ATOMIC_PUBLISH_INVALID_BATCH_ID)
+        seq = sequence_of(headers.find(header, b"Nats-Batch-Sequence") or b"")
+        if error is None and seq < 0:
+            error = TableError(table.ATOMIC_PUBLISH_MISSING_SEQ)
+        if error is None:
+            error = self._take(batch_id, seq, subject, reply, header, payload)
+        if error is not None:
+            target.refuse(reply, error)
+
+    def _take(
+        self, batch_id: bytes, seq: int, subject: bytes, reply: bytes | None, header: bytes, payload: bytes
+    ) -> ApiError | None:
+        commit = headers.find(header, b"Nats-Batch-Commit")
+        stored_size = seq - 1 if commit == _END else seq  # the end marker is not a message of the batch
+        batch = self._open.get(batch_id)
+        if batch is None:
+            if seq != 1:
+                return self._too_large() if stored_size > self._limits.msgs_max else _incomplete()
+            if len(self._open) >= self._limits.atomic_per_stream_max or self._limits.atomic_full:
+                return TableError(table.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
+            batch = self._begin(batch_id)
+        if commit is not None and commit not in (b"1", _END):
+            self._end(batch_id)
+            return TableError(table.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
+        if headers.find(header, b"Nats-Required-Api-Level"):
+            if not level_suffices(header):
+                self._abandon(batch_id, "unsupported")
+                return TableError(table.REQUIRED_API_LEVEL)
+            header = headers.remove(header, b"Nats-Required-Api-Level")
+        batch.last_active_ns = self._ports.now_ns()
+        if seq != len(batch.messages) + 1 or (seq == 1 and commit == _END):
+            self._abandon(batch_id, "incomplete")
+            return _incomplete()
+        if stored_size > self._limits.msgs_max:
+            self._abandon(batch_id, "large")
+            return self._too_large()
+        if commit != _END:
+            size = len(subject) + len(header) + len(payload)
+            if self._limits.staged_bytes + size > self._limits.staged_bytes_max:
+                self._abandon(batch_id, "large")
+                return TableError(table.INSUFFICIENT_RESOURCES)
+            batch.messages.append((subject, header, payload))
+            batch.size_bytes += size
+            self._limits.staged_bytes += size
+        if commit is None:
+            self._target.reassure(reply)
+            return None
+        self._end(batch_id)
+        return self._commit(batch_id, batch, reply, by_marker=commit == _END)
+
+    def _commit(self, batch_id: bytes, batch: _Batch, reply: bytes | None, *, by_marker: bool) -> ApiError | None:
+        target = self._target
+        staging = Staging(target)
+        prepared: list[Prepared] = []
+        for subject, block, payload in batch.messages:
+            if headers.find(block, b"Nats-Expected-Last-Msg-Id"):
+                return TableError(table.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header="Nats-Expected-Last-Msg-Id")
+            checked = staging.check(target.transformed(subject), headers.remove(block, b"Nats-Request-Info"), payload)
+            if not isinstance(checked, Prepared):
+                return checked.error
+            prepared.append(checked)
+        if by_marker:
+            last = prepared[-1]
+            prepared[-1] = replace(last, header=headers.append(last.header, b"Nats-Batch-Commit", b"1"))
+        return target.store_unit(prepared, reply, batch_tail(batch_id, len(prepared)))
+
+    def _too_large(self) -> ApiError:
+        return TableError(table.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=self._limits.msgs_max)
+
+    # --- life of a batch ---
+
+    def _begin(self, batch_id: bytes) -> _Batch:
+        batch = _Batch()
+        self._open[batch_id] = batch
+        self._limits.atomic_open += 1
+        self._watch(batch_id, batch, self._limits.timeout_ns)
+        return batch
+
+    def _watch(self, batch_id: bytes, batch: _Batch, delay_ns: int) -> None:
+        """Look again when the batch would have been silent for too long; most of the time it was not."""
+
+        def look() -> None:
+            left_ns = batch.last_active_ns + self._limits.timeout_ns - self._ports.now_ns()
+            if left_ns > 0:
+                self._watch(batch_id, batch, left_ns)
+            else:
+                self._abandon(batch_id, "timeout")
+
+        batch.timer = self._ports.call_later(delay_ns, look)
+
+    def _end(self, batch_id: bytes) -> None:
+        batch = self._open.pop(batch_id)
+        self._limits.atomic_open -= 1
+        self._limits.staged_bytes -= batch.size_bytes
+        if batch.timer is not None:
+            batch.timer()
+
+    def _abandon(self, batch_id: bytes, reason: str) -> None:
+        self._end(batch_id)
+        stream = self._target.config.name
+        self._advisories.publish(
+            f"STREAM.BATCH_ABANDONED.{stream}",
+            "stream_batch_abandoned",
+            {"stream": stream, "batch": batch_id.decode("utf-8", "replace"), "reason": reason},
+        )
+
+    def drop_all(self) -> None:
+        """Forget every open batch: the stream stops, or takes no more of them."""
+        for batch_id in list(self._open):
+            self._end(batch_id)
+
+
+def batch_tail(batch_id: bytes, count: int) -> bytes:
+    """What an ack says about a batch, behind the sequence."""
+    return b',"batch":%b,"count":%d' % (go_quote(batch_id.decode("utf-8", "replace")).encode(), count)
+
+
+def _incomplete() -> ApiError:
+    return TableError(table.ATOMIC_PUBLISH_INCOMPLETE_BATCH)

@@ -1,0 +1,294 @@
+"""Fast batches: many messages, few answers. Each message is stored as it comes; the server says how often it acks.
+
+The reply subject carries the batch::
+
+    <prefix>.<id>.<flow>.<gap: ok|fail>.<sequence>.<operation>.$FI       0 start, 1 append, 2 commit, 3 end, 4 ping
+
+Answers go to it: `ack` (stored up to a sequence, and how many messages to the next ack), `gap` (messages are missing),
+`err` (one was refused), and at the end an ordinary ack with id and count. With `gap: fail` the first missing or refused
+message ends the batch with what was stored until then; with `ok` it goes on.
+
+What this is not: atomic. Invariant: an `ack` leaves only after the commit of everything it speaks of.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.versioning import level_suffices
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
+from slipstream.jetstream.stream.batches import BatchTarget, batch_tail
+from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.staging import Prepared, Refused, Staging
+from slipstream.limits import BATCH_ID_BYTES_MAX, FAST_BATCH_ACK_EVERY_MAX
+
+__all__ = ["FAST_SUFFIX", "FastBatches", "FastTarget", "Operation", "parse_reply"]
+
+FAST_SUFFIX: Final = b".$FI"
+_START, _APPEND, _COMMIT, _END, _PING = range(5)
+_DIGITS = re.compile(rb"[0-9]{1,20}")
+_DEFAULT_FLOW: Final = 10
+_FLOW_MAX: Final = 2**16 - 1
+
+
+class Operation(NamedTuple):
+    """What a reply subject says."""
+
+    batch_id: bytes
+    flow: int
+    gap_ok: bool
+    seq: int
+    kind: int
+
+    @property
+    def commits(self) -> bool:
+        """Whether this is the last of its batch."""
+        return self.kind in (_COMMIT, _END)
+
+
+class FastTarget(BatchTarget, Protocol):
+    """The stream's ingest, as far as fast batches need it."""
+
+    def store_one(self, message: Prepared) -> ApiError | None:
+        """Store one message, without an answer; its sequence is `last_seq` then."""
+        ...
+
+    def tell(self, reply: bytes | None, payload: bytes) -> None:
+        """Answer once everything decided before is committed; an error in its place if it cannot be."""
+        ...
+
+    def ack_stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
+        """The same with the ack of a stored message."""
+        ...
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One open batch."""
+
+    gap_ok: bool
+    ack_every_max: int  # what the client allows
+    ack_every: int = 1
+    seq: int = 0  # highest sequence of the batch seen
+    stored: int = 0  # up to here everything was stored, refused or recognised
+    acked: int = 0  # up to here the client was told
+    stream_seq: int = 0  # sequence of the last message stored
+    last_active_ns: int = 0
+    timer: Cancel | None = None
+
+
+def parse_reply(reply: bytes) -> Operation | None:
+    """What a reply subject that ends with `FAST_SUFFIX` says; None if it is malformed."""
+    parts = reply[: -len(FAST_SUFFIX)].rsplit(b".", 5)
+    if len(parts) != 6:
+        return None
+    _prefix, batch_id, flow_text, gap, seq_text, kind_text = parts
+    kind = int(kind_text) if _DIGITS.fullmatch(kind_text) else -1
+    seq = int(seq_text) if _DIGITS.fullmatch(seq_text) else 0
+    if not _START <= kind <= _PING or not 0 < seq < 2**64 - 1 or gap not in (b"ok", b"fail"):
+        return None
+    if (seq == 1 and kind in (_END, _APPEND)) or (seq != 1 and kind == _START):
+        return None
+    flow = int(flow_text) if _DIGITS.fullmatch(flow_text) else 0
+    return Operation(batch_id, min(flow, _FLOW_MAX) or _DEFAULT_FLOW, gap == b"ok", seq, kind)
+
+
+class FastBatches:
+    """The open fast batches of one stream."""
+
+    def __init__(self, target: FastTarget, ports: Ports, limits: BatchLimits) -> None:
+        """Store into `target`, within the limits all streams share."""
+        self._target = target
+        self._ports = ports
+        self._limits = limits
+        self._open: dict[bytes, _Batch] = {}
+
+    def __len__(self) -> int:
+        """Open batches."""
+        return len(self._open)
+
+    def on_message(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        """A message with a reply subject of this kind arrived."""
+        target = self._target
+        operation = parse_reply(reply)
+        error = target.too_large_or_full(subject, header, payload)
+        if error is None and not target.config.allow_batched:
+            error = TableError(table.BATCH_PUBLISH_DISABLED)
+        if error is None and operation is None:
+            error = TableError(table.BATCH_PUBLISH_INVALID_PATTERN)
+        if error is None:
+            assert operation is not None
+            error = self._take(operation, subject, reply, header, payload)
+        if error is not None:
+            target.refuse(reply, error)
+
+    def _take(
+        self, operation: Operation, subject: bytes, reply: bytes, header: bytes, payload: bytes
+    ) -> ApiError | None:
+        batch_id = operation.batch_id
+        if len(batch_id) > BATCH_ID_BYTES_MAX:
+            return TableError(table.BATCH_PUBLISH_INVALID_BATCH_ID)
+        batch = self._open.get(batch_id)
+        if batch is None:
+            if operation.seq != 1 or operation.kind == _PING:
+                return TableError(table.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
+            if len(self._open) >= self._limits.fast_per_stream_max or self._limits.fast_full:
+                return TableError(table.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
+            batch = self._begin(operation)
+        if header and headers.find(header, b"Nats-Required-Api-Level"):
+            if not level_suffices(header):
+                self._end(batch_id)
+                return TableError(table.REQUIRED_API_LEVEL)
+            header = headers.remove(header, b"Nats-Required-Api-Level")
+        batch.last_active_ns = self._ports.now_ns()
+        if operation.kind == _PING:
+            self._ping(batch, operation, reply)
+        elif self._is_next(batch, operation, reply):
+            if operation.kind == _END:
+                batch.seq -= 1
+                batch.stored = batch.seq
+                self._finish(batch, batch_id, reply)
+            else:
+                self._store(batch, operation, subject, reply, header, payload)
+        return None
+
+    def _ping(self, batch: _Batch, operation: Operation, reply: bytes) -> None:
+        """The client asks how far we are; what it has sent and we have not seen is a gap."""
+        if operation.seq > batch.seq:
+            self._tell_gap(reply, batch.seq + 1, operation.seq + 1)
+            if not batch.gap_ok:
+                self._finish(batch, operation.batch_id, reply)
+                return
+            batch.seq = batch.stored = operation.seq
+            if self._ack_if_due(batch, reply):
+                return
+        self._ack(batch, reply)
+
+    def _is_next(self, batch: _Batch, operation: Operation, reply: bytes) -> bool:
+        """Count the message; False if a gap ends the batch."""
+        batch.seq += 1
+        if batch.seq == operation.seq:
+            return True
+        self._tell_gap(reply, batch.seq, operation.seq)
+        if operation.seq > batch.seq and batch.gap_ok:
+            batch.seq = operation.seq
+            return True
+        batch.seq -= 1
+        self._finish(batch, operation.batch_id, reply)
+        return False
+
+    def _store(
+        self, batch: _Batch, operation: Operation, subject: bytes, reply: bytes, header: bytes, payload: bytes
+    ) -> None:
+        target = self._target
+        if operation.seq == 1 and not operation.commits:
+            self._tell(reply, {"type": "ack", "seq": 0, "msgs": batch.ack_every})
+        block = headers.remove(header, b"Nats-Request-Info") if header else header
+        checked = Staging(target).check(target.transformed(subject), block, payload)
+        if isinstance(checked, Prepared):
+            error = target.store_one(checked)
+            checked = Refused(error) if error is not None else checked
+        if isinstance(checked, Refused):
+            self._refused(batch, operation, reply, checked)
+            return
+        batch.stream_seq = target.last_seq
+        batch.stored = batch.seq
+        if operation.commits:
+            self._finish(batch, operation.batch_id, reply)
+        else:
+            self._ack_if_due(batch, reply)
+
+    def _refused(self, batch: _Batch, operation: Operation, reply: bytes, refused: Refused) -> None:
+        if refused.is_repeated:
+            batch.stored = operation.seq
+            self._ack_if_due(batch, reply)
+            if not operation.commits:
+                return
+        if not operation.gap_ok and batch.seq == 1:
+            # The first of a batch is answered like a message of its own.
+            self._end(operation.batch_id)
+            if refused.is_repeated and refused.seq:
+                tail = b',"duplicate": true' + batch_tail(operation.batch_id, operation.seq)
+                self._target.ack_stored(reply, refused.seq, tail)
+            else:
+                self._target.refuse(reply, refused.error)
+            return
+        if not refused.is_repeated:
+            self._tell(reply, {"type": "err", "seq": operation.seq, "error": error_object(refused.error)})
+        if operation.gap_ok and not operation.commits:
+            return
+        if not refused.is_repeated:
+            batch.seq -= 1
+            batch.stored = batch.seq
+        self._finish(batch, operation.batch_id, reply)
+
+    def _finish(self, batch: _Batch, batch_id: bytes, reply: bytes) -> None:
+        """Answer for the whole batch."""
+        self._end(batch_id)
+        self._target.ack_stored(reply, batch.stream_seq, batch_tail(batch_id, batch.seq))
+
+    # --- flow control ---
+
+    def _ack_if_due(self, batch: _Batch, reply: bytes) -> bool:
+        """Tell how far we are, every so many messages; how many changes slowly with the number of open batches."""
+        steps = (batch.stored - batch.acked) // batch.ack_every
+        if steps <= 0:
+            return False
+        batch.acked += steps * batch.ack_every
+        most = min(max(FAST_BATCH_ACK_EVERY_MAX // len(self._open), 1), batch.ack_every_max)
+        if batch.ack_every < most:
+            batch.ack_every = min(batch.ack_every * 2, most)
+        elif batch.ack_every > most:
+            batch.ack_every = max(batch.ack_every // 2, most)
+        self._ack(batch, reply)
+        return True
+
+    def _ack(self, batch: _Batch, reply: bytes) -> None:
+        self._tell(reply, {"type": "ack", "seq": batch.acked, "msgs": batch.ack_every})
+
+    def _tell_gap(self, reply: bytes, expected_seq: int, seq: int) -> None:
+        self._tell(reply, {"type": "gap", "last_seq": expected_seq, "seq": seq})
+
+    def _tell(self, reply: bytes, fields: dict[str, object]) -> None:
+        self._target.tell(reply, encode(fields))
+
+    # --- life of a batch ---
+
+    def _begin(self, operation: Operation) -> _Batch:
+        batch = _Batch(operation.gap_ok, operation.flow)
+        self._open[operation.batch_id] = batch
+        self._limits.fast_open += 1
+        # Alone it may go as fast as it likes; beside others it starts slowly.
+        batch.ack_every = min(FAST_BATCH_ACK_EVERY_MAX, operation.flow) if len(self._open) == 1 else 1
+        self._watch(operation.batch_id, batch, self._limits.timeout_ns)
+        return batch
+
+    def _watch(self, batch_id: bytes, batch: _Batch, delay_ns: int) -> None:
+        """Forget the batch when it was silent for too long."""
+
+        def look() -> None:
+            left_ns = batch.last_active_ns + self._limits.timeout_ns - self._ports.now_ns()
+            if left_ns > 0:
+                self._watch(batch_id, batch, left_ns)
+            else:
+                self._end(batch_id)
+
+        batch.timer = self._ports.call_later(delay_ns, look)
+
+    def _end(self, batch_id: bytes) -> None:
+        batch = self._open.pop(batch_id)
+        self._limits.fast_open -= 1
+        if batch.timer is not None:
+            batch.timer()
+
+    def drop_all(self) -> None:
+        """Forget every open batch: the stream stops, or takes no more of them."""
+        for batch_id in list(self._open):
+            self._end(batch_id)

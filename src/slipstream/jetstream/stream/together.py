@@ -1,0 +1,205 @@
+"""Publish batches of one stream, and how their messages get into it.
+
+`takes` recognises messages of atomic and fast batches before anything else looks at them; the two kinds of batches
+decide (`batches`, `fast_batches`), this stores and answers for them.
+
+Invariant: all messages of an atomic batch join the log in one unit, and only then anything follows from them: message
+ids, limits, roll-ups, schedules, republished copies, the ack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
+from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Ports, ServerFacts
+from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.stream.batches import AtomicBatches
+from slipstream.jetstream.stream.commit import store_error
+from slipstream.jetstream.stream.counters import Counter
+from slipstream.jetstream.stream.dedup import MessageIds
+from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX, FastBatches
+from slipstream.jetstream.stream.ingest import Ingest
+from slipstream.jetstream.stream.staging import Prepared
+from slipstream.limits import SECOND_NS
+
+__all__ = ["StreamBatches"]
+
+
+class StreamBatches:
+    """The batches of a stream and the way they are stored: implements `FastTarget` over an ingest."""
+
+    def __init__(self, ingest: Ingest, ports: Ports, facts: ServerFacts) -> None:
+        """Store through `ingest`; limits are shared by all streams of the server."""
+        self._ingest = ingest
+        self._ports = ports
+        self.store: Store = ingest.store
+        self.ids: MessageIds = ingest.ids
+        self.atomic = AtomicBatches(self, ports, Advisories(ports, facts), facts.batches)
+        self.fast = FastBatches(self, ports, facts.batches)
+
+    def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
+        """Whether the message belongs to a batch; then it was taken care of."""
+        if reply is not None and reply.endswith(FAST_SUFFIX):
+            self.fast.on_message(subject, reply, header, payload)
+            return True
+        if not header or header.find(b"\r\nNats-Batch-Id:") < 0:
+            return False
+        batch_id = headers.find(header, b"Nats-Batch-Id")
+        if not batch_id:
+            return False
+        self.atomic.on_message(batch_id, subject, reply, header, payload)
+        return True
+
+    def configure(self, config: StreamConfig) -> None:
+        """Open batches of a kind that is no longer allowed are forgotten."""
+        if not config.allow_atomic or config.sealed:
+            self.atomic.drop_all()
+        if not config.allow_batched or config.sealed:
+            self.fast.drop_all()
+
+    def stop(self) -> None:
+        """Forget all batches."""
+        self.atomic.drop_all()
+        self.fast.drop_all()
+
+    # --- what batches ask of the stream -----------------------------------------------------------------------------
+
+    @property
+    def config(self) -> StreamConfig:
+        """See `StagedState.config`."""
+        return self._ingest.config
+
+    @property
+    def counter(self) -> Counter | None:
+        """See `StagedState.counter`."""
+        return self._ingest.counter
+
+    @property
+    def last_seq(self) -> int:
+        """See `StagedState.last_seq`."""
+        return self._ingest.last_seq
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """See `StagedState.max_payload_bytes`."""
+        return self._ingest.max_payload_bytes
+
+    def now_ns(self) -> int:
+        """See `StagedState.now_ns`."""
+        return self._ports.now_ns()
+
+    def too_large_or_full(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
+        """See `BatchTarget.too_large_or_full`."""
+        config = self.config
+        if config.sealed:
+            return TableError(table.STREAM_SEALED)
+        refusal = self._ingest.no_resources(self.store.message_bytes(len(subject), len(header), len(payload)))
+        if refusal is None and 0 <= config.max_msg_size < len(header) + len(payload):
+            refusal = TableError(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        return refusal
+
+    def transformed(self, subject: bytes) -> bytes:
+        """See `BatchTarget.transformed`."""
+        return self._ingest.transformed(subject)
+
+    def store_one(self, message: Prepared) -> ApiError | None:
+        """See `FastTarget.store_one`."""
+        return self._ingest.store_checked(message)
+
+    def store_unit(self, messages: list[Prepared], reply: bytes | None, tail: bytes) -> ApiError | None:
+        """See `BatchTarget.store_unit`."""
+        sizes = sum(self.store.message_bytes(len(m.subject), len(m.header), len(m.payload)) for m in messages)
+        refusal = self._ingest.no_resources(sizes)
+        if refusal is not None:
+            return refusal
+        wanted = [self._ingest.is_wanted(message.subject) for message in messages]
+        messages = [self._outliving(message) for message in messages]
+        ts_ns = max(self._ports.now_ns(), self._ingest.last_ts_ns)
+        first_seq = self._ingest.last_seq + 1
+        deadlines = [ts_ns + message.ttl * SECOND_NS if message.ttl > 0 else 0 for message in messages]
+        previous = self._previous_seqs(messages, wanted, first_seq)
+        try:
+            self._append(messages, wanted, deadlines, first_seq, ts_ns)
+        except StorageFault as fault:
+            self.store.abort_atomic()
+            return store_error(fault)
+        except ValueError as error:
+            self.store.abort_atomic()
+            return TableError(table.STREAM_STORE_FAILED, err=error)
+        for at, message in enumerate(messages):
+            seq = first_seq + at
+            if wanted[at]:
+                self._ingest.joined(
+                    seq,
+                    ts_ns,
+                    message.subject,
+                    message.header,
+                    message.payload,
+                    message_id=message.message_id,
+                    rollup=message.rollup,
+                    expires_ns=deadlines[at],
+                    previous_seq=previous[at],
+                    is_last=False,
+                )
+            else:
+                self._ingest.passed_over(seq, ts_ns, message)
+        self._ingest.ack_stored(reply, self._ingest.last_seq, tail)
+        self._ingest.wake()
+        return None
+
+    def _append(
+        self, messages: list[Prepared], wanted: list[bool], deadlines: list[int], first_seq: int, ts_ns: int
+    ) -> None:
+        """All of it joins the log in one unit; what nobody wants only takes a sequence."""
+        store = self.store
+        store.begin_atomic()
+        for at, message in enumerate(messages):
+            if wanted[at]:
+                store.append_atomic(
+                    first_seq + at, ts_ns, message.subject, message.header, message.payload, deadlines[at]
+                )
+        store.end_atomic()
+        if not wanted[-1]:
+            store.skip_to(first_seq + len(messages) - 1)
+
+    def _outliving(self, message: Prepared) -> Prepared:
+        header, ttl = self._ingest.at_least_marker_ttl(message.header, message.ttl)
+        return message if ttl == message.ttl else replace(message, header=header, ttl=ttl)
+
+    def _previous_seqs(self, messages: list[Prepared], wanted: list[bool], first_seq: int) -> list[int]:
+        """The message before each on its subject, if it may be republished."""
+        if self._ingest.republisher is None:
+            return [0] * len(messages)
+        newest: dict[bytes, int] = {}
+        found = []
+        for at, message in enumerate(messages):
+            known = newest.get(message.subject)
+            found.append(self.store.subject_state(message.subject).last_seq if known is None else known)
+            if wanted[at]:
+                newest[message.subject] = first_seq + at
+        return found
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def refuse(self, reply: bytes | None, error: ApiError) -> None:
+        """See `BatchTarget.refuse`."""
+        self._ingest.refuse(reply, error)
+
+    def reassure(self, reply: bytes | None) -> None:
+        """See `BatchTarget.reassure`. Nothing was promised, so nothing has to be waited for."""
+        if reply and not self.config.no_ack:
+            self._ports.publish(reply, None, None, b"")
+
+    def tell(self, reply: bytes | None, payload: bytes) -> None:
+        """See `FastTarget.tell`."""
+        self._ingest.tell(reply, payload)
+
+    def ack_stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
+        """See `FastTarget.ack_stored`."""
+        self._ingest.ack_stored(reply, seq, tail)
