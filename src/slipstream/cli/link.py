@@ -12,6 +12,7 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from slipstream.client.wire import (
     NoResponders,
     WireClient,
 )
+from slipstream.kernels.loadgen import encode_pubs
 from slipstream.limits import SECOND_NS
 from slipstream.version import PRODUCT_VERSION
 
@@ -62,7 +64,18 @@ class Link:
 
     def publish(self, subject: str, payload: bytes = b"", *, reply: str = "", header: bytes = b"") -> None:
         """Send one message."""
-        self.client.publish(subject, payload, reply=reply, header=header)
+        with _words_checked():
+            self.client.publish(subject, payload, reply=reply, header=header)
+
+    def publish_equal(self, subject: str, payload: bytes, count: int) -> None:
+        """Send the same message many times, in one go."""
+        with _words_checked():
+            self.client.send(encode_pubs(subject.encode(), payload, count))
+
+    def subscribe(self, subject: str, *, queue: str = "") -> int:
+        """Subscribe, and return the sid that messages will carry."""
+        with _words_checked():
+            return self.client.subscribe(subject, queue=queue)
 
     def request(self, subject: str, payload: bytes = b"", *, header: bytes = b"", timeout_ns: int = 0) -> Message:
         """Ask and return the first answer.
@@ -72,7 +85,8 @@ class Link:
             ClientTimeout: nobody answered in time.
         """
         self._trace(">>>", subject, payload)
-        answer = self.client.request(subject, payload, header=header, timeout_ns=timeout_ns)
+        with _words_checked():
+            answer = self.client.request(subject, payload, header=header, timeout_ns=timeout_ns)
         self._trace("<<<", "", answer.payload)
         return answer
 
@@ -87,7 +101,7 @@ class Link:
         inbox = self.client.new_inbox()
         sid = self.client.subscribe(inbox)
         self.client.unsubscribe(sid, after=1)
-        self.client.publish(subject, payload, reply=inbox, header=header)
+        self.publish(subject, payload, reply=inbox, header=header)
         answer = self.client.next_message()
         self._trace("<<<", "", answer.payload)
         if answer.header.startswith(b"NATS/1.0 503") and not answer.payload:
@@ -138,6 +152,15 @@ class Link:
         if self.settings.trace:
             place = f" {subject}" if subject else ""
             click.echo(f"{click.style(arrow, dim=True)}{place} {payload.decode(errors='replace')}", err=True)
+
+
+@contextmanager
+def _words_checked() -> Iterator[None]:
+    """A subject or queue that no protocol line can carry is the user's mistake."""
+    try:
+        yield
+    except ValueError as error:
+        raise ClientError(str(error)) from error
 
 
 def decoded(answer: Message) -> Reply:

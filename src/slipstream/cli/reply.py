@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.connection import Command, Session
 from slipstream.cli.link import Link
 from slipstream.cli.listening import listen
 from slipstream.cli.messages import decode_header, encode_header, print_headers
@@ -67,7 +67,7 @@ def reply(
         Template(body)  # a wrong one is reported now, not at the first request
 
     def prepare(link: Link) -> None:
-        link.client.subscribe(subject, queue=queue)
+        link.subscribe(subject, queue=queue)
 
     def ready() -> None:
         note(f'Listening on "{subject}" in group "{queue}"')
@@ -88,8 +88,6 @@ def reply(
                 return
     except KeyboardInterrupt:
         click.echo(err=True)
-    except ValueError as error:
-        raise Failure(str(error)) from error
 
 
 def _show(number: int, request: Message) -> None:

@@ -57,22 +57,19 @@ def req(
     """Send requests."""
     link = session.link()
     several = replies != 1 or wait_for_empty
-    try:
-        for content in read_bodies(BodyFlags(body, file, send_on, force_stdin, templates)):
-            filled = Filled(current_subject(subject), content, list(headers), templates=templates)
-            for number in messages_to_send(count):
-                to, payload, extra = filled.message(number)
-                if not raw:
-                    note(f'Sending request on "{to}"')
-                header = encode_header(extra)
-                if several:
-                    _gather(link, to, payload, header, replies, reply_timeout, wait_for_empty, translate, raw=raw)
-                else:
-                    started_ns = time.monotonic_ns()
-                    answer = link.ask(to, payload, header=header)
-                    _show(answer, time.monotonic_ns() - started_ns, translate, raw=raw)
-    except ValueError as error:  # a subject that no PUB line can carry
-        raise Failure(str(error)) from error
+    for content in read_bodies(BodyFlags(body, file, send_on, force_stdin, templates)):
+        filled = Filled(current_subject(subject), content, list(headers), templates=templates)
+        for number in messages_to_send(count):
+            to, payload, extra = filled.message(number)
+            if not raw:
+                note(f'Sending request on "{to}"')
+            header = encode_header(extra)
+            if several:
+                _gather(link, to, payload, header, replies, reply_timeout, wait_for_empty, translate, raw=raw)
+            else:
+                started_ns = time.monotonic_ns()
+                answer = link.ask(to, payload, header=header)
+                _show(answer, time.monotonic_ns() - started_ns, translate, raw=raw)
 
 
 def current_subject(subject: str) -> str:
@@ -100,7 +97,7 @@ def _gather(
     inbox = client.new_inbox()
     sid = client.subscribe(inbox)
     started_ns = time.monotonic_ns()
-    client.publish(subject, payload, reply=inbox, header=header)
+    link.publish(subject, payload, reply=inbox, header=header)
     # The first answer may take the whole timeout; so may all of them when there is no other end.
     deadline_ns = started_ns + link.settings.timeout_ns
     taken = 0

@@ -6,13 +6,12 @@ written for those. Everything else is in `slipstream`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.connection import Command, Session
 
 __all__ = ["bench", "pub", "req", "sub"]
 
@@ -47,8 +46,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 def pub(session: Session, subject: str, message: str, reply: str) -> None:
     """Publish MESSAGE to SUBJECT."""
     link = session.link()
-    with _subjects_checked():
-        link.publish(subject, message.encode(errors="surrogateescape"), reply=reply)
+    link.publish(subject, message.encode(errors="surrogateescape"), reply=reply)
     link.client.flush()
     click.echo(f"Published [{subject}] : '{message}'")
 
@@ -63,8 +61,7 @@ def req(session: Session, subject: str, message: str) -> None:
 
     link = session.link()
     click.echo(f"Published [{subject}] : '{message}'")
-    with _subjects_checked():
-        answer = link.ask(current_subject(subject), message.encode(errors="surrogateescape"))
+    answer = link.ask(current_subject(subject), message.encode(errors="surrogateescape"))
     click.echo(f"Received  [{answer.subject}] : '{answer.payload.decode(errors='replace')}'")
 
 
@@ -79,18 +76,17 @@ def sub(session: Session, subject: str, queue: str, count: int) -> None:
     from slipstream.cli.listening import listen
 
     def prepare(link: Link) -> None:
-        link.client.subscribe(subject, queue=queue)
+        link.subscribe(subject, queue=queue)
 
     def ready() -> None:
         click.echo(f"Listening on [{subject}]")
 
     try:
-        with _subjects_checked():
-            for number, (_, message) in enumerate(listen(session, prepare, ready=ready), 1):
-                text = message.payload.decode(errors="replace")
-                click.echo(f"[#{number}] Received on [{message.subject}]: '{text}'")
-                if number == count:
-                    return
+        for number, (_, message) in enumerate(listen(session, prepare, ready=ready), 1):
+            text = message.payload.decode(errors="replace")
+            click.echo(f"[#{number}] Received on [{message.subject}]: '{text}'")
+            if number == count:
+                return
     except KeyboardInterrupt:
         click.echo(err=True)
 
@@ -110,12 +106,3 @@ def bench(session: Session, subject: str, publishers: int, subscribers: int, mes
         raise click.UsageError("Neither publishers nor subscribers.")
     url = session.settings.urls[0]
     run_pub_sub(url, subject, publishers=publishers, subscribers=subscribers, messages=messages, size=size)
-
-
-@contextmanager
-def _subjects_checked() -> Iterator[None]:
-    """A subject that no protocol line can carry is the user's mistake."""
-    try:
-        yield
-    except ValueError as error:
-        raise Failure(str(error)) from error
