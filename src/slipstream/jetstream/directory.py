@@ -151,8 +151,9 @@ class DirectoryStores:
             config, created_ns = from_stored(store.config)
             store.set_segment_bytes(self._options(config).segment_bytes)
         except (StorageFault, JsonError) as error:
-            # Making a stream ends with its first segment, so without one nobody was told that it exists.
-            begun = any(entry.endswith(".seg") for entry in entries)
+            # Making a stream ends with its first segment, so without a whole one nobody was told that it exists. The
+            # manifest comes soon after: where there is one, there was a first segment.
+            begun = any(entry.endswith(".seg") for entry in entries) and len(entries) > 1
             self._move(directory, "quarantine" if begun else "unfinished", str(error))
             return None
         self._directories[id(store)] = directory

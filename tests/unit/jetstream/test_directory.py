@@ -74,6 +74,9 @@ def test_what_is_not_a_stream_is_moved_aside() -> None:
     disk.create(f"{ROOT}/streams/notes/todo.txt")
     disk.make_dir(f"{ROOT}/streams/{'0' * 32}")
     disk.create(f"{ROOT}/streams/{'0' * 32}/0000000001.0000.seg")
+    disk.create(f"{ROOT}/streams/{'0' * 32}/MANIFEST.1")
+    disk.make_dir(f"{ROOT}/streams/{'3' * 32}")
+    disk.create(f"{ROOT}/streams/{'3' * 32}/0000000001.0000.seg")
     disk.make_dir(f"{ROOT}/streams/{'1' * 32}")
     disk.create(f"{ROOT}/streams/{'1' * 32}/MANIFEST.0")
     disk.make_dir(f"{ROOT}/streams/{'2' * 32}")
@@ -81,7 +84,7 @@ def test_what_is_not_a_stream_is_moved_aside() -> None:
     assert w.api("STREAM.NAMES")["streams"] == ["A"]
     assert disk.list_dir(f"{ROOT}/quarantine") == ["0" * 32, "notes"]
     assert disk.list_dir(f"{ROOT}/quarantine/notes") == ["todo.txt"]
-    assert disk.list_dir(f"{ROOT}/unfinished") == ["1" * 32]
+    assert disk.list_dir(f"{ROOT}/unfinished") == ["1" * 32, "3" * 32]
     assert len(disk.list_dir(f"{ROOT}/streams")) == 1
     assert not w.account.snapshot().healthy
     assert sum(level == "WRN" for level, _ in w.ports.logged) >= 2

@@ -225,6 +225,7 @@ class _Recovery:
     def _choose_segments(self, manifest: Manifest | None) -> list[Segment]:
         """The newest generation of every segment, in order, each with a readable header."""
         found: list[Segment] = []
+        uid = manifest.uid if manifest is not None else b""
         for name in self.disk.list_dir(self.directory):
             path = f"{self.directory}/{name}"
             if name.endswith(".tmp"):
@@ -238,9 +239,10 @@ class _Recovery:
                 continue
             self.highest_no = max(self.highest_no, parsed[0])
             header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or self._header_from(manifest, parsed)
-            if header is None or (manifest is not None and header.uid != manifest.uid):
+            if header is None or (uid and header.uid != uid):
                 self._unusable(path)
                 continue
+            uid = header.uid  # a stream that is too young for a manifest is what its first segment says
             found.append(Segment(0, path, header))
         found.sort(key=lambda segment: (segment.header.no, -segment.header.generation))
         chosen: list[Segment] = []

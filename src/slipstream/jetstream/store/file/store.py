@@ -78,8 +78,9 @@ class FileStore(FileStoreWrites):
                 raise StorageFault("directory is not empty", path=directory)
             store._log.index.skip_to(first_seq - 1)
             store._committed_seq = first_seq - 1
-            write_manifest(disk, directory, store._manifest())
             disk.sync_dir(directory.rsplit("/", 1)[0])
+            # The first segment says all that the manifest would: upkeep writes that one, nobody has to wait for it.
+            store._manifest_due = True
             store._log.start_segment(config, 0, options.now_ns())
             store._commit_now()
         except OSError as error:
