@@ -162,11 +162,13 @@ class Stages:
         name = f"{part_prefix(txn)}{part}-{attempt}-{id_}-{now_ns // SECOND_NS}"
         stage = _Stage(id_, stream, name, StagedRows(), now_ns)
         self._open[id_] = stage
+        parts.grow(name, 0)
         self._arm()
 
         def made(fault: ApiError | None) -> None:
             if fault is not None:
                 self._open.pop(id_, None)
+                parts.forget(name)
             done(fault or id_)
 
         self._in_thread(lambda: parts.area.create(name), made)

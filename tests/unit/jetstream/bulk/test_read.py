@@ -1,0 +1,211 @@
+"""BULK.INFO and BULK.READ: what is sent, when, and what happens when somebody goes or something breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipstream.kernels.arrowrows import RowDecoder
+from slipstream.limits import BULK_READER_IDLE_NS, BULK_READERS_MAX, BULK_SWEEP_NS
+from support.bulk_world import BulkWorld, messages_of
+
+CHUNK = 16 * 1024
+
+
+@pytest.fixture(params=["file", "memory"])
+def world(request: pytest.FixtureRequest) -> BulkWorld:
+    """A stream of 1000 messages under ten subjects."""
+    made = BulkWorld()
+    made.create("S", subjects=["s.*"], storage=request.param)
+    made.fill(1000)
+    return made
+
+
+def test_info(world: BulkWorld) -> None:
+    info = world.api("BULK.INFO.S")
+    assert (info["stream"], info["first_seq"], info["last_seq"], info["version"]) == ("S", 1, 1000, 1)
+    created = world.account.streams["S"].created_ns
+    assert info["identity"].startswith(f"{created}/")
+    assert world.error("BULK.INFO.X") == (10059, "stream not found")
+
+
+def test_everything_in_order(world: BulkWorld) -> None:
+    reading = world.read(chunk_bytes=CHUNK)
+    assert reading.answer["last"] == 1000
+    assert len(reading.chunks) > 3
+    stored = world.account.streams["S"].store
+    for message in (message for chunk in reading.chunks for message in messages_of(chunk)):
+        assert message == stored.get(message.seq)
+    assert reading.seqs == list(range(1, 1001))
+    decoder = RowDecoder((), max_rows=10_000)
+    for chunk in reading.chunks:
+        decoder.feed(chunk)
+    assert reading.end == {
+        "rows": 1000,
+        "bytes": sum(map(len, reading.chunks)),
+        "crc": decoder.crc,
+        "last": 1000,
+    }
+
+
+def test_ranges_filters_and_times(world: BulkWorld) -> None:
+    assert world.read(first=10, last=12).seqs == [10, 11, 12]
+    assert world.read(first=990).seqs == list(range(990, 1001))
+    assert world.read(first=5, last=4).seqs == []
+    assert world.read(subjects=["s.3"], last=50).seqs == [4, 14, 24, 34, 44]
+    assert world.read(subjects=["s.3", "s.5"], first=40, last=50).seqs == [44, 46]
+    assert world.read(subjects=["x.*"]).seqs == []
+    assert len(world.read(subjects=["*.3", ">"]).seqs) == 1000
+    times = [world.account.streams["S"].store.get(seq).ts_ns for seq in (1, 1000)]
+    world.ports.clock_ns += 10**9
+    world.fill(5)
+    assert world.read(start_time_ns=times[1] + 1).seqs == [1001, 1002, 1003, 1004, 1005]
+    assert len(world.read(end_time_ns=times[1] + 1).seqs) == 1000
+    assert world.read(start_time_ns=times[1] + 1, end_time_ns=times[1] + 2).seqs == []
+
+
+def test_removed_messages_are_not_sent(world: BulkWorld) -> None:
+    for seq, body in ((2, {"seq": 2}), (3, {"seq": 3, "no_erase": True})):
+        assert world.api("STREAM.MSG.DELETE.S", body)["success"], seq
+    world.api("STREAM.PURGE.S", {"filter": "s.9"})
+    world.api("STREAM.PURGE.S", {"seq": 8})
+    expected = [seq for seq in range(8, 1001) if seq % 10]
+    assert world.read().seqs == expected
+    assert b"p" * 50 not in b"".join(world.read(first=1, last=7).chunks)
+
+
+def test_same_messages_same_checksum(world: BulkWorld) -> None:
+    """It does not depend on chunks, nor on where records lie."""
+    whole = world.read()
+    assert world.read(chunk_bytes=CHUNK).end["crc"] == whole.end["crc"]
+    assert world.read(last=999).end["crc"] != whole.end["crc"]
+
+
+def test_credit(world: BulkWorld) -> None:
+    reading = world.begin_read(credit=1, chunk_bytes=CHUNK)
+    assert len(reading.chunks) == 1
+    world.ports.advance(BULK_SWEEP_NS)
+    assert len(reading.chunks) == 1
+    world.confirm(reading, 2)
+    assert len(reading.chunks) == 3
+    world.ports.route(b"$JS.API.BULK.CREDIT.S.unknown", None, None, b"1")
+    world.ports.route(f"$JS.API.BULK.CREDIT.T.{reading.answer['id']}".encode(), None, None, b"1")
+    for nonsense in (b"", b"-1", b"x", b"99999999999", b"1.5"):
+        world.ports.route(f"$JS.API.BULK.CREDIT.S.{reading.answer['id']}".encode(), None, None, nonsense)
+    world.ports.settle()
+    assert len(reading.chunks) == 3
+    world.confirm(reading, 1000)
+    assert reading.status == b"NATS/1.0 204 EOB\r\n\r\n"
+    assert reading.seqs == list(range(1, 1001))
+
+
+def test_readers_that_are_gone_are_dropped(world: BulkWorld) -> None:
+    readings = [world.begin_read(credit=1, chunk_bytes=CHUNK) for _ in range(BULK_READERS_MAX)]
+    refused = world.begin_read()
+    assert refused.answer["error"]["err_code"] == 30003
+    readings[0].subscription.close()
+    world.confirm(readings[0])  # it is noticed when the next chunk would go
+    assert len(readings[0].chunks) == 1
+    readings[1].subscription.close()
+    world.ports.advance(BULK_SWEEP_NS)  # or after a while
+    assert world.read(last=1).seqs == [1]
+    world.ports.advance(BULK_READER_IDLE_NS + BULK_SWEEP_NS)
+    assert readings[2].status == b"NATS/1.0 500 Failed\r\n\r\n"
+    assert readings[2].end["error"]["err_code"] == 30007
+    assert world.read(last=1).seqs == [1]
+
+
+def test_congested_readers_pause(world: BulkWorld) -> None:
+    world.ports.congested = True
+    reading = world.begin_read(chunk_bytes=CHUNK)
+    assert len(reading.chunks) == 1
+    world.ports.congested = False
+    world.ports.advance(10**9)
+    assert reading.status or len(reading.chunks) > 1
+
+
+def test_readers_take_turns(world: BulkWorld) -> None:
+    order: list[int] = []
+    readings = []
+    for number in range(3):
+        reading = world.begin_read(credit=1, chunk_bytes=CHUNK)
+        readings.append(reading)
+        reading.chunks = _Noted(order, number)
+    for reading in readings:
+        world.ports.route(f"$JS.API.BULK.CREDIT.S.{reading.answer['id']}".encode(), None, None, b"100")
+    world.ports.settle()
+    first_rounds = order[:6]
+    assert {first_rounds.count(number) for number in range(3)} == {2}
+
+
+class _Noted(list[bytes]):
+    def __init__(self, order: list[int], number: int) -> None:
+        super().__init__()
+        self._order, self._number = order, number
+
+    def append(self, chunk: bytes) -> None:
+        self._order.append(self._number)
+        super().append(chunk)
+
+
+def test_a_stream_that_goes(world: BulkWorld) -> None:
+    reading = world.begin_read(credit=1, chunk_bytes=CHUNK)
+    world.api("STREAM.DELETE.S")
+    assert reading.end["error"]["err_code"] == 30006
+
+
+def test_only_what_is_committed() -> None:
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(3)
+    world.ports.jobs_held = True
+    world.fill(3)
+    assert world.account.streams["S"].store.last_seq == 6
+    assert world.api("BULK.INFO.S")["last_seq"] == 3
+    refused = world.begin_read(last=4)
+    assert refused.answer["error"]["err_code"] == 30004
+    assert refused.answer["error"]["code"] == 503
+    reading = world.begin_read()
+    world.ports.jobs_held = False
+    world.ports.settle()
+    assert reading.seqs == [1, 2, 3]
+    assert world.read(last=6).seqs == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("body", "number"),
+    [
+        ({"first": -1}, 30001),
+        ({"first": 2**63}, 30001),
+        ({"last": "x"}, 30001),
+        ({"surprise": 1}, 30001),
+        ({"subjects": ["a..b"]}, 30001),
+        ({"subjects": ["a b"]}, 30001),
+        ({"subjects": ["s"] * 300}, 30001),
+        ({"identity": "1/2"}, 30005),
+        ({"last": 1001}, 30004),
+        ([], 30001),
+    ],
+)
+def test_bad_requests(world: BulkWorld, body: object, number: int) -> None:
+    assert world.error("BULK.READ.S", body)[0] == number
+    assert world.error("BULK.READ.X", body)[0] == 10059
+
+
+def test_identity_is_checked(world: BulkWorld) -> None:
+    identity = world.api("BULK.INFO.S")["identity"]
+    assert world.read(identity=identity, last=1).seqs == [1]
+    world.api("STREAM.DELETE.S")
+    world.ports.clock_ns += 1
+    world.create("S", subjects=["s.*"])
+    assert world.error("BULK.READ.S", {"identity": identity})[0] == 30005
+
+
+def test_after_a_restart() -> None:
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(100)
+    before = world.read()
+    again = world.restart()
+    after = again.read()
+    assert (after.chunks, after.end) == (before.chunks, before.end)
+    assert again.api("BULK.INFO.S")["identity"] == before.answer["identity"]
