@@ -102,6 +102,34 @@ def test_usage_errors_have_status_2(cli: Cli) -> None:
         assert "Error:" in cli.call(*arguments, status=2).stderr
 
 
+def test_atomic_batches(cli: Cli) -> None:
+    cli.call("stream", "add", "BATCH", "--subjects", "batch.*", "--allow-batch", "--defaults")
+    screen = steady(cli.screen("pub", "batch.a", "{{Count}}", "--atomic", "--count", "3"))
+    assert re.fullmatch(r"HH:MM:SS Wrote batch ID: \w+ Messages: 3 Stored in Stream: BATCH Sequence: 3\n", screen), (
+        screen
+    )
+    cli.run("pub", "batch.b", "--atomic", "--send-on", "newline", stdin=b"one\ntwo\n")
+    assert cli.json("stream", "subjects", "BATCH", "--json") == {"batch.a": 3, "batch.b": 2}
+    assert "between 1 and 1,000" in cli.call("pub", "batch.a", "x", "--atomic", "--count=-1", status=1).stderr
+    assert "no stream listens" in cli.call("pub", "nowhere", "x", "--atomic", status=1).stderr
+    cli.call("stream", "add", "PLAIN", "--subjects", "plain", "--defaults")
+    assert "slipstream: error:" in cli.call("pub", "plain", "x", "--atomic", "--count", "2", status=1).stderr
+
+
+def test_schedules(cli: Cli) -> None:
+    flags = ("--allow-schedules", "--allow-msg-ttl", "--defaults")
+    cli.call("stream", "add", "LATER", "--subjects", "later.*", *flags)
+    with cli.terminal("sub", "--stream", "LATER", "later.out", "--new", "--count", "1", "--raw") as listener:
+        listener.expect("for new messages")
+        screen = cli.screen("pub", "later.in", "on time", "--schedule-after", "100ms", "--schedule-dest", "later.out")
+        assert "Stored in Stream: LATER" in screen
+        listener.expect("on time").finish()
+    for wrong in (("--schedule-after", "1s"), ("--schedule-dest", "x"), ("--schedule-cron", "x", "--schedule-at", "y")):
+        cli.call("pub", "later.in", "x", *wrong, status=2)
+    wrong_time = ("--schedule-at", "noon", "--schedule-dest", "later.out")
+    assert "is not a time" in cli.call("pub", "later.in", "x", *wrong_time, status=1).stderr
+
+
 def test_req_and_reply(cli: Cli) -> None:
     with cli.terminal("reply", "svc.*", "hello {{Request}} # {{Count}}", "--count", "2") as service:
         service.expect("Listening on")

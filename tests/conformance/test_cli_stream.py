@@ -10,7 +10,7 @@ import pytest
 
 from support.cli import Cli, steady
 from support.server_process import ServerProcess
-from support.servers import ServerPool
+from support.servers import Launcher, ServerPool
 
 LS = """\
 ╭──────────────────────────────────────────────────────────────────────────────╮
@@ -287,6 +287,26 @@ def test_seal(cli: Cli) -> None:
     with cli.terminal("stream", "seal", "ORDERS") as terminal:
         terminal.answer("Really seal Stream ORDERS", "y").expect("Sealed: true").finish()
     assert "sealed already" in cli.call("s", "seal", "ORDERS", "-f", status=1).stderr
+
+
+def test_backup_and_restore(real: Launcher, tmp_path: Path) -> None:
+    server = real.fresh("", "-js", "-sd", str(tmp_path / "js"))
+    cli, target = Cli(tmp_path, server.url), tmp_path / "saved"
+    cli.call("stream", "add", "ORDERS", "--subjects", "orders.*", "--defaults")
+    cli.call("consumer", "add", "ORDERS", "worker", "--pull", "--defaults")
+    cli.call("pub", "orders.us", "{{Count}} {{Random 500 500}}", "--count", "2000", "-q")
+    before = cli.json("stream", "info", "ORDERS", "--json")
+    screen = cli.screen("stream", "backup", "ORDERS", str(target))
+    assert "Starting backup of Stream ORDERS" in screen and "Received" in screen
+    assert sorted(path.name for path in target.iterdir()) == ["backup.json", "stream.tar.s2"]
+    assert "exists already" in cli.call("stream", "restore", str(target), status=1).stderr
+    cli.call("stream", "rm", "ORDERS", "-f")
+    assert "Restored Stream ORDERS" in cli.screen("stream", "restore", str(target))
+    after = cli.json("stream", "info", "ORDERS", "--json")
+    assert after["state"] == before["state"]
+    assert cli.json("consumer", "ls", "ORDERS", "--names", "--json") == ["worker"]
+    (target / "backup.json").write_text("{}")
+    assert "not the description of a backup" in cli.call("stream", "restore", str(target), status=1).stderr
 
 
 def test_names_cannot_reach_other_subjects(cli: Cli) -> None:
