@@ -251,6 +251,20 @@ def _misled(client: object, script: Callable[..., None], both_of: Callable[..., 
     return noticed
 
 
+def consumer_model(steps: int) -> Figures:
+    """Consumers and retention against a plain model."""
+    from campaigns.consumers import model
+
+    return model(steps)
+
+
+def consumer_kill(cycles: int) -> Figures:
+    """kill -9 while consumers work."""
+    from campaigns.consumers import deaths
+
+    return deaths(cycles)
+
+
 CAMPAIGNS = {
     "kill": Campaign(
         "kill -9 under load",
@@ -293,5 +307,19 @@ CAMPAIGNS = {
         "Random API scripts get the same answers from this implementation and from nats-server.",
         oracle,
         300,
+    ),
+    "consumer-model": Campaign(
+        "Consumers and retention against a model",
+        "No consumer is stuck, nothing acknowledged is left over, nothing is removed too early, and pending is exact,"
+        " over random histories with restarts and power cuts.",
+        consumer_model,
+        200_000,
+    ),
+    "consumer-kill": Campaign(
+        "kill -9 while consumers work",
+        "A message whose double ack was confirmed never comes again, one that was not acknowledged does, and a"
+        " terminated one has exactly one dead letter.",
+        consumer_kill,
+        100,
     ),
 }
