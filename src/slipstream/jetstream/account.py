@@ -36,6 +36,7 @@ from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFa
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
 from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import overlaps
@@ -44,6 +45,8 @@ __all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]
 
 Done = Callable[[Stream | ApiError], None]
 StreamHook = Callable[[Stream], None]
+Fill = Callable[[Store, Callable[[int | ApiError], None]], None]
+"""Gets an empty store, and later tells when its stream was made (nanoseconds), or why it stays empty."""
 
 
 class JetStreamServer:
@@ -96,6 +99,10 @@ class JetStreamAccount:
             if not level.isdecimal() or int(level) > API_LEVEL:
                 self.offline[found.config.name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
                 found.store.close()
+                continue
+            if RESTORING in found.store.notes():
+                self.ports.log("WRN", f"Stream '{self.name} > {found.config.name}' was restored only in part: removed")
+                self._stores.destroy(found.store)
                 continue
             try:
                 self._start(self._make(found.config, found.store, found.created_ns))
@@ -179,6 +186,22 @@ class JetStreamAccount:
         self._check_overlap(config)
         check_filters(config)
         self._create_store(config, done)
+
+    def restore_stream(self, config: StreamConfig, fill: Fill, done: Done) -> None:
+        """Make a stream from a backup; `done` gets it when `fill` has filled its store and all is durable.
+
+        Raises:
+            ApiError: what the request itself breaks.
+        """
+        config = msgspec.structs.replace(config, metadata=with_required_level(config.metadata, stream_level(config)))
+        config = checked(config, self.config_context())
+        if config.num_replicas > 1:
+            raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
+        self._check_room(config, new=True)
+        if config.name in self.streams or config.name in self._busy or config.name in self.offline:
+            raise TableError(table.STREAM_NAME_EXIST_RESTORE_FAILED)
+        self._check_overlap(config)
+        self._create_store(config, done, fill)
 
     def update_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
         """Change a stream; `done` gets it when the change is durable.
@@ -292,7 +315,7 @@ class JetStreamAccount:
             text = f"change to limits violates consumers: {', '.join(names)}"
             raise TableError(table.STREAM_UPDATE, err=text)
 
-    def _create_store(self, config: StreamConfig, done: Done) -> None:
+    def _create_store(self, config: StreamConfig, done: Done, fill: Fill | None = None) -> None:
         name = config.name
         self._busy[name] = []
         self._creating[name] = config
@@ -308,28 +331,38 @@ class JetStreamAccount:
                 outcome.append(fault_of(error))
 
         def made() -> None:
-            del self._creating[name]
             (made_or_fault,) = outcome
             if isinstance(made_or_fault, StorageFault):
+                del self._creating[name]
                 self._reserve(config.storage, -max(config.max_bytes, 0))
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {made_or_fault}")
                 self._release(name)
                 done(store_error(made_or_fault))
+            elif fill is not None:
+                fill(made_or_fault, lambda filled: live(made_or_fault, filled))
+            else:
+                live(made_or_fault, created_ns)
+
+        def live(store: Store, since: int | ApiError) -> None:
+            del self._creating[name]
+            if isinstance(since, ApiError):
+                self._abandon(config, store, since, done)
                 return
             try:
-                stream = self._make(config, made_or_fault, created_ns)
+                stream = self._make(config, store, since)
                 self._start(stream, reserve=False)
             except Exception as error:
-                self._abandon(config, made_or_fault, fault_of(error), done)
+                fault = fault_of(error)
+                self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {fault}")
+                self._abandon(config, store, store_error(fault), done)
                 return
             self._release(name)
             stream.after_commit(lambda error: self._announce(stream, "create", error, done))
 
         self.ports.run_blocking(make, made)
 
-    def _abandon(self, config: StreamConfig, store: Store, fault: StorageFault, done: Done) -> None:
+    def _abandon(self, config: StreamConfig, store: Store, reason: ApiError, done: Done) -> None:
         """A stream was stored but could not be brought to life: nothing of it stays, and the client is told."""
-        self.ports.log("ERR", f"Stream '{self.name} > {config.name}' could not be created: {fault}")
         self._reserve(config.storage, -max(config.max_bytes, 0))
         started = self.streams.pop(config.name, None)
         if started is not None:
@@ -342,7 +375,7 @@ class JetStreamAccount:
 
         def removed() -> None:
             self._release(config.name)
-            done(store_error(fault))
+            done(reason)
 
         self.ports.run_blocking(remove, removed)
 

@@ -7,6 +7,7 @@ from slipstream.jetstream.api.account import AccountApi
 from slipstream.jetstream.api.consumers import ConsumerApi
 from slipstream.jetstream.api.direct import DirectApi
 from slipstream.jetstream.api.messages import MessageApi
+from slipstream.jetstream.api.snapshots import SnapshotApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
 from slipstream.jetstream.bulk.api import BulkApi
@@ -22,6 +23,7 @@ def register_all(account: JetStreamAccount) -> None:
     StreamApi(account)
     ConsumerApi(account)
     Copies(account)
+    SnapshotApi(account)
     MessageApi(account)
     UnavailableApi(account)
     DirectApi(account)

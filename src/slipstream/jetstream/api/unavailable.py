@@ -1,10 +1,9 @@
-"""Calls that need a cluster, which a single server refuses, and calls that do not exist here yet."""
+"""Calls that need a cluster, which a single server refuses."""
 
 from __future__ import annotations
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
-from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.errors import ApiError
 
@@ -17,7 +16,6 @@ _NEED_CLUSTER = (
     ("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response"),
     ("CONSUMER.LEADER.STEPDOWN.*.*", "consumer_leader_stepdown_response"),
 )
-_NOT_YET = "not available in this version"
 
 
 class UnavailableApi:
@@ -25,27 +23,9 @@ class UnavailableApi:
 
     def __init__(self, account: JetStreamAccount) -> None:
         """Register the handlers with the account's dispatcher."""
-        self._account = account
         for pattern, response_type in _NEED_CLUSTER:
             account.api.register(pattern, response_type, self.need_cluster, checks_level=False)
-        account.api.register("STREAM.SNAPSHOT.*", "stream_snapshot_response", self.snapshot)
-        account.api.register(
-            "STREAM.RESTORE.*", "stream_restore_response", self.restore, error_fields={"deliver_subject": ""}
-        )
 
     def need_cluster(self, request: ApiRequest) -> None:
         """There are no peers and no elections here."""
         raise ApiError(table.CLUSTER_REQUIRED)
-
-    def snapshot(self, request: ApiRequest) -> None:
-        """Backups over the API."""
-        if bodies.is_empty(request.body):
-            raise ApiError(table.BAD_REQUEST)
-        self._account.get_stream(request.names[0])
-        raise ApiError(table.STREAM_SNAPSHOT, err=_NOT_YET)
-
-    def restore(self, request: ApiRequest) -> None:
-        """Restoring backups over the API."""
-        if bodies.is_empty(request.body):
-            raise ApiError(table.BAD_REQUEST)
-        raise ApiError(table.STREAM_RESTORE, err=_NOT_YET)

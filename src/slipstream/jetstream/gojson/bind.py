@@ -216,9 +216,12 @@ class GoList:
 
 
 class GoMap:
-    """A map of strings to strings; a second document adds to the first one's map."""
+    """A map of strings to values, strings if nothing is said; a second document adds to the first one's map."""
 
-    name = "map[string]string"
+    def __init__(self, element: GoType | None = None) -> None:
+        """A map to values of `element`."""
+        self.element = element or STRING
+        self.name = f"map[string]{self.element.name}"
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """The entries, over those already there."""
@@ -230,7 +233,7 @@ class GoMap:
         result = dict(current)
         for raw_key, at, until in members(data, start):
             key = text_of(raw_key)
-            result[key] = STRING.bind(data, at, until, "", (*path, key))
+            result[key] = self.element.bind(data, at, until, _ZEROS[self.element.name], (*path, key))
         return result
 
     def wire(self, value: object) -> object:

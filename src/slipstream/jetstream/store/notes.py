@@ -6,10 +6,14 @@ A note is set alone or by the unit that it belongs to; then it is there exactly 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from slipstream.limits import STORE_NOTE_BYTES_MAX, STORE_NOTES_MAX
 
-__all__ = ["check_notes"]
+__all__ = ["RESTORING", "check_notes"]
+
+RESTORING: Final = b"restoring"
+"""The note of a store that is being filled from a backup and not complete yet."""
 
 
 def check_notes(present: Mapping[bytes, bytes], changes: Mapping[bytes, bytes]) -> None:

@@ -1,0 +1,1 @@
+"""Backups of streams in nats-server's formats."""

@@ -1,0 +1,315 @@
+"""A stream being restored: chunks in, a store filled and committed piece by piece, a stream when all is there.
+
+States::
+
+    receiving ──empty chunk──► finishing ──committed──► done
+        └──no chunk for 5 s, chunk without reply, server stops──► given up, nothing remains
+        └──damage, no room──► failed: the rest is taken and ignored, and told at the end, as nats-server does
+
+The store carries a note until everything is in it. One that is found with the note after a crash is removed: half a
+stream is worse than none. A chunk is confirmed when what it held is stored, and committed once much is waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
+from slipstream.jetstream.backup.consumers import decode_consumer
+from slipstream.jetstream.backup.errors import BadBackup
+from slipstream.jetstream.backup.s2 import S2Reader
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.consumer.state import ConsumerState
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.base import Job, Store
+from slipstream.jetstream.store.notes import RESTORING
+from slipstream.jetstream.stream.conditions import message_ttl
+from slipstream.limits import BACKUP_SILENCE_NS, RESTORE_COMMIT_BYTES, SECOND_NS
+
+__all__ = ["Restore", "RestoreOwner", "StreamBounds"]
+
+_DONE: Final = -1
+
+
+class StreamBounds(msgspec.Struct):
+    """What is needed of a stream's state."""
+
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    consumer_count: int = 0
+
+
+class RestoreOwner(Protocol):
+    """Who asked for the restore."""
+
+    def check_consumer(self, name: str, state: ConsumerState) -> None:
+        """Correct and check a consumer's configuration.
+
+        Raises:
+            BadBackup: it cannot be one of this stream.
+        """
+        ...
+
+    def would_exceed(self, extra_bytes: int) -> bool:
+        """Whether there is no room for this much more."""
+        ...
+
+    def complete(self, created_ns: int) -> None:
+        """Everything is stored and committed: bring the stream to life."""
+        ...
+
+    def failed(self, error: ApiError) -> None:
+        """The client has sent everything, and it was in vain. Nothing may remain."""
+        ...
+
+    def abandoned(self, reason: str) -> None:
+        """The client has gone. Nothing may remain."""
+        ...
+
+
+@dataclass(slots=True)
+class _Progress:
+    received_bytes: int = 0
+    stored_bytes: int = 0
+    last_seq: int = 0
+    last_ts_ns: int = 0
+
+
+class Restore:
+    """Fills one store."""
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: Store,
+        ports: Ports,
+        owner: RestoreOwner,
+        bounds: StreamBounds,
+        created_ns: int,
+    ) -> None:
+        """Expect chunks from now on. `bounds` is what the client says the stream had, for backups without it."""
+        self._config = config
+        self._store = store
+        self._ports = ports
+        self._owner = owner
+        self._bounds = bounds
+        self._created_ns = created_ns
+        self._s2 = S2Reader()
+        self._content = bytearray()  # decompressed, before its format is known
+        self._reader: ArchiveReader | None = None
+        self._expected = 0  # consumers that still follow; `_DONE` after the end
+        self._begun = False  # the state was read
+        self._problem: ApiError | None = None
+        self._uncommitted = 0
+        self._committing = False
+        self._after_commit: list[Callable[[], None]] = []
+        self._finished = False
+        self.progress = _Progress()
+        store.put_note(RESTORING, b"1")
+        self._timer: Cancel | None = None
+        self._arm()
+
+    @property
+    def problem(self) -> ApiError | None:
+        """What was wrong so far."""
+        return self._problem
+
+    # --- chunks ---
+
+    def on_chunk(self, reply: bytes | None, chunk: bytes) -> None:
+        """The next part of the backup; empty: that was all."""
+        if self._finished:
+            return
+        if not reply:
+            self.give_up("requires reply subject for each chunk")
+            return
+        self._arm()
+        self.progress.received_bytes += len(chunk)
+        if chunk:
+            self._guarded(lambda: self._take(chunk))
+            self._when_light(lambda: self._ports.publish(reply, None, None, b""))
+        else:
+            self._guarded(self._end)
+            self._commit(self._complete)
+
+    def give_up(self, reason: str) -> None:
+        """Nobody waits for this any more."""
+        if not self._finished:
+            self._close()
+            self._owner.abandoned(reason)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        if self._problem is not None:
+            return
+        try:
+            action()
+        except BadBackup as problem:
+            self._problem = TableError(table.STREAM_RESTORE, err=problem.text)
+        except StorageFault as fault:
+            self._problem = TableError(table.STREAM_RESTORE, err=fault.text)
+        except ApiError as error:
+            self._problem = error
+
+    def _take(self, chunk: bytes) -> None:
+        for content in self._s2.feed(chunk):
+            for entry in self._entries(content):
+                self._entry(entry)
+
+    def _entries(self, content: bytes) -> Iterator[Entry]:
+        if self._reader is not None:
+            yield from self._reader.feed(content)
+            return
+        self._content += content
+        if len(self._content) >= len(MAGIC):
+            self._reader = ArchiveReader()
+            content, self._content = bytes(self._content), bytearray()
+            yield from self._reader.feed(content)
+
+    def _entry(self, entry: Entry) -> None:
+        if self._expected == _DONE:
+            raise BadBackup("unexpected content")
+        if not self._begun:
+            self._state(entry)
+        elif self._expected:
+            self._consumer(entry)
+        elif entry.seq:
+            self._message(entry)
+        elif entry.is_end:
+            self._expected = _DONE
+        else:
+            raise BadBackup("expected message sequence")
+
+    def _state(self, entry: Entry) -> None:
+        if entry.name != b"state.json":
+            raise BadBackup("expected state.json first")
+        try:
+            self._bounds = msgspec.json.decode(entry.payload, type=StreamBounds)
+        except msgspec.DecodeError as error:
+            raise BadBackup(f"error in state.json: {error}") from None
+        if self._owner.would_exceed(self._bounds.bytes):
+            raise TableError(table.STORAGE_RESOURCES_EXCEEDED)
+        self._begun = True
+        self._expected = max(self._bounds.consumer_count, 0)
+        if self._bounds.first_seq > 1:
+            self._store.trim_to(self._bounds.first_seq)
+        self.progress.last_seq = max(self._bounds.first_seq - 1, 0)
+
+    def _consumer(self, entry: Entry) -> None:
+        name = entry.name.decode("utf-8", "replace")
+        if not name.startswith("consumers/"):
+            raise BadBackup(f'expected consumer, found "{name}"')
+        self._expected -= 1
+        self._add_consumer(name.removeprefix("consumers/"), entry.payload)
+
+    def _add_consumer(self, name: str, payload: bytes) -> None:
+        state = decode_consumer(name, payload, self._created_ns)
+        self._owner.check_consumer(name, state)
+        self._store.journal_put(name.encode(), state.encode())
+        self._uncommitted += len(payload)
+
+    def _message(self, entry: Entry) -> None:
+        progress, store = self.progress, self._store
+        if entry.seq <= progress.last_seq:
+            raise BadBackup(f"message sequence {entry.seq} out of order")
+        size = len(entry.headers) + len(entry.payload)
+        if 0 <= self._config.max_msg_size < size:
+            raise BadBackup(f"message sequence {entry.seq} exceeds maximum message size")
+        ttl = message_ttl(entry.headers) if entry.headers else 0
+        if ttl is None:
+            raise BadBackup("failed to parse message TTL")
+        ts_ns = max(entry.ts_ns, progress.last_ts_ns)
+        expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self._config.allow_msg_ttl else 0
+        if expires_ns and expires_ns <= self._ports.now_ns():
+            store.skip_to(entry.seq)
+        else:
+            try:
+                store.append(entry.seq, ts_ns, entry.name, entry.headers, entry.payload, expires_ns)
+            except ValueError as error:
+                raise BadBackup(f"failed to store message sequence {entry.seq}: {error}") from None
+            progress.stored_bytes += store.message_bytes(len(entry.name), len(entry.headers), len(entry.payload))
+            if progress.stored_bytes > self._bounds.bytes and self._owner.would_exceed(progress.stored_bytes):
+                raise TableError(table.STORAGE_RESOURCES_EXCEEDED)
+        progress.last_seq, progress.last_ts_ns = entry.seq, ts_ns
+        self._uncommitted += size
+
+    def _end(self) -> None:
+        if self._expected != _DONE or not self._s2.is_between_chunks:
+            raise BadBackup("backup was truncated")
+        # Sequences of messages that were removed at the end are not given out again.
+        if self._store.last_seq < self._bounds.last_seq:
+            self._store.skip_to(self._bounds.last_seq)
+        self._store.put_note(RESTORING, b"")
+
+    # --- commits ---
+
+    def _when_light(self, then: Callable[[], None]) -> None:
+        """Go on now, or after a commit if much is waiting for one."""
+        if self._uncommitted < RESTORE_COMMIT_BYTES and not self._committing:
+            then()
+        else:
+            self._commit(then)
+
+    def _commit(self, then: Callable[[], None]) -> None:
+        self._after_commit.append(then)
+        if self._committing:
+            return
+        self._uncommitted = 0
+        job = self._store.begin_commit()
+        if job is None:
+            self._released()
+            return
+        self._committing = True
+        if job.inline:
+            job.run()
+            self._committed(job)
+        else:
+            self._ports.run_blocking(job.run, lambda: self._committed(job))
+
+    def _committed(self, job: Job) -> None:
+        self._committing = False
+        done = self._store.finish_commit(job)
+        if done.fault is not None and self._problem is None:
+            self._problem = TableError(table.STREAM_RESTORE, err=done.fault.text)
+        self._released()
+
+    def _released(self) -> None:
+        waiting, self._after_commit = self._after_commit, []
+        if not self._finished:
+            for then in waiting:
+                then()
+
+    def _complete(self) -> None:
+        if self._problem is None and self._store.committed_seq < self._store.last_seq:
+            self._commit(self._complete)  # something joined while a commit was under way
+            return
+        self._close()
+        if self._problem is not None:
+            self._owner.failed(self._problem)
+        else:
+            self._owner.complete(self._created_ns)
+
+    def _close(self) -> None:
+        self._finished = True
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer()
+        self._timer = self._ports.call_later(BACKUP_SILENCE_NS, self._silence)
+
+    def _silence(self) -> None:
+        self._timer = None
+        if self._committing:
+            self._arm()
+        else:
+            self.give_up("is stalled")

@@ -1,0 +1,141 @@
+"""S2 streams: a backup is one. Chunks of compressed or plain bytes with checksums; Snappy streams are read as well.
+
+    stream   chunk ff with `S2sTwO` or `sNaPpY`, then chunks
+    chunk    type (1), length (3, little endian), content
+             00 compressed: masked CRC32C of what it holds (4), block (`kernels.s2block`)
+             01 plain: masked CRC32C (4), bytes
+             80..fe skipped
+
+What is written are blocks of at most 64 KiB in Snappy's format, which every reader of S2 understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from slipstream.jetstream.backup.errors import BadBackup
+from slipstream.kernels.record import crc32c
+from slipstream.kernels.s2block import decode_block, encode_block
+
+__all__ = ["S2Reader", "S2Writer", "is_s2"]
+
+_COMPRESSED: Final = 0x00
+_PLAIN: Final = 0x01
+_SKIPPABLE: Final = 0x80
+_STREAM: Final = 0xFF
+_IDENTITY: Final = b"\xff\x06\x00\x00S2sTwO"
+_IDENTITIES: Final = (b"S2sTwO", b"sNaPpY")
+_BLOCK_BYTES: Final = 64 * 1024
+_CONTENT_BYTES_MAX: Final = 4 * 1024 * 1024  # of one block of S2
+_CHUNK_BYTES_MAX: Final = _CONTENT_BYTES_MAX + 64 * 1024
+
+
+def is_s2(data: bytes) -> bool:
+    """Whether a stream begins like this, as far as its first bytes tell."""
+    return data[:4] == _IDENTITY[:4]
+
+
+class S2Writer:
+    """Compresses a stream piece by piece."""
+
+    __slots__ = ("_begun", "_waiting")
+
+    def __init__(self) -> None:
+        """Begin a stream."""
+        self._begun = False
+        self._waiting = bytearray()
+
+    def write(self, data: bytes) -> bytes:
+        """Take content; what of the stream is ready."""
+        self._waiting += data
+        return self._take(_BLOCK_BYTES)
+
+    def close(self) -> bytes:
+        """The end of the stream."""
+        return self._take(1)
+
+    def _take(self, least: int) -> bytes:
+        out = bytearray()
+        if not self._begun:
+            self._begun = True
+            out += _IDENTITY
+        at = 0
+        while len(self._waiting) - at >= least:
+            out += _chunk(bytes(self._waiting[at : at + _BLOCK_BYTES]))
+            at += _BLOCK_BYTES
+        del self._waiting[:at]
+        return bytes(out)
+
+
+def _chunk(content: bytes) -> bytes:
+    block = encode_block(content)
+    kind, body = (_COMPRESSED, block) if len(block) < len(content) - len(content) // 8 else (_PLAIN, content)
+    return (
+        bytes((kind,)) + (len(body) + 4).to_bytes(3, "little") + _masked(crc32c(content)).to_bytes(4, "little") + body
+    )
+
+
+class S2Reader:
+    """Gives back the content of a stream that arrives in pieces."""
+
+    __slots__ = ("_begun", "_waiting")
+
+    def __init__(self) -> None:
+        """Wait for a stream."""
+        self._begun = False
+        self._waiting = bytearray()
+
+    @property
+    def is_between_chunks(self) -> bool:
+        """Whether the stream could end here."""
+        return not self._waiting
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The content that is complete with these bytes.
+
+        Raises:
+            BadBackup: it is not such a stream, or damaged.
+        """
+        self._waiting += data
+        at = 0
+        try:
+            while len(self._waiting) - at >= 4:
+                kind = self._waiting[at]
+                length = int.from_bytes(self._waiting[at + 1 : at + 4], "little")
+                if length > _CHUNK_BYTES_MAX:
+                    raise BadBackup("a chunk of the backup is too large")
+                if len(self._waiting) - at - 4 < length:
+                    break
+                body = bytes(self._waiting[at + 4 : at + 4 + length])
+                at += 4 + length
+                content = self._content(kind, body)
+                if content:
+                    yield content
+        finally:
+            del self._waiting[:at]
+
+    def _content(self, kind: int, body: bytes) -> bytes:
+        if kind == _STREAM:
+            if body not in _IDENTITIES:
+                raise BadBackup("the backup is not an S2 stream")
+            self._begun = True
+            return b""
+        if not self._begun:
+            raise BadBackup("the backup is not an S2 stream")
+        if kind >= _SKIPPABLE:
+            return b""
+        if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
+            raise BadBackup("the backup has a chunk that makes no sense")
+        try:
+            content = body[4:] if kind == _PLAIN else decode_block(body[4:], _CONTENT_BYTES_MAX)
+        except ValueError as error:
+            raise BadBackup(f"the backup is damaged: {error}") from None
+        if _masked(crc32c(content)) != int.from_bytes(body[:4], "little"):
+            raise BadBackup("the backup is damaged: a checksum does not fit")
+        return content
+
+
+def _masked(crc: int) -> int:
+    """As Snappy stores it, so that checksums of checksums are not taken for data."""
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
