@@ -43,9 +43,14 @@ class Oracle:
         self._file.close()
         self._socket.close()
 
-    def send(self, subject: str, body: bytes) -> None:
+    def send(self, subject: str, body: bytes, header: bytes = b"") -> None:
         """Publish without waiting for anything."""
-        self._socket.sendall(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body))
+        if header:
+            total = len(header) + len(body)
+            frame = b"HPUB %b %d %d\r\n%b%b\r\n" % (subject.encode(), len(header), total, header, body)
+        else:
+            frame = b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body)
+        self._socket.sendall(frame)
 
     def request(
         self, subject: str, body: bytes, header: bytes | None, count: int, reply_tail: str = ""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Protocol
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
@@ -23,18 +22,19 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
-from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream import schedule_rules
 from slipstream.jetstream.stream.commit import AfterCommit, Committer, store_error
 from slipstream.jetstream.stream.conditions import first_refusal, message_ttl
 from slipstream.jetstream.stream.counters import Counter
 from slipstream.jetstream.stream.dedup import MessageIds
 from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX
+from slipstream.jetstream.stream.ingest_ports import Batches, IngestOwner, Resources
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
 from slipstream.jetstream.stream.schedules import Schedules
+from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl, no_place, wrong_rollup
 from slipstream.jetstream.stream.staging import Prepared
 from slipstream.kernels.intake import Intake
 from slipstream.kernels.subject import is_valid_publish
@@ -49,54 +49,6 @@ from slipstream.subjects.transform import SubjectTransform
 __all__ = ["Ingest", "IngestOwner", "Resources"]
 
 _OVERLOAD_STATUS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
-
-
-class Resources(Protocol):
-    """Room left to the account and the server for one kind of storage."""
-
-    server_exceeded: bool
-    """The server has used up what it may."""
-    limited: bool
-    """The account has a limit of its own, so `would_exceed` has to be asked."""
-
-    def would_exceed(self, extra_bytes: int) -> bool:
-        """Whether the account has no room for this much more."""
-        ...
-
-    def report(self, delta_bytes: int) -> None:
-        """A stream has grown or shrunk by this much."""
-        ...
-
-
-class IngestOwner(Protocol):
-    """The stream, as far as an ingest needs it."""
-
-    def has_interest(self, subject: bytes) -> bool:
-        """Whether some consumer wants a message on this subject."""
-        ...
-
-    def appended(self, seq: int, subject: bytes, expires_ns: int) -> None:
-        """A message joined the store and limits or timers may be concerned."""
-        ...
-
-    def rolled_up(self, subject: bytes, keep: int, below_seq: int = 0) -> None:
-        """Remove all but the newest `keep` messages under `subject` (`b""`: of the stream), or those below a sequence.
-
-        `subject` is a filter, even if it came as a message's subject.
-        """
-        ...
-
-    def remembered(self) -> None:
-        """A message id was added to the window."""
-        ...
-
-
-class Batches(Protocol):
-    """Where messages of publish batches go."""
-
-    def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
-        """Whether the message belongs to a batch; then it was taken care of."""
-        ...
 
 
 class Ingest:
@@ -349,9 +301,14 @@ class Ingest:
             rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
             if rollup and (not self._config.allow_rollup_hdrs or self._config.deny_purge):
                 rollup = b""
-            refusal = self._bad_rollup(rollup)
+            refusal = wrong_rollup(self._config, rollup)
             if refusal is not None:
                 return refusal
+        if self.counter is not None:
+            counted = self._counted(subject, header, payload)
+            if isinstance(counted, ApiError):
+                return counted
+            header, payload, _tail = counted
         return self._store(subject, None, header, payload, message_id=message_id, rollup=rollup, seq=seq, ts_ns=ts_ns)
 
     def _publish(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
@@ -385,7 +342,7 @@ class Ingest:
                     self._answer(reply, self._acks.duplicate(original))
                     return
             rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
-            refusal = self._wrong_last_id(header) or self._bad_rollup(rollup)
+            refusal = self._wrong_last_id(header) or wrong_rollup(self._config, rollup)
             if refusal is not None:
                 self.refuse(reply, refusal)
                 return
@@ -457,10 +414,10 @@ class Ingest:
         if ttl is None:
             return TableError(table.MESSAGE_TTL_INVALID)
         if self._discards_new:
-            refusal = self._discarded(subject, header, size)
+            refusal = no_place(self._config, self.store, subject, header, size)
             if refusal is not None:
                 return refusal
-        header, ttl = self.at_least_marker_ttl(header, ttl)
+        header, ttl = at_least_marker_ttl(self._config, header, ttl)
         ts_ns = max(ts_ns or self._now(), self.last_ts_ns)
         # A copy may ask for a life time that its new stream does not know of.
         expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self.allows_ttl else 0
@@ -579,16 +536,6 @@ class Ingest:
             return None
         return TableError(table.STREAM_WRONG_LAST_MSG_ID, id=last_id.decode("utf-8", "replace"))
 
-    def _bad_rollup(self, rollup: bytes) -> ApiError | None:
-        if not rollup:
-            return None
-        if not self._config.allow_rollup_hdrs or self._config.deny_purge:
-            return TableError(table.STREAM_ROLLUP_FAILED, err="rollup not permitted")
-        if rollup not in (b"sub", b"all"):
-            shown = go_quote(rollup.decode("utf-8", "replace"))
-            return TableError(table.STREAM_ROLLUP_FAILED, err=f"rollup value invalid: {shown}")
-        return None
-
     def _closed_or_too_large(self, header_size: int, payload_size: int) -> ApiError | None:
         if self._config.sealed:
             return TableError(table.STREAM_SEALED)
@@ -597,35 +544,6 @@ class Ingest:
         if header_size > STREAM_HEADER_BYTES_MAX:
             return TableError(table.STREAM_HEADER_EXCEEDS_MAXIMUM)
         return None
-
-    def _discarded(self, subject: bytes, header: bytes, size: int) -> ApiError | None:
-        """Discard-new: whether a limit leaves no place. A full subject replaces its oldest, so it may pass the rest."""
-        config, store = self._config, self.store
-        replaced = 0  # sequence of the message that would make place
-        if config.max_msgs_per_subject > 0:
-            state = store.subject_state(subject)
-            if state.count >= config.max_msgs_per_subject:
-                if config.discard_new_per_subject and not headers.find(header, b"Nats-Rollup"):
-                    return _full("maximum messages per subject exceeded")
-                replaced = state.first_seq
-        if 0 < config.max_msgs <= store.messages and not replaced:
-            return _full("maximum messages exceeded")
-        if 0 < config.max_bytes < store.size_bytes + size:
-            oldest = store.get(replaced) if replaced else None
-            freed = 0
-            if oldest is not None and not isinstance(oldest, Damaged):
-                freed = store.message_bytes(len(oldest.subject), len(oldest.headers), len(oldest.payload))
-            if freed < size:
-                return _full("maximum bytes exceeded")
-        return None
-
-    def at_least_marker_ttl(self, header: bytes, ttl: int) -> tuple[bytes, int]:
-        """A message must outlive a marker on its subject, else the marker could be missed."""
-        least = self._config.subject_delete_marker_ttl_ns // SECOND_NS
-        if not 0 < ttl < least or self._config.max_msgs_per_subject == 1:
-            return header, ttl
-        header = headers.append(headers.remove(header, b"Nats-TTL"), b"Nats-TTL", b"%d" % least)
-        return header, least
 
     def refuse(self, reply: bytes | None, error: ApiError) -> None:
         """Answer with an error, if an answer is wanted."""
@@ -668,7 +586,3 @@ class Ingest:
         if reply and self._answers:
             body = self._acks.refused(TableError(table.STREAM_TOO_MANY_REQUESTS))
             self._ports.publish(reply, None, _OVERLOAD_STATUS, body)
-
-
-def _full(text: str) -> ApiError:
-    return TableError(table.STREAM_STORE_FAILED, err=text)

@@ -25,6 +25,7 @@ from slipstream.jetstream.stream.counters import Counter
 from slipstream.jetstream.stream.dedup import MessageIds
 from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX, FastBatches
 from slipstream.jetstream.stream.ingest import Ingest
+from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.staging import Prepared
 from slipstream.limits import SECOND_NS
 
@@ -169,7 +170,7 @@ class StreamBatches:
             store.skip_to(first_seq + len(messages) - 1)
 
     def _outliving(self, message: Prepared) -> Prepared:
-        header, ttl = self._ingest.at_least_marker_ttl(message.header, message.ttl)
+        header, ttl = at_least_marker_ttl(self.config, message.header, message.ttl)
         return message if ttl == message.ttl else replace(message, header=header, ttl=ttl)
 
     def _previous_seqs(self, messages: list[Prepared], wanted: list[bool], first_seq: int) -> list[int]:

@@ -1,0 +1,55 @@
+"""What an ingest asks of the stream it belongs to and of the account's resources."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Batches", "IngestOwner", "Resources"]
+
+
+class Resources(Protocol):
+    """Room left to the account and the server for one kind of storage."""
+
+    server_exceeded: bool
+    """The server has used up what it may."""
+    limited: bool
+    """The account has a limit of its own, so `would_exceed` has to be asked."""
+
+    def would_exceed(self, extra_bytes: int) -> bool:
+        """Whether the account has no room for this much more."""
+        ...
+
+    def report(self, delta_bytes: int) -> None:
+        """A stream has grown or shrunk by this much."""
+        ...
+
+
+class IngestOwner(Protocol):
+    """The stream, as far as an ingest needs it."""
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether some consumer wants a message on this subject."""
+        ...
+
+    def appended(self, seq: int, subject: bytes, expires_ns: int) -> None:
+        """A message joined the store and limits or timers may be concerned."""
+        ...
+
+    def rolled_up(self, subject: bytes, keep: int, below_seq: int = 0) -> None:
+        """Remove all but the newest `keep` messages under `subject` (`b""`: of the stream), or those below a sequence.
+
+        `subject` is a filter, even if it came as a message's subject.
+        """
+        ...
+
+    def remembered(self) -> None:
+        """A message id was added to the window."""
+        ...
+
+
+class Batches(Protocol):
+    """Where messages of publish batches go."""
+
+    def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
+        """Whether the message belongs to a batch; then it was taken care of."""
+        ...
