@@ -294,7 +294,7 @@ def test_backup_and_restore(real: Launcher, tmp_path: Path) -> None:
     cli, target = Cli(tmp_path, server.url), tmp_path / "saved"
     cli.call("stream", "add", "ORDERS", "--subjects", "orders.*", "--defaults")
     cli.call("consumer", "add", "ORDERS", "worker", "--pull", "--defaults")
-    cli.call("pub", "orders.us", "{{Count}} {{Random 500 500}}", "--count", "2000", "-q")
+    cli.call("pub", "orders.us", "{{Count}} {{Random 500 500}}", "--count", "1000", "-q")
     before = cli.json("stream", "info", "ORDERS", "--json")
     screen = cli.screen("stream", "backup", "ORDERS", str(target))
     assert "Starting backup of Stream ORDERS" in screen and "Received" in screen

@@ -6,6 +6,7 @@ from outside. What stands in braces and is no function is an error, so that a mi
 
 from __future__ import annotations
 
+import random
 import re
 import secrets
 import string
@@ -87,8 +88,7 @@ def _random(least: str | None, most: str | None) -> Part:
         raise TemplateError(f"Random cannot make between {least} and {most} letters")
 
     def text(_: int) -> str:
-        length = shortest + secrets.randbelow(longest - shortest + 1)
-        return "".join(secrets.choice(_LETTERS) for _ in range(length))
+        return "".join(random.choices(_LETTERS, k=random.randint(shortest, longest)))
 
     return text
 
