@@ -279,6 +279,7 @@ class BulkClient:
             BulkError: there are too many, or the one to renew is gone (then `read` with `expect_messages` tells whether
                 messages are).
         """
+        self._need_bulk()
         body = {"first": first, "ttl_s": ttl_s, "id": hold_id or ""}
         return str(self._link.request(f"BULK.HOLD.{_name(stream)}", body)["id"])
 
@@ -309,6 +310,7 @@ class BulkClient:
         Raises:
             BulkError: the server refused, or has no bulk calls.
         """
+        self._need_bulk()
         return StageWriter(self._link, _name(stream), txn, part, attempt, subject)
 
     def commit(
@@ -322,6 +324,7 @@ class BulkClient:
         Raises:
             BulkError: nothing was committed, unless it is retryable: then it may have been, and the same call tells.
         """
+        self._need_bulk()
         return commit(self._link, _name(stream), txn, batch_id, parts, identity)
 
     def abort(self, stream: str, txn: str) -> int:
@@ -348,9 +351,15 @@ class BulkClient:
     def _transport(self, transport: str) -> str:
         if transport not in _TRANSPORTS:
             raise BulkError(f"transport must be one of {', '.join(_TRANSPORTS)}, not {transport!r}")
-        if transport == "auto" and self.is_slipstream:
+        if transport == "bulk":
+            self._need_bulk()
+        elif transport == "auto" and self.is_slipstream:
             return "bulk"
         return transport
+
+    def _need_bulk(self) -> None:
+        if not self.is_slipstream:
+            raise BulkError("no bulk calls here: the server has none, or does not permit them to us")
 
     def _probe(self) -> bool:
         """Ask for the bulk information of a stream nobody has: a server with bulk calls says so, others are silent."""
