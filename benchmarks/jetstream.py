@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 
-from benchmarks import js_restart
+from benchmarks import js_api, js_restart, js_subjects
 from benchmarks.js_streams import StreamAdmin
 from benchmarks.scenario import Bar, Claim, Row, Scale, Scenario, Throughput
 from benchmarks.servers import Server
@@ -20,7 +21,7 @@ from slipstream.client.js_requests import Asking
 from slipstream.client.load import Tally
 from slipstream.client.workers import run_together
 
-__all__ = ["SCENARIOS", "get_messages", "publish_acked"]
+__all__ = ["SCENARIOS", "Way", "get_messages", "publish_acked"]
 
 WINDOW = 4_000  # acks that an asynchronous publisher may wait for
 SUBJECTS = 16  # a publisher rotates over so many subjects of its stream
@@ -69,17 +70,28 @@ def publish_acked(
     return _throughput(tally, size)
 
 
-def get_messages(
-    url: str, *, subjects: int, gets: int, size: int, direct: bool, window: int = GET_WINDOW
-) -> Throughput:
-    """Ask for the last message of many subjects in turn, by direct get or through the API."""
-    if direct:
-        requests = tuple((f"$JS.API.DIRECT.GET.{_NAME}.{_NAME}.k{number}", b"") for number in range(subjects))
-    else:
-        requests = tuple(
-            (f"$JS.API.STREAM.MSG.GET.{_NAME}", json.dumps({"last_by_subj": f"{_NAME}.k{number}"}).encode())
-            for number in range(subjects)
-        )
+class Way(Enum):
+    """How to ask for a message: what the request is for the n-th of them."""
+
+    API = "get the last message of a subject"
+    DIRECT_SUBJECT = "direct get of the last message of a subject"
+    DIRECT_SEQUENCE = "direct get of a sequence"
+
+    def request(self, number: int) -> tuple[str, bytes]:
+        """Subject and payload."""
+        match self:
+            case Way.API:
+                body = {"last_by_subj": f"{_NAME}.k{number}"}
+                return f"$JS.API.STREAM.MSG.GET.{_NAME}", json.dumps(body).encode()
+            case Way.DIRECT_SUBJECT:
+                return f"$JS.API.DIRECT.GET.{_NAME}.{_NAME}.k{number}", b""
+            case Way.DIRECT_SEQUENCE:
+                return f"$JS.API.DIRECT.GET.{_NAME}", json.dumps({"seq": number + 1}).encode()
+
+
+def get_messages(url: str, *, subjects: int, gets: int, size: int, way: Way, window: int = GET_WINDOW) -> Throughput:
+    """Ask for many messages in turn."""
+    requests = tuple(way.request(number) for number in range(subjects))
     (tally,) = run_together([Asking(url=url, requests=requests, messages=gets, window=window, answer_bytes_min=size)])
     return _throughput(tally, size)
 
@@ -130,13 +142,27 @@ def _asynchronous() -> list[Scenario]:
     return found
 
 
-def _run_one_by_one(server: Server, scale: Scale) -> Sequence[float]:
-    StreamAdmin(server.url).make([_NAME], "file")
+def _one_by_one() -> list[Scenario]:
+    """One publisher that waits for each ack: streams in files and in memory, small and larger messages."""
 
-    def publish(count: int) -> Throughput:
-        return publish_acked(server.url, messages=count, size=128, window=1)
+    def scenario(storage: str, size: int, shown: str) -> Scenario:
+        def run(server: Server, scale: Scale) -> Sequence[float]:
+            StreamAdmin(server.url).make([_NAME], storage)
 
-    return (_warmed(publish, scale, 5_000, 50_000).rate / 1e3,)
+            def publish(count: int) -> Throughput:
+                return publish_acked(server.url, messages=count, size=size, window=1)
+
+            return (_warmed(publish, scale, 5_000, 50_000).rate / 1e3,)
+
+        name = "js-sync-one" if (storage, size) == ("file", 128) else f"js-sync-one-{storage}-{size}"
+        title = f"stream in {storage}, sync interval, {shown}, 1 publisher waits for each ack"
+        return Scenario(name, (_row(title, 1.0),), run, _INTERVAL)
+
+    return [
+        scenario(storage, size, shown)
+        for storage in ("file", "memory")
+        for size, shown in ((128, "128 B"), (1024, "1 KiB"))
+    ]
 
 
 def _run_sixty_four(server: Server, scale: Scale) -> Sequence[float]:
@@ -154,13 +180,13 @@ def _run_gets(server: Server, scale: Scale) -> Sequence[float]:
     requests = tuple((f"{_NAME}.k{number}", b"x" * 128) for number in range(subjects))
     run_together([Asking(url=server.url, requests=requests, messages=subjects, window=WINDOW)])
 
-    def rate(*, direct: bool) -> float:
+    def rate(way: Way) -> float:
         def get(count: int) -> Throughput:
-            return get_messages(server.url, subjects=subjects, gets=count, size=128, direct=direct)
+            return get_messages(server.url, subjects=subjects, gets=count, size=128, way=way)
 
         return _warmed(get, scale, 10_000, 200_000).rate / 1e3
 
-    return rate(direct=False), rate(direct=True)
+    return [rate(way) for way in Way]
 
 
 def _run_many_streams(server: Server, scale: Scale) -> Sequence[float]:
@@ -175,12 +201,7 @@ def _run_many_streams(server: Server, scale: Scale) -> Sequence[float]:
 
 SCENARIOS = (
     *_asynchronous(),
-    Scenario(
-        "js-sync-one",
-        (_row("stream in file, sync interval, 1 publisher waits for each ack", 1.0),),
-        _run_one_by_one,
-        _INTERVAL,
-    ),
+    *_one_by_one(),
     Scenario(
         "js-sync-64",
         (_row("stream in file, sync always, 64 publishers wait for each ack", 5.0),),
@@ -189,10 +210,12 @@ SCENARIOS = (
     ),
     Scenario(
         "js-get",
-        (_row("get the last message of a subject", 1.0), _row("direct get of the last message of a subject", 1.0)),
+        tuple(_row(way.value, 1.0) for way in Way),
         _run_gets,
         _DEFAULT,
     ),
     Scenario("js-streams", (_row("1,000 streams in turn", 1.0),), _run_many_streams, _INTERVAL),
+    js_api.SCENARIO,
+    *js_subjects.SCENARIOS,
     js_restart.SCENARIO,
 )

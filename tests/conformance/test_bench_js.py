@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import js_restart
-from benchmarks.jetstream import get_messages, publish_acked
+from benchmarks.jetstream import Way, get_messages, publish_acked
 from benchmarks.js_streams import StreamAdmin
 from benchmarks.scenario import MessagesMissing, Scale
 from benchmarks.servers import Server
@@ -68,7 +68,7 @@ def test_a_refusal_is_an_error(server: Server) -> None:
 def test_answers_that_are_too_small_are_an_error(server: Server) -> None:
     StreamAdmin(server.url).make(["BENCH"], "memory")
     with pytest.raises(ClientError, match="not what was asked for"):
-        get_messages(server.url, subjects=1, gets=3, size=128, direct=True)
+        get_messages(server.url, subjects=1, gets=3, size=128, way=Way.DIRECT_SUBJECT)
 
 
 def test_impossible_jobs_are_refused(server: Server) -> None:
@@ -82,8 +82,8 @@ def test_publish_and_get(server: Server) -> None:
     StreamAdmin(server.url).make(["BENCH"], "memory", "BENCH.>")
     assert publish_acked(server.url, messages=40, size=128, window=8).messages == 40
     run_here(Asking(url=server.url, requests=(("BENCH.k0", b"x" * 128),), messages=1))
-    assert get_messages(server.url, subjects=1, gets=9, size=128, direct=True).messages == 9
-    assert get_messages(server.url, subjects=1, gets=9, size=128, direct=False).messages == 9
+    assert get_messages(server.url, subjects=1, gets=9, size=128, way=Way.DIRECT_SUBJECT).messages == 9
+    assert get_messages(server.url, subjects=1, gets=9, size=128, way=Way.API).messages == 9
 
 
 def test_restart_keeps_the_messages(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
