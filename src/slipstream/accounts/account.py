@@ -62,6 +62,8 @@ class Account:
         self.msg_trace: MsgTraceOptions | None = None  # where traces of sampled W3C requests go
         self.traced_imports: list[StreamImport] = []  # stream imports that a message trace may follow
         self.maps_subjects = False  # published subjects may become others
+        # Whether a request on a subject that nobody took gets no answer, instead of "no responders".
+        self.keeps_silent: Callable[[bytes], bool] | None = None
         self._watchers: dict[bytes, list[_Watcher]] = {}
         self._plan: Callable[[bytes], Route] | None = None
         self._always_planned = False

@@ -14,11 +14,11 @@ names, as is done there to measure latency. Its subscribers get everything witho
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slipstream.accounts.exports import Export, Exports, ShareKind
 from slipstream.accounts.imports import ServiceImport, StreamImport, resolve_service, resolve_stream
-from slipstream.config.account_options import AccountOptions, ImportOptions
+from slipstream.config.account_options import AccountOptions, ImportOptions, MappingDestination, MappingOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from slipstream.config.record import Record, replace
 from slipstream.errors import ConfigError
@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
 
 __all__ = ["AccountGraph", "ResolvedAccount", "build_accounts"]
+
+
+# What follows `$JS.<domain>.API.`, and in front of what it becomes a subject.
+_DOMAIN_SUBJECTS: Final = (
+    ("INFO", "$JS.API."),
+    *((f"{name}.>", "$JS.API.") for name in ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")),
+    ("$KV.>", ""),
+    ("$OBJ.>", ""),
+)
+_SYSTEM_DOMAIN_SUBJECTS: Final = ((">", "$JS.API."),)
 
 
 class ResolvedAccount(Record):
@@ -82,12 +92,24 @@ def build_accounts(options: Options) -> AccountGraph:
             options=account,
             exports=exports.get(name) or Exports(),
             is_system=name == options.system_account_name,
-            mappings=AccountMappings(account.mappings, options.cluster.name) if account.mappings else None,
+            mappings=_mappings(account, options),
             stream_imports=streams.get(name, ()),
             service_imports=services.get(name, ()),
             dependents=tuple(dependents.get(name, ())),
         )
     return AccountGraph(accounts)
+
+
+def _mappings(account: AccountOptions, options: Options) -> AccountMappings | None:
+    """The account's own, and those by which JetStream is reached under its domain."""
+    chosen = {mapping.source: mapping for mapping in account.mappings}
+    jetstream = options.jetstream
+    if jetstream.enabled and jetstream.domain:
+        is_system = account.name == options.system_account_name
+        for suffix, prefix in _SYSTEM_DOMAIN_SUBJECTS if is_system else _DOMAIN_SUBJECTS:
+            source = f"$JS.{jetstream.domain}.API.{suffix}"
+            chosen.setdefault(source, MappingOptions(source, (MappingDestination(prefix + suffix),)))
+    return AccountMappings(tuple(chosen.values()), options.cluster.name) if chosen else None
 
 
 def _with_default_accounts(options: Options, named: Mapping[str, AccountOptions]) -> Iterable[AccountOptions]:

@@ -21,7 +21,9 @@ from slipstream.limits import RANDOM_PORT
 
 __all__ = ["ReloadAction", "ReloadKind", "ReloadPlan", "diff"]
 
-ReloadKind = Literal["logging", "trace", "auth", "tls", "limits", "timers", "files", "identity", "lame_duck"]
+ReloadKind = Literal[
+    "logging", "trace", "auth", "tls", "limits", "timers", "files", "identity", "lame_duck", "jetstream"
+]
 
 
 class ReloadAction(Record):
@@ -86,9 +88,28 @@ _GO_NAMES: Final = {
     "websocket": "Websocket",
     "leafnodes": "LeafNode",
     "jetstream": "JetStream",
+    "jetstream.domain": "JetStreamDomain",
+    "jetstream.key": "JetStreamKey",
+    "jetstream.prev_key": "JetStreamOldKey",
+    "jetstream.cipher": "JetStreamCipher",
+    "jetstream.unique_tag": "JetStreamUniqueTag",
+    "jetstream.extension_hint": "JetStreamExtHint",
+    "jetstream.limits": "JetStreamLimits",
+    "jetstream.tpm": "JetStreamTpm",
+    "jetstream.max_outstanding_catchup": "JetStreamMaxCatchup",
+    "jetstream.request_queue_limit": "JetStreamRequestQueueLimit",
+    "jetstream.info_queue_limit": "JetStreamInfoQueueLimit",
+    "jetstream.max_concurrent_io": "JetStreamConcurrentIOs",
+    "jetstream.strict": "NoJetStreamStrict",
+    "jetstream.max_buffered_msgs": "StreamMaxBufferedMsgs",
+    "jetstream.max_buffered_size": "StreamMaxBufferedSize",
+    "jetstream.sync_always": "SyncInterval",
+    "jetstream.sync_interval_ns": "SyncInterval",
     "gateway": "Gateway",
     "mqtt": "MQTT",
 }
+_JETSTREAM_SIZES: Final = ("jetstream.max_memory_store", "jetstream.max_file_store")
+_UNSET: Final = -1  # a size that the file does not say
 _BLOCKS: Final = ("websocket", "leafnodes", "jetstream", "cluster", "gateway", "mqtt")
 
 
@@ -104,6 +125,8 @@ def diff(old: Options, new: Options) -> ReloadPlan:
     refusals: list[ConfigError] = []
     for name, before, after in _changes(old, new):
         kind = _HOT.get(name)
+        if kind is None and _reloads_jetstream(name, before, after, old, new):
+            kind = "jetstream"
         if kind is not None:
             fields.setdefault(kind, []).append(name)
             continue
@@ -154,16 +177,34 @@ def _refusal(name: str, before: object, after: object, new: Options) -> str | No
         return None
     if name.startswith("resolver"):
         return "config reload does not support moving to or from an account resolver"
+    if name.startswith("jetstream.meta_compact"):
+        return None  # of clusters
     if name == "jetstream.store_dir":
-        return "config reload not supported for jetstream storage directory"
-    if name in ("jetstream.max_memory_store", "jetstream.max_file_store"):
-        return "config reload not supported for jetstream max memory and max store"
+        return f"config reload not supported for jetstream storage {'directory' if after else 'dir'}"
+    if name in _JETSTREAM_SIZES:
+        if before == _UNSET:
+            return "config reload not supported for jetstream dynamic max memory and store"
+        if after == _UNSET:
+            return "config reload not supported for jetstream max memory and max store"
+        return "config reload not supported for decreasing jetstream max memory and store"
     block, _, field = name.partition(".")
     if block == "cluster" and field:
         shown = f"cluster {field}"
+    elif name in _GO_NAMES:
+        shown = _GO_NAMES[name]
     else:
         shown = _GO_NAMES.get(block, block) + (f': field "{field}"' if field else "")
     return f"config reload not supported for {shown}: old={_shown(name, before)}, new={_shown(name, after)}"
+
+
+def _reloads_jetstream(name: str, before: object, after: object, old: Options, new: Options) -> bool:
+    """Whether a change of JetStream's block can be made: switching it on and off, and allowing it more."""
+    if name == "jetstream.enabled":
+        return True
+    if not old.jetstream.enabled or not new.jetstream.enabled:
+        return name == "jetstream.store_dir" or name in _JETSTREAM_SIZES
+    grows = isinstance(before, int) and isinstance(after, int) and _UNSET < before < after
+    return name in _JETSTREAM_SIZES and grows
 
 
 def _shown(name: str, value: object) -> str:

@@ -18,6 +18,7 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.sources import check_filters
 from slipstream.jetstream.config.structs import StreamConfig
@@ -60,6 +61,13 @@ class JetStreamServer:
             StorageType.FILE: ServerBudget(facts.max_storage),
         }
         self.scrubber = Scrubber()
+        self.load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit)
+
+    def set_limits(self, *, max_memory: int, max_storage: int) -> None:
+        """Allow more from now on."""
+        self.facts.max_memory, self.facts.max_storage = max_memory, max_storage
+        self.budgets[StorageType.MEMORY].set_limit(max_memory)
+        self.budgets[StorageType.FILE].set_limit(max_storage)
 
 
 class JetStreamAccount:
@@ -77,7 +85,7 @@ class JetStreamAccount:
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}  # streams of a newer server: name → why they do not run
         self.advisories = Advisories(ports, server.facts)
-        self.api = ApiDispatcher(ports, self.advisories)
+        self.api = ApiDispatcher(ports, self.advisories, server.load)
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration

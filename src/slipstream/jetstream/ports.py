@@ -15,9 +15,9 @@ from slipstream.jetstream.store.base import Store
 from slipstream.kernels.ackintake import AckIntake
 from slipstream.kernels.handout import Batch
 from slipstream.kernels.intake import Intake
-from slipstream.limits import API_REQUEST_QUEUE_LIMIT
 from slipstream.kernels.pointget import PointGet
 from slipstream.limits import (
+    API_REQUEST_QUEUE_LIMIT,
     ATOMIC_BATCH_MSGS_MAX,
     ATOMIC_BATCHES_BYTES_MAX,
     ATOMIC_BATCHES_MAX,

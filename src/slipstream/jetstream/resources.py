@@ -27,6 +27,12 @@ class ServerBudget:
         self.reserved_bytes = 0
         self._members: list[AccountBudget] = []
 
+    def set_limit(self, max_bytes: int) -> None:
+        """Allow another amount from now on."""
+        self.max_bytes = max_bytes
+        for member in self._members:
+            member.server_exceeded = self.used_bytes > max_bytes
+
     def join(self, member: AccountBudget) -> None:
         """Tell `member` from now on when the budget is used up."""
         self._members.append(member)

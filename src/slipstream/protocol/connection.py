@@ -554,7 +554,7 @@ class ClientConnection:
 
     def on_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Nobody took a request: say so to the requester's own inbox subscription."""
-        if self.account is None:
+        if self.account is None or (self.account.keeps_silent is not None and self.account.keeps_silent(subject)):
             return
         for subscription in self.account.interest.match(reply):
             if subscription.client is self and subscription.queue is None:

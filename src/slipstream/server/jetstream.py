@@ -71,6 +71,7 @@ class JetStreamRunner:
         self.accounts: dict[str, JetStreamAccount] = {}
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
         self._system: SystemApi | None = None
+        self._system_listening: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """Recover every stream. Blocks: the server does not listen yet.
@@ -92,11 +93,13 @@ class JetStreamRunner:
     def stop(self) -> None:
         """Close every stream; everything acknowledged is on disk before that."""
         self._server.log("INF", "Initiating JetStream Shutdown...")
-        for account in self.accounts.values():
-            account.shutdown()
-        self.accounts.clear()
+        for name in list(self._listening):
+            self._close(name)
+        for stop_listening in self._system_listening:
+            stop_listening()
         if self._system is not None:
             self._system.stop()
+        self._server.hub.jetstream = False
         self._executor.shutdown(wait=True, cancel_futures=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -132,7 +135,6 @@ class JetStreamRunner:
             account.recover()
             self.accounts[name] = account
         self._listening[name] = self._listen(account)
-        server.hub.accounts[name].keeps_silent = keeps_silent
 
     def _close(self, name: str) -> None:
         """Let an account's clients call its API no more. Its streams stay on disk."""
@@ -145,8 +147,11 @@ class JetStreamRunner:
     def reload(self) -> None:
         """Take over other limits, and accounts that came, went, or may now use JetStream or not any more. Blocks."""
         self.options = self._server.options.jetstream
-        facts = _server_facts(self._server, self.directory)
-        self.shared.set_limits(max_memory=facts.max_memory, max_storage=facts.max_storage)
+        # What the file does not say was found out at the start, and stays.
+        self.shared.set_limits(
+            max_memory=_given(self.options.max_memory_store, self.facts.max_memory),
+            max_storage=_given(self.options.max_file_store, self.facts.max_storage),
+        )
         wanted = self._wanted()
         for name in [name for name in self._listening if name not in wanted]:
             self._close(name)
@@ -177,12 +182,16 @@ class JetStreamRunner:
             return answer
 
         place = hub.accounts[account.name]
-        made = []
+        made: list[Callable[[], None]] = []
         for prefix in prefixes:
             for pattern in API_SUBSCRIPTIONS:
-                subject = prefix + pattern.removeprefix(API_PREFIX)
+                suffix = pattern.removeprefix(API_PREFIX)
+                # Under the domain there is only what the domain's mappings know of.
+                subject = prefix + ("INFO" if suffix == "*" and prefix != API_PREFIX else suffix)
                 subscription = place.subscribe(subject.encode(), answer_at(prefix.encode()))
                 made.append(partial(place.remove, subscription))
+        place.keeps_silent = keeps_silent
+        made.append(partial(setattr, place, "keeps_silent", None))
         return made
 
     def _open_system_account(self) -> None:
@@ -192,7 +201,8 @@ class JetStreamRunner:
         place = self._server.hub.accounts[name]
         ports = AccountPorts(self._server, place, self._loop, self._executor)
         self._system = SystemApi(self, ports)
-        place.subscribe(f"{API_PREFIX}>".encode(), self._system.answer)
+        subscription = place.subscribe(f"{API_PREFIX}>".encode(), self._system.answer)
+        self._system_listening = [partial(place.remove, subscription)]
 
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
         return FileStoreOptions(
@@ -265,6 +275,10 @@ def _batch_limits(options: JetStreamBatchLimitsOptions) -> BatchLimits:
     limits.msgs_max = options.max_msgs if options.max_msgs > 0 else limits.msgs_max
     limits.timeout_ns = options.timeout_ns if options.timeout_ns > 0 else limits.timeout_ns
     return limits
+
+
+def _given(configured: int, otherwise: int) -> int:
+    return configured if configured >= 0 else otherwise
 
 
 def _memory_share() -> int:

@@ -72,7 +72,12 @@ class RunningJetStream:
             reserved_memory=sum(stats.reserved_memory for stats in each),
             reserved_storage=sum(stats.reserved_storage for stats in each),
             accounts=len(each),
-            api=ApiStats(API_LEVEL, sum(stats.api.total for stats in each), sum(stats.api.errors for stats in each)),
+            api=ApiStats(
+                API_LEVEL,
+                sum(stats.api.total for stats in each),
+                sum(stats.api.errors for stats in each),
+                self._runner.shared.load.waiting,
+            ),
         )
 
     def accounts(self) -> Iterable[_AccountFacts]:

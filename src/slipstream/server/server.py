@@ -165,6 +165,16 @@ class Server:
         except StorageFault as error:
             raise StartError(f"Can't start JetStream: {error}") from error
 
+    def _show_jetstream(self) -> None:
+        if self.monitoring is None:
+            return
+        if self.jetstream is None:
+            self.monitoring.facts.jetstream = None
+        else:
+            from slipstream.server.jetstream_facts import RunningJetStream
+
+            self.monitoring.facts.jetstream = RunningJetStream(self.jetstream)
+
     async def _open_listeners(self) -> None:
         options = self.options
         assert self._loop is not None
@@ -174,10 +184,7 @@ class Server:
             self.monitoring = Monitoring(self)
             await self.monitoring.start(self._https_context())
             self.hub.describe_server = self.monitoring.introduction
-            if self.jetstream is not None:
-                from slipstream.server.jetstream_facts import RunningJetStream
-
-                self.monitoring.facts.jetstream = RunningJetStream(self.jetstream)
+            self._show_jetstream()
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 
@@ -329,6 +336,20 @@ class Server:
         self._gate = gate
         if self.websocket is not None and front is not None:
             self.websocket.front = front
+        self._reload_jetstream()
+
+    def _reload_jetstream(self) -> None:
+        """Switch JetStream on or off, or let it take over what changed."""
+        if self.jetstream is not None and self.options.jetstream.enabled:
+            self.jetstream.reload()
+            return
+        self._stop_jetstream()
+        try:
+            self._start_jetstream()
+        except StartError as error:
+            self.log("WRN", str(error))
+            self._stop_jetstream()
+        self._show_jetstream()
 
     async def wait_stopped(self) -> None:
         """Wait until somebody stops the server."""

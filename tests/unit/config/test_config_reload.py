@@ -88,7 +88,26 @@ def test_actions_are_grouped() -> None:
             "store_dir: b, jetstream: true",
             "config reload not supported for jetstream storage directory",
         ),
-        ("", "jetstream: true", 'config reload not supported for JetStream: field "enabled": old=false, new=true'),
+        (
+            "jetstream { domain: a }",
+            "jetstream { domain: b }",
+            "config reload not supported for JetStreamDomain: old=a, new=b",
+        ),
+        (
+            "jetstream { max_mem: 2 }",
+            "jetstream { max_mem: 1 }",
+            "config reload not supported for decreasing jetstream max memory and store",
+        ),
+        (
+            "jetstream { max_mem: 2 }",
+            "jetstream: true",
+            "config reload not supported for jetstream max memory and max store",
+        ),
+        (
+            "jetstream: true",
+            "jetstream { max_mem: 2 }",
+            "config reload not supported for jetstream dynamic max memory and store",
+        ),
         ("", "cluster { port: 1 }", "config reload not supported for cluster host: old=, new=0.0.0.0"),
         (
             "resolver: MEMORY",
@@ -141,3 +160,17 @@ def test_the_documentation_tells_the_truth() -> None:
         assert key.reloadable == all(field in reload._HOT for field in fields), key.names
     known = set(Options.__match_args__)
     assert {name.partition(".")[0] for name in reload._HOT} <= known
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "jetstream: true"),
+        ("jetstream { max_mem: 2, store_dir: x }", ""),
+        ("jetstream { max_mem: 2, max_file: 5 }", "jetstream { max_mem: 3, max_file: 6 }"),
+    ],
+)
+def test_jetstream_is_switched_and_may_grow(before: str, after: str) -> None:
+    plan = _diff(before, after)
+    assert plan.refusals == ()
+    assert {action.kind for action in plan.actions} == {"jetstream"}

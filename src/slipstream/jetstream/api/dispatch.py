@@ -83,7 +83,18 @@ class ApiCounters:
 class ApiRequest:
     """One call, and the way to answer it. Answering twice is a bug."""
 
-    __slots__ = ("_answered", "_dispatcher", "_route", "_waits", "body", "client", "header", "names", "reply", "subject")
+    __slots__ = (
+        "_answered",
+        "_dispatcher",
+        "_route",
+        "_waits",
+        "body",
+        "client",
+        "header",
+        "names",
+        "reply",
+        "subject",
+    )
 
     def __init__(
         self,

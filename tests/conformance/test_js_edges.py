@@ -1,0 +1,218 @@
+"""The edges of the JetStream API: unknown subjects, domains, the system account, queue limits, reloads."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from support.jetstream_oracle import Oracle, normalised
+from support.server_process import ServerProcess
+from support.servers import ServerPool
+
+CONFIG = """
+jetstream {{ store_dir: "{directory}", domain: hub, {jetstream} }}
+accounts {{
+  A {{ jetstream: {account}, users: [{{ user: a, password: a }}] }}
+  N {{ users: [{{ user: n, password: n }}] }}
+  $SYS {{ users: [{{ user: s, password: s }}] }}
+}}
+"""
+SILENT = "silent"
+
+
+class User(Oracle):
+    """A client that has logged in, and knows when there is no answer."""
+
+    def __init__(self, port: int, user: str) -> None:
+        super().__init__(port, f'"user":"{user}","pass":"{user}"')
+
+    def ask(self, subject: str, body: bytes = b"{}") -> Any:
+        """The answer; `SILENT` if there is none even after two calls that were made behind it are answered."""
+        self._socket.sendall(b"PUB %b _INBOX.asked %d\r\n%b\r\n" % (subject.encode(), len(body), body))
+        found: Any = SILENT
+        for _ in range(2):
+            self._socket.sendall(b"PUB $JS.API.INFO _INBOX.end 0\r\n\r\n")
+            while True:
+                arrived, answer = self._next_message()
+                if arrived == b"_INBOX.end":
+                    break
+                found = _shown(answer)
+        return found
+
+
+def _shown(answer: tuple[bytes | None, bytes]) -> Any:
+    text, body = normalised(answer)
+    if isinstance(body, dict):
+        with suppress(KeyError):
+            body["api"]["level"] = "LEVEL"
+    return text, body
+
+
+class Pair:
+    """Both servers with one configuration."""
+
+    def __init__(self, pool: ServerPool, factory: pytest.TempPathFactory, **settings: str) -> None:
+        self.settings = settings
+        self.directories = [str(factory.mktemp(kind)) for kind in ("real", "ours")]
+        self.servers: list[ServerProcess] = [
+            pool.prepared(kind, self.config(at), ()).start() for at, kind in enumerate(("real", "ours"))
+        ]
+        self.clients: dict[str, list[User]] = {}
+
+    def config(self, at: int, **settings: str) -> str:
+        chosen = {"jetstream": "", "account": "enabled", **self.settings, **settings}
+        return CONFIG.format(directory=self.directories[at], **chosen)
+
+    def agree(self, user: str, subject: str, body: bytes = b"{}") -> Any:
+        if user not in self.clients:
+            self.clients[user] = [User(server.port, user) for server in self.servers]
+        real, ours = (client.ask(subject, body) for client in self.clients[user])
+        assert ours == real, f"{user}: {subject} {body[:200]!r}"
+        return real
+
+    def answer(self, user: str, subject: str, body: bytes = b"{}") -> Any:
+        """The common answer to a call that has one, however long it takes."""
+        if user not in self.clients:
+            self.clients[user] = [User(server.port, user) for server in self.servers]
+        real, ours = (_shown(client.request(subject, body, None, 1)[0]) for client in self.clients[user])
+        assert ours == real, f"{user}: {subject} {body[:200]!r}"
+        return real
+
+    def reload(self, **settings: str) -> list[str]:
+        """Both read their file again; what the first line about it says after the time."""
+        lines = []
+        for at, server in enumerate(self.servers):
+            position = len(server.log_lines)
+            server.reload(self.config(at, **settings))
+            line = server.wait_for_log("Reloaded server configuration|Failed to reload", after=position)
+            lines.append(re.sub(r"^.*\[[A-Z]{3}\] |: old=.*| \(sha256.*", "", line))
+        assert lines[0] == lines[1]
+        return lines
+
+    def close(self) -> None:
+        for clients in self.clients.values():
+            for client in clients:
+                client.close()
+        for server in self.servers:
+            server.end()
+
+
+@pytest.fixture(scope="module")
+def pair(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    both = Pair(server_pool, tmp_path_factory)
+    yield both
+    both.close()
+
+
+SUBJECTS = [
+    "a.b",
+    "a.b.c",
+    "x",
+    "INFO",
+    "INFO.x",
+    "STREAM",
+    "STREAM.FOO",
+    "STREAM.INFO",
+    "STREAM.INFO.a.b",
+    "STREAM.NAMES",
+    "STREAM.NAMES.x",
+    "STREAM.CREATE",
+    "STREAM.CREATE.X",
+    "STREAM.MSG.GET",
+    "STREAM.MSG.FOO.x",
+    "CONSUMER",
+    "CONSUMER.X",
+    "CONSUMER.X.y",
+    "CONSUMER.INFO",
+    "CONSUMER.INFO.x",
+    "CONSUMER.MSG.NEXT",
+    "CONSUMER.MSG.NEXT.S",
+    "CONSUMER.MSG.NEXT.S.C",
+    "CONSUMER.MSG.NEXT.S.C.D",
+    "CONSUMER.MSG.FOO",
+    "CONSUMER.NAMES",
+    "CONSUMER.NAMES.X",
+    "CONSUMER.MSG.NEXTX.S.C",
+    "DIRECT",
+    "DIRECT.GET",
+    "DIRECT.GET.S",
+    "DIRECT.GET.S.x",
+    "DIRECT.FOO",
+    "META",
+    "META.x",
+    "META.LEADER.STEPDOWN",
+    "SERVER.REMOVE",
+    "ACCOUNT.PURGE",
+    "ACCOUNT.PURGE.NONE",
+    "ACCOUNT.x",
+    "TEMPLATE.x",
+    "STREAM.TEMPLATE.NAMES",
+    "$KV.x",
+]
+
+
+@pytest.mark.parametrize("prefix", ["$JS.API.", "$JS.hub.API.", "$JS.other.API."])
+@pytest.mark.parametrize("user", ["a", "n", "s"])
+def test_every_kind_of_subject(pair: Pair, user: str, prefix: str) -> None:
+    for subject in SUBJECTS:
+        pair.agree(user, prefix + subject)
+
+
+def test_streams_by_domain(pair: Pair) -> None:
+    pair.answer("a", "$JS.hub.API.STREAM.CREATE.D", b'{"name":"D","subjects":["d"],"allow_direct":true}')
+    pair.answer("a", "d", b"stored")
+    pair.answer("a", "$JS.hub.API.DIRECT.GET.D", b'{"seq":1}')
+    pair.answer("a", "$JS.hub.API.DIRECT.GET.D.d", b"")
+    pair.answer("a", "$JS.hub.API.STREAM.INFO.D", b"")
+    pair.answer("a", "$JS.hub.API.STREAM.DELETE.D", b"")
+
+
+def test_the_system_account_clears_an_account(pair: Pair) -> None:
+    for name in ("P1", "P2"):
+        pair.answer("a", f"$JS.API.STREAM.CREATE.{name}", json.dumps({"name": name}).encode())
+    pair.answer("s", "$JS.API.ACCOUNT.PURGE.A")
+    pair.answer("a", "$JS.API.STREAM.NAMES")
+    pair.answer("a", "$JS.API.STREAM.CREATE.P1", b'{"name":"P1"}')
+    pair.answer("a", "P1", b"goes on")
+    pair.answer("a", "$JS.API.STREAM.DELETE.P1", b"")
+
+
+def test_reloads(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    both = Pair(server_pool, tmp_path_factory, jetstream="max_mem: 1GB, max_file: 2GB")
+    try:
+        both.answer("a", "$JS.API.STREAM.CREATE.A", b'{"name":"A"}')
+        both.answer("a", "A", b"one")
+        # Limits of the account.
+        both.reload(account="{ max_streams: 1, max_file: 1000 }")
+        both.answer("a", "$JS.API.INFO", b"")
+        both.answer("a", "$JS.API.STREAM.CREATE.B", b'{"name":"B"}')
+        both.answer("a", "A", b"x" * 2000)
+        both.reload()
+        both.answer("a", "A", b"x" * 2000)
+        # Limits of the server may grow.
+        settings = [
+            "max_mem: 2GB, max_file: 3GB",
+            "max_mem: 1GB, max_file: 3GB",
+            "max_file: 3GB",
+            "max_mem: 2GB, max_file: 3GB, sync_interval: 10s",
+            "max_mem: 2GB, max_file: 3GB, request_queue_limit: 5",
+            "max_mem: 2GB, max_file: 3GB, strict: false",
+        ]
+        for setting in settings:
+            both.reload(jetstream=setting)
+        both.answer("a", "$JS.API.STREAM.CREATE.M", b'{"name":"M","storage":"memory","max_bytes":1800000000}')
+        # An account may lose JetStream and get it back; its streams wait on disk.
+        both.settings["jetstream"] = settings[0]
+        both.reload(account="disabled")
+        both.answer("a", "$JS.API.INFO", b"")
+        both.answer("a", "A", b"nobody")
+        both.reload()
+        both.answer("a", "$JS.API.STREAM.INFO.A", b'{"deleted_details":true}')
+        both.answer("a", "A", b"three")
+    finally:
+        both.close()
