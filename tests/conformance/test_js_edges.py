@@ -216,3 +216,26 @@ def test_reloads(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFacto
         both.answer("a", "A", b"three")
     finally:
         both.close()
+
+
+def test_jetstream_is_switched_off_and_on(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """API calls meanwhile are not compared: here nobody responds, and with nats-server nobody says so."""
+    seen = []
+    for kind in ("real", "ours"):
+        on = f'jetstream {{ store_dir: "{tmp_path_factory.mktemp(kind)}", max_mem: 1GB, max_file: 1GB }}\n'
+        with server_pool.prepared(kind, on, ()) as server:
+            client = Oracle(server.port)
+            answers = []
+            for config, calls in (
+                (on, ["$JS.API.STREAM.CREATE.S", "S"]),
+                ("max_payload: 1MB\n", ["S"]),
+                (on, ["$JS.API.STREAM.INFO.S", "S", "$JS.API.STREAM.NAMES"]),
+            ):
+                if config != on or answers:
+                    server.reload(config)
+                for call in calls:
+                    body = b'{"name":"S"}' if "CREATE" in call else b""
+                    answers.append((call, _shown(client.request(call, body, None, 1)[0])))
+            seen.append(answers)
+            client.close()
+    assert seen[0] == seen[1]
