@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -34,6 +35,22 @@ def workload(driver: Driver) -> None:
         lambda: driver.trim(60),
         lambda: driver.unit(5),
     ]
+    take(driver, steps)
+
+
+def units(driver: Driver) -> None:
+    """Units over several commits and segments, one of them given up."""
+    steps = [
+        lambda: driver.append(10),
+        lambda: driver.unit(3, 50, 2),
+        lambda: driver.unit(3, 45, aborted=True),
+        lambda: driver.append(2),
+        lambda: driver.unit(2, 2),
+    ]
+    take(driver, steps)
+
+
+def take(driver: Driver, steps: list[Callable[[], object]]) -> None:
     for step in steps:
         with contextlib.suppress(StoreUnavailable, KeyError):
             step()
@@ -41,7 +58,7 @@ def workload(driver: Driver) -> None:
         driver.upkeep()
 
 
-def calls_of_workload() -> int:
+def calls_of(workload: Callable[[Driver], None]) -> int:
     disk = SimDisk()
     driver = Driver(disk)
     start = disk.calls
@@ -50,10 +67,11 @@ def calls_of_workload() -> int:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_an_error_at_every_call(code: int) -> None:
+@pytest.mark.parametrize("workload", [workload, units])
+def test_an_error_at_every_call(workload: Callable[[Driver], None], code: int) -> None:
     """The n-th call fails, for every n; the store is checked as it stands and as a crash would leave it."""
-    total = calls_of_workload()
-    assert total > 80
+    total = calls_of(workload)
+    assert total > 40
     rng = random.Random(1)
     for n in range(1, total + 1):
         disk = SimDisk()
@@ -73,7 +91,7 @@ def test_an_error_at_every_call(code: int) -> None:
 def test_several_errors(seed: int) -> None:
     """Errors in clusters, and a crash in the end."""
     rng = random.Random(seed)
-    total = calls_of_workload()
+    total = calls_of(workload)
     for _ in range(100):
         disk = SimDisk()
         driver = Driver(disk)

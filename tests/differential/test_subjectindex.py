@@ -35,7 +35,12 @@ EDITS = st.one_of(
 
 def run(edits: list[tuple], *, file_sizes: bool) -> tuple[MessageIndex, MessageIndexModel]:
     """Apply the same history to both."""
-    fast, plain, segment = MessageIndex(7, file_sizes), MessageIndexModel(), 1
+    fast, plain = MessageIndex(7, file_sizes), MessageIndexModel()
+    apply(edits, fast, plain, 1, file_sizes=file_sizes)
+    return fast, plain
+
+
+def apply(edits: list[tuple], fast: MessageIndex, plain: MessageIndexModel, segment: int, *, file_sizes: bool) -> None:
     for edit in edits:
         match edit:
             case ("append", step, subject, length):
@@ -63,7 +68,52 @@ def run(edits: list[tuple], *, file_sizes: bool) -> tuple[MessageIndex, MessageI
             case ("shrink",):
                 fast.shrink()
         fast.check()
-    return fast, plain
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(EDITS, max_size=30),
+    st.lists(st.tuples(st.sampled_from([1, 1, 1, 2, 70, 5000]), SUBJECTS, LENGTHS, st.booleans()), max_size=30),
+    st.sampled_from([1, 1, 20, 60]),
+    st.lists(EDITS, max_size=20),
+)
+def test_messages_of_another_index_change_hands(
+    before: list[tuple], unit: list[tuple[int, bytes, int, bool]], repeated: int, after: list[tuple]
+) -> None:
+    """What a staged index gives to the stream's is what appending to it would have given."""
+    fast, plain = run(before, file_sizes=True)
+    staged = MessageIndex(9)
+    staged.skip_to(fast.last_seq)
+    segment = 1000
+    for _ in range(repeated):
+        for step, subject, length, rolls in unit:
+            segment += rolls
+            seq = staged.last_seq + step
+            staged.append(seq, subject, 64, length, segment)
+            plain.append(seq, subject, length - 2)
+    state = (fast.messages, fast.last_seq)
+    fast.check()
+    assert (fast.messages, fast.last_seq) == state
+    fast.absorb(staged)
+    fast.check()
+    apply(after, fast, plain, segment + 1, file_sizes=True)
+    for name in ("first_seq", "last_seq", "messages", "size_bytes", "num_subjects"):
+        assert getattr(fast, name) == getattr(plain, name), name
+    for subject in {b"nothing", *(subject for _, subject, _, _ in unit)}:
+        assert fast.subject_state(subject) == plain.subject_state(subject)
+        chosen = Selection()
+        count = fast.select((subject,), 0, 1 << 62, 10**6, 1 << 60, chosen)
+        assert [chosen.place(k)[0] for k in range(count)] == plain.passing((subject,), 0, 1 << 62)
+
+
+def test_only_newer_messages_change_hands() -> None:
+    fast, staged = MessageIndex(1), MessageIndex(2)
+    fast.append(5, b"a", 64, 40, 1)
+    staged.append(5, b"a", 64, 40, 2)
+    with pytest.raises(ValueError, match="not newer"):
+        fast.absorb(staged)
+    with pytest.raises(ValueError, match="not newer"):
+        fast.absorb(fast)
 
 
 @settings(max_examples=300, deadline=None)

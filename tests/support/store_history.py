@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from slipstream.jetstream.store.base import ALL, Committed, Job, StoredMessage
+from slipstream.jetstream.store.base import ALL, Committed, Job, StoredMessage, StoreUnavailable
 from slipstream.jetstream.store.file import FileStore
 from slipstream.testing.sim_disk import SimDisk
 
@@ -65,28 +65,33 @@ class Driver:
     def unit(self, *slices: int, aborted: bool = False, between: Callable[[], None] = lambda: None) -> None:
         """A unit whose parts are committed on the way, with a note that is true exactly if the unit is there."""
         first = self.store.last_seq + 1
-        before = dict(self._pending_appends)
-        self._pending_appends = {}
+        before, self._pending_appends = self._pending_appends, {}
         self.store.begin_atomic()
-        written = 0
-        for count in slices:
-            for _ in range(count):
-                self._append(self.store.append_atomic, first + written)
-                written += 1
-            if count is not slices[-1] or len(slices) > 1:
-                mine, self._pending_appends = self._pending_appends, before
-                self._slice(between)
-                before, self._pending_appends = {}, mine
-        assert self.store.last_seq == first - 1 and self.store.get(first) is None, "an open unit is not to be seen"
-        if aborted:
+        seq = first
+        try:
+            for count in slices:
+                for _ in range(count):
+                    self._append(self.store.append_atomic, seq)
+                    seq += 1
+                if len(slices) > 1:
+                    mine, self._pending_appends = self._pending_appends, before
+                    self._slice(between)
+                    before, self._pending_appends = {}, mine
+            assert self.store.last_seq == first - 1 and self.store.get(first) is None, "an open unit is not to be seen"
+            if aborted:
+                self.store.abort_atomic()
+            else:
+                self._nonce += 1
+                self.store.end_atomic({b"unit": b"%d" % self._nonce})
+        except StoreUnavailable:
             self.store.abort_atomic()
             self._pending_appends = before
-            return
-        self._nonce += 1
-        note = b"%d" % self._nonce
-        self.store.end_atomic({b"unit": note})
-        self._pending_appends = {**before, **self._pending_appends}
-        self.units.append((set(range(first, first + written)), note))
+            raise
+        if aborted:
+            self._pending_appends = before
+        else:
+            self._pending_appends = {**before, **self._pending_appends}
+            self.units.append((set(range(first, seq)), b"%d" % self._nonce))
 
     def _slice(self, between: Callable[[], None]) -> None:
         """Commit a part of a unit. What was removed or set meanwhile is not covered by it."""

@@ -234,10 +234,10 @@ class _Recovery:
             parsed = parse_name(name)
             if parsed is None:
                 continue
+            self.highest_no = max(self.highest_no, parsed[0])
             if self.log_end is not None and parsed[0] > self.log_end[0]:
                 self.superseded.append(path)  # made by the write that failed
                 continue
-            self.highest_no = max(self.highest_no, parsed[0])
             header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or self._header_from(manifest, parsed)
             if header is None or (uid and header.uid != uid):
                 self._unusable(path)

@@ -226,8 +226,8 @@ class FileStoreWrites(IndexedReads):
 
     def abort_atomic(self) -> None:
         """See `Store.abort_atomic`."""
-        if self._log.unit is None:
-            return
+        if self._log.unit is None or self._fault is not None:
+            return  # after a fault the log is read anew, without the unit
         dropped = self._log.abandon_unit(self._config, self._options.now_ns())
         self._dropped |= {segment.path for segment in dropped}
         self._unsynced -= self._dropped
@@ -237,7 +237,7 @@ class FileStoreWrites(IndexedReads):
     @property
     def atomic_open(self) -> bool:
         """See `Store.atomic_open`."""
-        return self._log.unit is not None
+        return self._log.unit is not None and self._fault is None
 
     def notes(self) -> dict[bytes, bytes]:
         """See `Store.notes`."""
