@@ -40,6 +40,7 @@ COMMANDS: Final = {
     ),
     "kv": Entry("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
     "object": Entry("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
+    "spark": Entry("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
     "server": Entry("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
     "account": Entry("slipstream.cli.account:account", "Show the account in use.", ("a", "acct"), _OPERATE),
     "events": Entry("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),

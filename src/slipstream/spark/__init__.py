@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from slipstream.spark.errors import DataLoss, OptionError, SchemaError, SetupError, SparkSideError
 from slipstream.spark.session import configure, prepare, session
+from slipstream.spark.union import table
 
 __all__ = [
     "DataLoss",
@@ -23,4 +24,5 @@ __all__ = [
     "configure",
     "prepare",
     "session",
+    "table",
 ]

@@ -1,0 +1,110 @@
+"""What all jobs share: flags, a session, progress, and a summary for people or programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from slipstream.cli.connection import Failure, Session
+from slipstream.cli.human import format_bytes
+from slipstream.cli.render import Columns, Table, note, print_json
+
+if TYPE_CHECKING:
+    from slipstream.cli.settings import Settings
+    from slipstream.spark.jobs import Report
+    from slipstream.spark.target import Reach
+
+__all__ = ["job_flags", "reach_of", "run_job"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ROWS_SHOWN_MAX = 50
+_HIDDEN_TABLES = frozenset(("windows",))
+
+
+def job_flags(command: _F) -> _F:
+    """Add `--master` and `--json`; a command takes them as `master` and `as_json`."""
+    for decorate in (
+        click.option("--json", "-j", "as_json", is_flag=True, help="Print the summary as JSON."),
+        click.option("--master", default=None, metavar="URL", help="Spark master; local[*] by default."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def reach_of(settings: Settings) -> Reach:
+    """How Spark's workers reach the server: by names of files, and secrets by variables of the environment.
+
+    Raises:
+        Failure: a secret was given that workers could only get in clear.
+    """
+    from slipstream.spark.target import Reach
+
+    if settings.token or settings.jwt:
+        raise Failure("Spark jobs take credentials from files (--creds, --nkey), or a password from NATS_PASSWORD")
+    password_env = None
+    if settings.password:
+        import os
+
+        password_env = "NATS_PASSWORD"
+        os.environ[password_env] = settings.password  # workers inherit it; it is in no plan and no command line
+    return Reach(
+        servers=settings.server,
+        creds_file=settings.creds or None,
+        nkey_file=settings.nkey or None,
+        user=settings.user or None,
+        password_env=password_env,
+        tls_ca=settings.tlsca or None,
+        tls_cert=settings.tlscert or None,
+        tls_key=settings.tlskey or None,
+        domain=settings.js_domain or None,
+        api_prefix=settings.js_api_prefix or None,
+    )
+
+
+def run_job(session: Session, job: str, master: str | None, as_json: bool, *args: Any, **options: Any) -> Report:
+    """Start Spark, run a job, print what it says; a job that found something wrong ends the program with status 1."""
+    from slipstream.spark import jobs
+    from slipstream.spark import session as spark_session
+    from slipstream.spark.jobs.report import quiet
+
+    if "reach" not in options and job != "compact":
+        options["reach"] = reach_of(session.settings)
+    say = quiet if as_json else note
+    spark = spark_session("batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": "ERROR"})
+    try:
+        report: Report = getattr(jobs, job)(spark, *args, **options, say=say)
+    finally:
+        spark.stop()
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print(report)
+    if not report.ok:
+        sys.exit(1)
+    return report
+
+
+def _print(report: Report) -> None:
+    columns = Columns(f"{report.job.capitalize()} {'done' if report.ok else 'found differences'}")
+    for name, value in report.figures.items():
+        columns.row(_label(name), _shown(name, value))
+    columns.print()
+    for name, rows in report.tables.items():
+        if rows and name not in _HIDDEN_TABLES:
+            table = Table(_label(name), *(_label(column) for column in rows[0]))
+            for row in rows[:_ROWS_SHOWN_MAX]:
+                table.add(*(_shown(column, value) for column, value in row.items()))
+            table.print()
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ").capitalize()
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
+        return format_bytes(value)
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

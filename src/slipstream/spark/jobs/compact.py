@@ -1,0 +1,102 @@
+"""`compact`: many small files of an archive become few large ones; rows and their order stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
+from slipstream.spark.lake import LakeFile, open_lake
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["compact"]
+
+
+@dataclass(frozen=True)
+class _Rewrite:
+    directory: str
+    paths: tuple[str, ...]
+    rows: int
+    codec: str
+
+
+def compact(
+    spark: SparkSession,
+    location: str,
+    *,
+    target_bytes: int = 256 << 20,
+    codec: str = "zstd",
+    vacuum: bool = False,
+    say: Say = quiet,
+) -> Report:
+    """Put neighbouring small files of an archive together.
+
+    Args:
+        spark: the session.
+        location: of the archive.
+        target_bytes: files of about this size; what is half as large or more is left alone.
+        codec: of the new files.
+        vacuum: remove files that the new version does not need; older versions cannot be read afterwards.
+        say: gets a line now and then.
+
+    Raises:
+        JobError: a task failed, or a file has not the rows its table says.
+        LakeError: there is no such archive, or somebody else changed it meanwhile.
+    """
+    report = Report("compact")
+    lake = open_lake(location)
+    before = lake.files()
+    bins = _bins(before, target_bytes)
+    items = [
+        _Rewrite(location, tuple(lake.path_of(file) for file in one), sum(file.rows for file in one), codec)
+        for one in bins
+    ]
+    say(f"{sum(map(len, bins))} of {len(before)} files become {len(bins)}")
+    results = run_tasks(spark, items, _rewrite)
+    added = [LakeFile(**result["file"]) for result in results]
+    if bins:
+        removed = [file for one in bins for file in one]
+        lake.commit(lake.facts, add=added, remove=removed, operation="compact", changes_data=False)
+    report.figures = {
+        "table": location,
+        "version": lake.version,
+        "files_before": len(before),
+        "files_after": len(before) - sum(map(len, bins)) + len(bins),
+        "rows_moved": sum(file.rows for file in added),
+        "bytes": sum(file.size for file in added),
+        "files_removed": lake.vacuum() if vacuum else 0,
+    }
+    return report.finish()
+
+
+def _bins(files: list[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
+    """Neighbours that together make a file of about the wanted size; order of sequences is kept."""
+    bins: list[list[LakeFile]] = []
+    one: list[LakeFile] = []
+    for file in files:
+        if file.size >= target_bytes // 2 or sum(each.size for each in one) + file.size > target_bytes:
+            bins.append(one)
+            one = []
+        if file.size < target_bytes // 2:
+            one.append(file)
+    bins.append(one)
+    return [each for each in bins if len(each) > 1]
+
+
+def _rewrite(item: _Rewrite) -> Result:
+    """In a worker: some files into one."""
+    from slipstream.spark.lake.files import COLUMNS, read_file, write_file
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in item.paths:
+            yield from read_file(path, COLUMNS)
+
+    file = write_file(item.directory, batches(), codec=item.codec)
+    if file is None or file.rows != item.rows:
+        raise JobError(f"{len(item.paths)} files have {file.rows if file else 0} rows, the table says {item.rows}")
+    return {"file": file.as_json()}

@@ -1,0 +1,165 @@
+"""`materialize`: a key-value bucket as a table, the newest value of each key or everything that is kept.
+
+Workers reduce their range of the bucket to one row a key before anything crosses to Spark, which then reduces over
+ranges. The table is replaced in one commit; its version says up to which revision it goes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slipstream.spark.jobs.partial import partial_frame
+from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
+from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.tasks import JobError
+from slipstream.spark.target import Reach
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["bucket_frame", "materialize"]
+
+_SCHEMA = "key string, value binary, op string, revision long, ts timestamp"
+_READ = ("seq", "ts", "subject", "headers", "payload")
+_MODES = ("newest", "history")
+
+
+@dataclass(frozen=True)
+class _ReduceRange:
+    piece: ReadRange
+    prefix: str
+    newest: bool
+
+
+def materialize(
+    spark: SparkSession,
+    bucket: str,
+    location: str,
+    *,
+    reach: Reach | None = None,
+    mode: str = "newest",
+    say: Say = quiet,
+) -> Report:
+    """Write a bucket as a Delta table with the columns key, value, op, revision and ts.
+
+    Args:
+        spark: the session. bucket: its name. location: of the table; replaced if it is there. reach: the server.
+        mode: `newest` has one row a key that has a value; `history` has everything that the bucket keeps, deletions
+        too. say: gets a line now and then.
+
+    Raises:
+        JobError: there is no such bucket, or the place holds something else.
+    """
+    report = Report("materialize")
+    reach = reach or Reach()
+    if mode not in _MODES:
+        raise JobError(f"there is no mode {mode!r}; there are {', '.join(_MODES)}")
+    facts = stream_facts(reach, f"KV_{bucket}")
+    frame = bucket_frame(spark, bucket, reach=reach, mode=mode)
+    say(f"bucket {bucket}: {facts.messages:,} entries up to revision {facts.last:,}")
+    rows = _replace_table(frame, location, bucket, facts.last)
+    report.figures = {
+        "bucket": bucket,
+        "table": location,
+        "mode": mode,
+        "entries": facts.messages,
+        "rows": rows,
+        "revision": facts.last,
+    }
+    return report.finish()
+
+
+def bucket_frame(spark: SparkSession, bucket: str, *, reach: Reach | None = None, mode: str = "newest") -> DataFrame:
+    """The bucket as a frame, reduced in the workers."""
+    from pyspark.sql import functions as F
+
+    reach = reach or Reach()
+    facts = stream_facts(reach, f"KV_{bucket}")
+    pieces = plan_stream(reach, facts, facts.first, facts.last, target_bytes=32 << 20)
+    items = [_ReduceRange(piece, f"$KV.{bucket}.", mode == "newest") for piece in pieces]
+    frame = partial_frame(spark, items, _reduce, _SCHEMA)
+    if mode != "newest":
+        return frame
+    newest = F.max_by(F.struct("value", "op", "revision", "ts"), "revision").alias("last")
+    return frame.groupBy("key").agg(newest).where("last.op = 'PUT'").select("key", "last.*")
+
+
+def _reduce(item: _ReduceRange) -> Iterator[pa.RecordBatch]:
+    """In a worker: the entries of a range, only the newest of each key if that is enough."""
+    import pyarrow as pa
+
+    def read() -> pa.Table:
+        batches = [_entries(batch, item.prefix) for batch in read_batches(item.piece, _READ)]
+        return pa.Table.from_batches(batches) if batches else None
+
+    table = again(item.piece.reach, read)
+    if table is None:
+        return
+    if item.newest:
+        last = table.group_by("key").aggregate([("revision", "max")])
+        table = table.join(last, keys=["key", "revision"], right_keys=["key", "revision_max"], join_type="left semi")
+    yield from table.select(["key", "value", "op", "revision", "ts"]).combine_chunks().to_batches()
+
+
+def _entries(batch: pa.RecordBatch, prefix: str) -> pa.RecordBatch:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = pc.utf8_slice_codeunits(batch.column("subject"), len(prefix))
+    arrays = [
+        keys,
+        batch.column("payload"),
+        _operations(batch.column("headers")),
+        batch.column("seq"),
+        batch.column("ts"),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=["key", "value", "op", "revision", "ts"])
+
+
+def _operations(headers: pa.Array) -> pa.Array:
+    """PUT where nothing else is said; most entries have no headers at all."""
+    import pyarrow as pa
+
+    if headers.null_count == len(headers):
+        return pa.array(["PUT"] * len(headers), pa.string())
+    return pa.array([_operation(entry) for entry in headers.to_pylist()], pa.string())
+
+
+def _operation(headers: list[tuple[str, list[str]]] | None) -> str:
+    fields = dict(headers or ())
+    if "KV-Operation" in fields:
+        return fields["KV-Operation"][0]
+    reason = fields.get("Nats-Marker-Reason", [""])[0]
+    return {"MaxAge": "PURGE", "Purge": "PURGE", "Remove": "DEL"}.get(reason, "PUT")
+
+
+def _replace_table(frame: DataFrame, location: str, bucket: str, revision: int) -> int:
+    """Let Spark write Parquet files, then make them the table in one commit."""
+    import pyarrow.dataset as dataset
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+    place = Path(location)
+    if place.exists() and any(place.iterdir()) and not DeltaTable.is_deltatable(location):
+        raise JobError(f"{location} is there already and is no table")
+    staged = place.parent / f".{place.name}.{uuid.uuid4().hex}"
+    try:
+        frame.write.parquet(str(staged))
+        files: Any = dataset.dataset(str(staged), format="parquet")
+        rows = int(files.count_rows())
+        write_deltalake(
+            location,
+            files.scanner().to_reader(),
+            mode="overwrite",
+            schema_mode="overwrite",
+            name=bucket,
+            commit_properties=CommitProperties(app_transactions=[Transaction(f"bucket-{bucket}", revision)]),
+        )
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    return rows

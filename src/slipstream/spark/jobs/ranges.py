@@ -1,0 +1,141 @@
+"""Ranges of a stream as work: planned once by the driver, read by workers, again and again if need be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from slipstream.bulk import BulkError, Plan
+from slipstream.spark.connection import back_off, drop_connection, get_connection, retrying
+from slipstream.spark.jobs.tasks import JobError
+from slipstream.spark.target import Reach
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ReadRange", "again", "plan_stream", "read_batches", "stream_facts"]
+
+_T = TypeVar("_T")
+RETRY_NS = 60_000_000_000
+
+
+@dataclass(frozen=True)
+class ReadRange:
+    """Sequences `first` to `last` of one stream, both inside."""
+
+    reach: Reach
+    stream: str
+    identity: str
+    first: int
+    last: int
+    messages: int | None = None  # exactly so many; None if that is not known
+    subjects: tuple[str, ...] = ()
+    start_ns: int | None = None
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """A stream now."""
+
+    name: str
+    identity: str
+    first: int
+    last: int
+    messages: int
+
+
+def stream_facts(reach: Reach, stream: str) -> StreamFacts:
+    """Ask for a stream.
+
+    Raises:
+        JobError: there is none, or the server cannot be reached.
+    """
+    try:
+        info = retrying(reach, RETRY_NS // 6, lambda connection: connection.client.stream_info(stream))
+    except BulkError as error:
+        raise JobError(f"{stream}: {error}") from error
+    state = info["state"]
+    first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
+    return StreamFacts(stream, info["identity"], first, state["last_seq"], state["messages"])
+
+
+def plan_stream(
+    reach: Reach,
+    facts: StreamFacts,
+    first: int,
+    last: int,
+    *,
+    subjects: Sequence[str] = (),
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    target_bytes: int = 128 << 20,
+) -> list[ReadRange]:
+    """Cut a range into pieces of about equal size; none without messages."""
+    if last < first:
+        return []
+
+    def ask() -> Plan:
+        return retrying(
+            reach,
+            RETRY_NS,
+            lambda connection: connection.client.plan(
+                facts.name,
+                first,
+                last,
+                subjects=subjects,
+                start_time_ns=start_ns,
+                end_time_ns=end_ns,
+                target_bytes=target_bytes,
+                identity=facts.identity,
+            ),
+        )
+
+    try:
+        plan = ask()
+    except BulkError as error:
+        raise JobError(f"{facts.name}: {error}") from error
+    window = (tuple(subjects), start_ns, end_ns)
+    return [
+        ReadRange(reach, facts.name, facts.identity, one.first, one.last, one.messages if plan.exact else None, *window)
+        for one in plan.splits
+        if one.messages or not plan.exact
+    ]
+
+
+def read_batches(piece: ReadRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """All messages of a piece, in order; an error if one is missing."""
+    client = get_connection(piece.reach).client
+    yield from client.read(
+        piece.stream,
+        piece.first,
+        piece.last,
+        subjects=piece.subjects,
+        start_time_ns=piece.start_ns,
+        end_time_ns=piece.end_ns,
+        columns=columns,
+        identity=piece.identity,
+        expect_messages=piece.messages,
+    )
+
+
+def again(reach: Reach, work: Callable[[], _T]) -> _T:
+    """Do a piece of work from its beginning until it works: servers restart, connections break.
+
+    Raises:
+        BulkError: for a reason that will not pass, or for too long.
+    """
+    deadline = time.monotonic() + RETRY_NS / 1e9
+    attempt = 0
+    while True:
+        try:
+            return work()
+        except BulkError as error:
+            drop_connection(reach)
+            pause = back_off(attempt)
+            if not error.retryable or time.monotonic() + pause > deadline:
+                raise
+        time.sleep(pause)
+        attempt += 1

@@ -1,0 +1,75 @@
+"""The shape of every job: the driver makes a list of work, Spark's workers do it, only small results come back.
+
+    items ──► one task each ──► work(item) in a worker ──► small results, in order
+
+Rows never cross to the Java side: a worker reads columns from the server or from a file, and writes columns to a file
+or to the server. Spark gives parallelism, retries and whatever cluster the session runs on. Where Spark has to put
+partial results together, `partial.py` makes a frame of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from slipstream.spark.errors import SparkSideError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["JobError", "Result", "run_tasks", "waves"]
+
+Item = TypeVar("Item")
+Result = dict[str, Any]
+
+
+class JobError(SparkSideError):
+    """A job cannot go on; the text says what to do."""
+
+
+def run_tasks(spark: SparkSession, items: Sequence[Item], work: Callable[[Item], Result]) -> list[Result]:
+    """Do every piece of work, in parallel.
+
+    Args:
+        spark: where.
+        items: picklable, one task each.
+        work: a function of a module; what it returns must be small.
+
+    Raises:
+        JobError: a task failed for good; the text is the worker's.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    if not items:
+        return []
+    try:
+        return spark.sparkContext.parallelize(items, len(items)).map(_settled(work)).collect()
+    except Py4JJavaError as error:
+        raise JobError(f"a task failed: {_reason(str(error.java_exception))}") from error
+
+
+def _settled(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
+    def settled(item: Item) -> Result:
+        from slipstream.spark.connection import settle_worker
+
+        settle_worker()
+        return work(item)
+
+    return settled
+
+
+def waves(spark: SparkSession, items: Sequence[Item], per_core: int = 4) -> Iterator[Sequence[Item]]:
+    """Items in portions that keep all cores busy and still let a job tell and keep how far it is."""
+    size = max(spark.sparkContext.defaultParallelism * per_core, 1)
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _reason(text: str) -> str:
+    """The worker's last word in the heap of text that Spark makes of it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        name, colon, said = line.partition(": ")
+        if colon and (name.startswith("slipstream.") or name.endswith("Error")) and " " not in name:
+            return said
+    return lines[0] if lines else text

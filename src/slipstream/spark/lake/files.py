@@ -1,0 +1,182 @@
+"""Parquet files of a lake table: written whole or not at all, read back as record batches.
+
+Columns are those of the source, plus what makes a copy exact: nanoseconds, and headers byte by byte. Sequences and
+times grow, so they take next to no space; subjects are kept once each.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from slipstream.bulk.arrow import HEADERS_TYPE
+from slipstream.spark.lake.base import LakeFile, Wish
+
+__all__ = ["COLUMNS", "SCHEMA", "filtered", "read_file", "write_file"]
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("stream", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("ts", pa.timestamp("us", "UTC")),
+        pa.field("ts_ns", pa.int64()),
+        pa.field("subject", pa.string()),
+        pa.field("headers", HEADERS_TYPE),
+        pa.field("hdr_raw", pa.binary()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+COLUMNS: Final = tuple(SCHEMA.names)
+_ROW_GROUP_ROWS: Final = 128 * 1024
+_ENCODINGS: Final = {"seq": "DELTA_BINARY_PACKED", "ts": "DELTA_BINARY_PACKED", "ts_ns": "DELTA_BINARY_PACKED"}
+
+
+def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, codec: str = "zstd") -> LakeFile | None:
+    """Write messages into one file of a table; it has its name when it is complete and synced.
+
+    Args:
+        directory: of the table, local.
+        batches: columns `COLUMNS`, in the order of sequences.
+        codec: `zstd`, `snappy` or `none`.
+
+    Returns:
+        What a commit needs to know; None if there were no messages, and no file.
+    """
+    name = f"part-{uuid.uuid4().hex}.parquet"
+    unfinished = os.path.join(directory, f"{name}.unfinished")
+    seen = _Statistics()
+    try:
+        with open(unfinished, "wb") as sink:
+            writer = pq.ParquetWriter(
+                sink,
+                SCHEMA,
+                compression=codec,
+                compression_level=1 if codec == "zstd" else None,
+                use_dictionary=["subject", "stream"],
+                column_encoding=_ENCODINGS,
+                write_page_index=True,
+            )
+            with writer:
+                for batch in _grouped(batches):
+                    writer.write_table(batch, row_group_size=_ROW_GROUP_ROWS)
+                    seen.add(batch)
+            sink.flush()
+            os.fsync(sink.fileno())
+        if not seen.rows:
+            return None
+        os.rename(unfinished, os.path.join(directory, name))
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(unfinished)
+    _sync_directory(directory)
+    return seen.file(name, os.path.getsize(os.path.join(directory, name)))
+
+
+def read_file(path: str, columns: Iterable[str], wish: Wish | None = None) -> Iterator[pa.RecordBatch]:
+    """The wanted messages of a file, in order."""
+    columns = list(columns)
+    needed = list(dict.fromkeys([*columns, *(("seq", "ts_ns", "subject") if wish is not None else ())]))
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=65_536, columns=needed):
+            if wish is not None:
+                batch = filtered(batch, wish)
+            if batch.num_rows:
+                yield batch.select(columns)
+
+
+def filtered(batch: pa.RecordBatch, wish: Wish) -> pa.RecordBatch:
+    """The rows of a batch that are wanted."""
+    mask: pa.Array | None = None
+    for column, low, high in (
+        ("seq", wish.first_seq, None if wish.last_seq is None else wish.last_seq + 1),
+        ("ts_ns", wish.start_ns, wish.end_ns),
+    ):
+        if low is not None:
+            mask = _both(mask, pc.greater_equal(batch.column(column), low))
+        if high is not None:
+            mask = _both(mask, pc.less(batch.column(column), high))
+    if wish.subjects:
+        mask = _both(mask, matching(batch.column("subject"), wish.subjects))
+    return batch if mask is None else batch.filter(mask)
+
+
+def matching(subjects: pa.Array, patterns: Iterable[str]) -> pa.Array:
+    """Which subjects one of the patterns selects; each distinct subject is looked at once."""
+    from slipstream.kernels.subject import matches
+
+    encoded = subjects.dictionary_encode()
+    wanted = [pattern.encode() for pattern in patterns]
+    known = [
+        any(matches(pattern, subject.encode()) for pattern in wanted) for subject in encoded.dictionary.to_pylist()
+    ]
+    return pa.array(known, pa.bool_()).take(encoded.indices)
+
+
+class _Statistics:
+    """What is in the file so far."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._first_seq = self._last_seq = 0
+        self._first_ns, self._last_ns = 2**63 - 1, -(2**63)
+        self._first_subject, self._last_subject = "", ""
+
+    def add(self, table: pa.Table) -> None:
+        sequences = table.column("seq")
+        times = pc.min_max(table.column("ts_ns")).as_py()
+        subjects = pc.min_max(table.column("subject")).as_py()
+        if not self.rows:
+            self._first_seq = sequences[0].as_py()
+            self._first_subject = subjects["min"]
+        self._last_seq = sequences[-1].as_py()
+        self._first_ns, self._last_ns = min(self._first_ns, times["min"]), max(self._last_ns, times["max"])
+        self._first_subject = min(self._first_subject, subjects["min"])
+        self._last_subject = max(self._last_subject, subjects["max"])
+        self.rows += table.num_rows
+
+    def file(self, name: str, size: int) -> LakeFile:
+        return LakeFile(
+            path=name,
+            first_seq=self._first_seq,
+            last_seq=self._last_seq,
+            rows=self.rows,
+            size=size,
+            first_ns=self._first_ns,
+            last_ns=self._last_ns,
+            first_subject=self._first_subject,
+            last_subject=self._last_subject,
+        )
+
+
+def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together until they fill a row group."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch.select(list(COLUMNS)))
+            rows += batch.num_rows
+        if rows >= _ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(waiting, SCHEMA)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting, SCHEMA)
+
+
+def _both(mask: pa.Array | None, more: pa.Array) -> pa.Array:
+    return more if mask is None else pc.and_(mask, more)
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

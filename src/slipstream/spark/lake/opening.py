@@ -1,0 +1,45 @@
+"""Find out what kind of table is somewhere, or make one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slipstream.spark.lake.base import Archived, Lake, LakeError
+from slipstream.spark.lake.plain import LOG_DIRECTORY, PlainLake
+
+__all__ = ["FORMATS", "create_lake", "open_lake"]
+
+FORMATS = ("delta", "parquet")
+
+
+def open_lake(location: str) -> Lake:
+    """Open the table at a place.
+
+    Raises:
+        LakeError: there is none.
+    """
+    if (Path(location) / LOG_DIRECTORY).is_dir():
+        return PlainLake(location)
+    if not (Path(location) / "_delta_log").is_dir():
+        raise LakeError(f"there is no table at {location}")
+    from slipstream.spark.lake.delta import DeltaLake
+
+    return DeltaLake(location)
+
+
+def create_lake(location: str, facts: Archived, kind: str = "delta") -> Lake:
+    """Make an empty table for a stream.
+
+    Raises:
+        LakeError: the format is unknown, or the place is taken.
+    """
+    if kind not in FORMATS:
+        raise LakeError(f"there is no format {kind!r}; there are {', '.join(FORMATS)}")
+    place = Path(location)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise LakeError(f"{location} is there already and is no table of ours")
+    if kind == "parquet":
+        return PlainLake.create(location, facts)
+    from slipstream.spark.lake.delta import DeltaLake
+
+    return DeltaLake.create(location, facts)

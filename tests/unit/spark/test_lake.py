@@ -1,0 +1,142 @@
+"""Lake tables without Spark: both formats hold the same contract."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from slipstream.spark.lake import Archived, Lake, LakeError, LakeFile, Wish, create_lake, open_lake
+from slipstream.spark.lake.files import COLUMNS, SCHEMA, filtered, read_file, write_file
+
+FACTS = Archived("ORDERS", "1790000000000000000/abc")
+
+
+def messages(first: int, last: int, *, subjects: int = 5) -> pa.RecordBatch:
+    rows = range(first, last + 1)
+    columns = {
+        "stream": ["ORDERS" for _ in rows],
+        "seq": list(rows),
+        "ts": pa.array([number * 1_000_000 for number in rows], pa.timestamp("us", "UTC")),
+        "ts_ns": [number * 1_000_000_000 + 7 for number in rows],
+        "subject": [f"orders.{number % subjects}" for number in rows],
+        "headers": pa.array([[("X", ["1"])] if number % 3 else None for number in rows], SCHEMA.field("headers").type),
+        "hdr_raw": pa.array([b"NATS/1.0\r\nX: 1\r\n\r\n" if number % 3 else None for number in rows], pa.binary()),
+        "payload": [b"%d" % number for number in rows],
+    }
+    return pa.RecordBatch.from_pydict(columns, SCHEMA)
+
+
+def written(lake: Lake, first: int, last: int) -> LakeFile:
+    file = write_file(lake.location, [messages(first, last)])
+    assert file is not None
+    return file
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    return create_lake(str(tmp_path / "table"), FACTS, request.param)
+
+
+def sequences(lake: Lake, wish: Wish) -> list[int]:
+    return [
+        sequence
+        for file in lake.select(wish)
+        for batch in read_file(lake.path_of(file), ["seq"], wish)
+        for sequence in batch.column("seq").to_pylist()
+    ]
+
+
+def test_a_commit_is_there_after_opening_again(lake: Lake) -> None:
+    first, second = written(lake, 1, 10), written(lake, 11, 25)
+    version = lake.commit(FACTS.upto(25), add=[second, first], operation="archive")
+    again = open_lake(lake.location)
+    assert (again.format, again.version, again.facts) == (lake.format, version, FACTS.upto(25))
+    assert again.files() == [first, second]
+    assert (first.first_seq, first.last_seq, first.rows, first.first_subject, first.last_subject) == (
+        (1, 10, 10, "orders.0", "orders.4")
+    )
+
+
+def test_files_are_replaced_in_one_version_and_old_versions_stay(lake: Lake) -> None:
+    small = [written(lake, 1, 5), written(lake, 6, 10)]
+    before = lake.commit(FACTS.upto(10), add=small, operation="archive")
+    large = written(lake, 1, 10)
+    lake.commit(lake.facts, add=[large], remove=small, operation="compact", changes_data=False)
+    assert lake.files() == [large]
+    assert lake.files(before) == small
+    assert lake.facts.archived_upto == 10
+    with pytest.raises(LakeError, match="no version 99"):
+        lake.files(99)
+
+
+def test_two_writers_one_is_told(lake: Lake) -> None:
+    other = open_lake(lake.location)
+    lake.commit(FACTS.upto(5), add=[written(lake, 1, 5)], operation="archive")
+    late = written(other, 1, 5)
+    with pytest.raises(LakeError, match="meanwhile"):
+        other.commit(FACTS.upto(5), add=[late], operation="archive")
+    assert sequences(open_lake(lake.location), Wish()) == [1, 2, 3, 4, 5]
+
+
+def test_vacuum_removes_what_no_version_names(lake: Lake) -> None:
+    kept, orphan = written(lake, 1, 5), written(lake, 6, 9)
+    lake.commit(FACTS.upto(5), add=[kept], operation="archive")
+    lake.vacuum()
+    assert [path.name for path in Path(lake.location).glob("*.parquet")] == [kept.path]
+    assert orphan.path != kept.path
+
+
+def test_wishes_select_files_and_rows(lake: Lake) -> None:
+    files = [written(lake, start, start + 9) for start in (1, 11, 21)]
+    lake.commit(FACTS.upto(30), add=files, operation="archive")
+    assert sequences(lake, Wish(first_seq=8, last_seq=12)) == [8, 9, 10, 11, 12]
+    assert lake.select(Wish(first_seq=8, last_seq=12)) == files[:2]
+    assert sequences(lake, Wish(start_ns=29 * 10**9, end_ns=30 * 10**9)) == [29]
+    assert sequences(lake, Wish(subjects=("orders.3",))) == [3, 8, 13, 18, 23, 28]
+    assert sequences(lake, Wish(subjects=("orders.*",), last_seq=2)) == [1, 2]
+    assert lake.select(Wish(subjects=("invoices.>",))) == []
+
+
+def test_a_file_holds_exactly_what_was_written(tmp_path: Path) -> None:
+    batches = [messages(1, 3), messages(4, 4), messages(5, 200)]
+    file = write_file(str(tmp_path), batches)
+    assert file is not None
+    found = pa.Table.from_batches(list(read_file(str(tmp_path / file.path), COLUMNS)))
+    assert found.equals(pa.Table.from_batches(batches))
+
+
+def test_no_messages_no_file(tmp_path: Path) -> None:
+    assert write_file(str(tmp_path), []) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield messages(1, 3)
+        raise ValueError("connection lost")
+
+    with pytest.raises(ValueError, match="connection lost"):
+        write_file(str(tmp_path), broken())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "precious.csv").write_text("1")
+    with pytest.raises(LakeError, match="no table of ours"):
+        create_lake(str(tmp_path / "table"), FACTS)
+    with pytest.raises(LakeError, match="there is no table"):
+        open_lake(str(tmp_path / "table"))
+    with pytest.raises(LakeError, match="no format"):
+        create_lake(str(tmp_path / "other"), FACTS, "orc")
+
+
+def test_filters_look_at_each_bound() -> None:
+    batch = messages(1, 20)
+    for first, last in itertools.product((None, 5), (None, 9)):
+        found = filtered(batch, Wish(first_seq=first, last_seq=last)).column("seq").to_pylist()
+        assert found == list(range(first or 1, (last or 20) + 1))
