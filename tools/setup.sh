@@ -31,6 +31,7 @@ printf '#include <Python.h>\n' | cc -E $("$PYTHON" -c 'import sysconfig; print("
     || { "$PYTHON" -c 'import sys; sys.exit(sys.base_prefix != "/usr")' && missing="$missing python3-dev"; } || true
 have node || missing="$missing nodejs"
 have npm || missing="$missing npm"
+have java || [ -n "${JAVA_HOME:-}" ] || missing="$missing openjdk-17-jre-headless"
 # shellcheck disable=SC2086
 [ -z "$missing" ] || debian $missing
 
