@@ -141,10 +141,10 @@ def _acks(config: ConsumerConfig, saved: SavedState) -> AckEngine:
 
 
 def _without_extras(config_json: bytes) -> bytes:
-    """A stored configuration may carry when it was made, which is not part of it."""
+    """A stored configuration carries when it was made and the consumer's name, which are not part of it."""
     members = json.loads(config_json)
     if not isinstance(members, dict):
         raise BadBackup("a configuration is not an object")
-    members.pop("created", None)
+    members.pop("Created", None)
     members["name"] = members.pop("Name", members.get("name", ""))
     return json.dumps(members).encode()

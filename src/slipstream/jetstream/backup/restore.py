@@ -12,7 +12,7 @@ stream is worse than none. A chunk is confirmed when what it held is stored, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -21,12 +21,15 @@ import msgspec
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
-from slipstream.jetstream.backup.consumers import decode_consumer
+from slipstream.jetstream.backup.consumers import decode_consumer, state_of
 from slipstream.jetstream.backup.errors import BadBackup
+from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Removed
 from slipstream.jetstream.backup.s2 import S2Reader
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson import JsonError
+from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store
 from slipstream.jetstream.store.notes import RESTORING
@@ -45,6 +48,11 @@ class StreamBounds(msgspec.Struct):
     first_seq: int = 0
     last_seq: int = 0
     consumer_count: int = 0
+
+
+class _OldMeta(msgspec.Struct):
+    name: str = ""
+    created: str = msgspec.field(name="Created", default="")
 
 
 class RestoreOwner(Protocol):
@@ -104,7 +112,7 @@ class Restore:
         self._created_ns = created_ns
         self._s2 = S2Reader()
         self._content = bytearray()  # decompressed, before its format is known
-        self._reader: ArchiveReader | None = None
+        self._reader: ArchiveReader | LegacyReader | None = None
         self._expected = 0  # consumers that still follow; `_DONE` after the end
         self._begun = False  # the state was read
         self._problem: ApiError | None = None
@@ -160,18 +168,27 @@ class Restore:
 
     def _take(self, chunk: bytes) -> None:
         for content in self._s2.feed(chunk):
-            for entry in self._entries(content):
-                self._entry(entry)
+            self._content += content
+            if self._reader is None and len(self._content) >= len(MAGIC):
+                self._reader = ArchiveReader() if self._content[: len(MAGIC)] == MAGIC else LegacyReader()
+            if self._reader is not None:
+                content, self._content = bytes(self._content), bytearray()
+                self._read(self._reader, content)
 
-    def _entries(self, content: bytes) -> Iterator[Entry]:
-        if self._reader is not None:
-            yield from self._reader.feed(content)
+    def _read(self, reader: ArchiveReader | LegacyReader, content: bytes) -> None:
+        if isinstance(reader, ArchiveReader):
+            for entry in reader.feed(content):
+                self._entry(entry)
             return
-        self._content += content
-        if len(self._content) >= len(MAGIC):
-            self._reader = ArchiveReader()
-            content, self._content = bytes(self._content), bytearray()
-            yield from self._reader.feed(content)
+        for found in reader.feed(content):
+            if isinstance(found, OldStream):
+                self._old_stream(found)
+            elif isinstance(found, OldConsumer):
+                self._add_consumer(found.name, state_of(found.name, found.meta, found.state, self._created_ns))
+            elif isinstance(found, Removed):
+                self._store.delete(found.seq)
+            elif found.seq > self.progress.last_seq:
+                self._message(found)
 
     def _entry(self, entry: Entry) -> None:
         if self._expected == _DONE:
@@ -207,13 +224,26 @@ class Restore:
         if not name.startswith("consumers/"):
             raise BadBackup(f'expected consumer, found "{name}"')
         self._expected -= 1
-        self._add_consumer(name.removeprefix("consumers/"), entry.payload)
+        name = name.removeprefix("consumers/")
+        self._add_consumer(name, decode_consumer(name, entry.payload, self._created_ns))
 
-    def _add_consumer(self, name: str, payload: bytes) -> None:
-        state = decode_consumer(name, payload, self._created_ns)
+    def _old_stream(self, found: OldStream) -> None:
+        try:
+            meta = msgspec.json.decode(found.meta, type=_OldMeta)
+            created_ns = parse_time(meta.created) if meta.created else 0
+        except (msgspec.DecodeError, JsonError) as error:
+            raise BadBackup(str(error)) from None
+        if meta.name != self._config.name:
+            raise BadBackup("stream names do not match")
+        if created_ns > 0:
+            self._created_ns = created_ns
+        self._begun = True
+
+    def _add_consumer(self, name: str, state: ConsumerState) -> None:
         self._owner.check_consumer(name, state)
-        self._store.journal_put(name.encode(), state.encode())
-        self._uncommitted += len(payload)
+        encoded = state.encode()
+        self._store.journal_put(name.encode(), encoded)
+        self._uncommitted += len(encoded)
 
     def _message(self, entry: Entry) -> None:
         progress, store = self.progress, self._store
@@ -241,7 +271,12 @@ class Restore:
         self._uncommitted += size
 
     def _end(self) -> None:
-        if self._expected != _DONE or not self._s2.is_between_chunks:
+        complete = self._expected == _DONE
+        if isinstance(self._reader, LegacyReader):
+            complete = self._begun and self._reader.is_between_files
+            if self._bounds.first_seq > self._store.first_seq:
+                self._store.trim_to(self._bounds.first_seq)
+        if not complete or not self._s2.is_between_chunks:
             raise BadBackup("backup was truncated")
         # Sequences of messages that were removed at the end are not given out again.
         if self._store.last_seq < self._bounds.last_seq:

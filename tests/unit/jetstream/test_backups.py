@@ -1,0 +1,234 @@
+"""Backups and restores that do not go as planned, and the formats they are in."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
+from slipstream.jetstream.backup.errors import BadBackup
+from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
+from slipstream.jetstream.backup.s2 import S2Reader, S2Writer
+from support.consumer_world import ConsumerWorld
+from support.jetstream_world import FakeStores, Recovered
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture
+def world() -> ConsumerWorld:
+    world = ConsumerWorld()
+    world.stream("S", ["s.>"])
+    for number in range(20):
+        world.publish(f"s.{number % 3}", random.Random(number).randbytes(30_000))
+    return world
+
+
+class Receiver:
+    """Listens for a backup and confirms what it wants to."""
+
+    def __init__(self, world: ConsumerWorld, *, confirms: int = 10**6, **options: Any) -> None:
+        self.world = world
+        self.chunks: list[bytes] = []
+        self.end: bytes | None = None
+        self.ended = False
+        self.confirms = confirms
+        self.subscription = world.ports.subscribe(b"to", self.take)
+        self.answer = world.api("STREAM.SNAPSHOT.S", {"deliver_subject": "to", "chunk_size": 1024, **options})
+
+    def take(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        if not payload:
+            self.end, self.ended = header, True
+            return
+        self.chunks.append(payload)
+        if reply and self.confirms:
+            self.confirms -= 1
+            self.world.ports.route(reply, None, None, b"")
+
+
+def restore(world: ConsumerWorld, answer: Any, backup: bytes, chunk: int = 50_000) -> Any:
+    begun = world.api("STREAM.RESTORE.S", {"config": answer["config"], "state": answer["state"]})
+    if "error" in begun:
+        return begun
+    for at in range(0, len(backup), chunk):
+        reply = world.request(begun["deliver_subject"], backup[at : at + chunk])
+        assert reply == (None, b"")
+    reply = world.request(begun["deliver_subject"], b"")
+    assert reply is not None
+    return json.loads(reply[1])
+
+
+class TestSending:
+    def test_everything_arrives(self, world: ConsumerWorld) -> None:
+        receiver = Receiver(world)
+        assert receiver.ended and receiver.end == b"NATS/1.0 204\r\n\r\n"
+        assert all(len(chunk) == 1024 for chunk in receiver.chunks[:-1])
+        other = ConsumerWorld()
+        assert restore(other, receiver.answer, b"".join(receiver.chunks))["state"]["messages"] == 20
+
+    def test_no_more_than_the_window_is_sent_unconfirmed(self, world: ConsumerWorld) -> None:
+        receiver = Receiver(world, confirms=0, window_size=2048, chunk_size=1024)
+        assert len(receiver.chunks) == 2
+        world.ports.advance(6 * SECOND_NS)
+        assert receiver.end == b"NATS/1.0 408 No Flow Response\r\n\r\n"
+
+    def test_a_receiver_that_leaves(self, world: ConsumerWorld) -> None:
+        receiver = Receiver(world, confirms=0, window_size=1024)
+        receiver.subscription.close()
+        world.ports.settle()
+        assert (b"to", None, b"NATS/1.0 408 No Interest\r\n\r\n", b"") in world.ports.sent
+
+    def test_nobody_listens_at_first(self, world: ConsumerWorld) -> None:
+        world.api("STREAM.SNAPSHOT.S", {"deliver_subject": "to"})
+        assert not [sent for sent in world.ports.sent if sent[0] == b"to"]
+        world.ports.advance(3 * SECOND_NS)
+        assert [sent for sent in world.ports.sent if sent[0] == b"to"]
+
+    def test_a_stream_that_is_deleted_meanwhile(self, world: ConsumerWorld) -> None:
+        receiver = Receiver(world, confirms=0, window_size=1024)
+        world.api("STREAM.DELETE.S")
+        assert receiver.end == b"NATS/1.0 500 stream closed\r\n\r\n"
+
+    def test_what_comes_later_is_not_in_it(self, world: ConsumerWorld) -> None:
+        receiver = Receiver(world, confirms=0, window_size=1024)
+        world.publish("s.1", b"later")
+        world.api("STREAM.MSG.DELETE.S", {"seq": 20})
+        receiver.confirms = 10**6
+        for reply in [sent[1] for sent in world.ports.sent if sent[0] == b"to" and sent[1]]:
+            assert reply is not None
+            world.ports.route(reply, None, None, b"")
+        world.ports.settle()
+        other = ConsumerWorld()
+        restored = restore(other, receiver.answer, b"".join(receiver.chunks))
+        assert (restored["state"]["messages"], restored["state"]["last_seq"]) == (19, 20)
+
+    def test_there_is_a_limit(self, world: ConsumerWorld) -> None:
+        answers = [Receiver(world, confirms=0, window_size=1024).answer for _ in range(9)]
+        assert [answer.get("error", {}).get("err_code") for answer in answers] == [None] * 8 + [10064]
+
+
+class TestReceiving:
+    @pytest.fixture
+    def backup(self, world: ConsumerWorld) -> tuple[Any, bytes]:
+        receiver = Receiver(world)
+        return receiver.answer, b"".join(receiver.chunks)
+
+    def test_silence_leaves_nothing_behind(self, backup: tuple[Any, bytes]) -> None:
+        world, (answer, data) = ConsumerWorld(), backup
+        before = len(world.ports.subscriptions)
+        begun = world.api("STREAM.RESTORE.S", {"config": answer["config"], "state": answer["state"]})
+        world.request(begun["deliver_subject"], data[:500])
+        world.ports.advance(6 * SECOND_NS)
+        assert len(world.ports.subscriptions) == before
+        assert world.api("STREAM.INFO.S")["error"]["err_code"] == 10059
+        assert "error" not in restore(world, answer, data)
+
+    def test_a_chunk_without_reply_ends_it(self, backup: tuple[Any, bytes]) -> None:
+        world, (answer, data) = ConsumerWorld(), backup
+        begun = world.api("STREAM.RESTORE.S", {"config": answer["config"], "state": answer["state"]})
+        world.ports.route(begun["deliver_subject"].encode(), None, None, data[:500])
+        world.ports.settle()
+        assert "error" not in restore(world, answer, data)
+
+    def test_the_name_is_taken_meanwhile(self, backup: tuple[Any, bytes]) -> None:
+        world, (answer, _) = ConsumerWorld(), backup
+        asked = {"config": answer["config"], "state": answer["state"]}
+        assert "error" not in world.api("STREAM.RESTORE.S", asked)
+        assert world.api("STREAM.RESTORE.S", asked)["error"]["err_code"] == 10130
+        overlapping = {"config": {"name": "T", "subjects": ["s.1"]}}
+        assert world.api("STREAM.RESTORE.T", overlapping)["error"]["err_code"] == 10065
+
+    def test_half_a_restore_is_removed_at_the_next_start(self, backup: tuple[Any, bytes]) -> None:
+        world, (answer, data) = ConsumerWorld(), backup
+        begun = world.api("STREAM.RESTORE.S", {"config": answer["config"], "state": answer["state"]})
+        for at in range(0, len(data), 500):
+            world.request(begun["deliver_subject"], data[at : at + 500])
+        store = world.stores.made["S"]
+        stores = FakeStores()
+        config = ConsumerWorld()
+        config.stream("S", ["s.>"])
+        stores.recoverable = [Recovered(store, 1, config.account.streams["S"].config)]
+        later = ConsumerWorld(stores=stores)
+        assert later.api("STREAM.NAMES")["streams"] is None
+        assert any("restored only in part" in text for _, text in later.ports.logged)
+
+    @pytest.mark.parametrize(
+        ("entries", "problem"),
+        [
+            ([Entry(b"x", 1, 1)], "expected state.json first"),
+            ([Entry(b"state.json", payload=b"[]")], "error in state.json"),
+            ([Entry(b"state.json", payload=b'{"consumer_count":1}'), Entry(b"s.1", 1, 1)], "expected consumer, found"),
+            (
+                [Entry(b"state.json", payload=b'{"consumer_count":1}'), Entry(b"consumers/a.b", payload=b"{}")],
+                "missing",
+            ),
+            ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 2), Entry(b"s.1", 6, 2)], "out of order"),
+            ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 0, b"", b"x")], "expected message sequence"),
+            ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 1)], "truncated"),
+            ([Entry(b"state.json", payload=b"{}"), Entry(), Entry(b"s.1", 5, 1)], "unexpected content"),
+            ([Entry(b"state.json", payload=b"{}"), Entry(b"", 5, 1), Entry()], "failed to store"),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_archives_that_make_no_sense(self, entries: list[Entry], problem: str) -> None:
+        world, writer = ConsumerWorld(), S2Writer()
+        data = writer.write(MAGIC + b"".join(map(encode_entry, entries))) + writer.close()
+        answer = {"config": {"name": "S", "storage": "memory"}, "state": {}}
+        error = restore(world, answer, data)["error"]
+        assert error["err_code"] == 10062
+        assert problem in error["description"]
+        assert world.api("STREAM.NAMES")["streams"] is None
+
+
+class TestFormats:
+    def test_archives_in_any_pieces(self) -> None:
+        entries = [Entry(b"a", -5, 0, b"h", b"p"), Entry(b"s" * 300, 1 << 60, 1 << 62, b"", bytes(5000)), Entry()]
+        data = MAGIC + b"".join(map(encode_entry, entries))
+        for size in (1, 7, 1000, len(data)):
+            reader = ArchiveReader()
+            found = [entry for at in range(0, len(data), size) for entry in reader.feed(data[at : at + size])]
+            assert found == entries and reader.is_between_entries
+
+    @pytest.mark.parametrize("data", [b"NATSARC2", MAGIC + b"\xff" * 11, MAGIC + b"\xff\xff\xff\xff\x0f\0\0\0\0"])
+    def test_archives_that_are_none(self, data: bytes) -> None:
+        with pytest.raises(BadBackup):
+            list(ArchiveReader().feed(data))
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"\x00\x05\x00\x00hello",
+            b"\xff\x06\x00\x00nosuch",
+            b"\xff\x06\x00\x00S2sTwO\x02\x01\x00\x00x",
+            b"\xff\x06\x00\x00S2sTwO\x01\x05\x00\x00\0\0\0\0x",
+            b"\xff\x06\x00\x00S2sTwO\x00\x05\x00\x00\0\0\0\0\x09",
+            b"\x01\xff\xff\xff",
+        ],
+    )
+    def test_streams_that_are_none(self, data: bytes) -> None:
+        with pytest.raises(BadBackup):
+            list(S2Reader().feed(data))
+
+    def test_chunks_to_be_skipped(self) -> None:
+        writer = S2Writer()
+        data = (
+            writer.write(b"") + b"\xfe\x03\x00\x00abc" + b"\x99\x01\x00\x00x" + writer.write(b"hello") + writer.close()
+        )
+        assert b"".join(S2Reader().feed(data)) == b"hello"
+
+    @pytest.mark.parametrize("content", [b"", b"\x16", b"\x15\x02", b"\x16\x02\x01", b"\x16\x02\x01\x01\x01\x01\x05"])
+    def test_consumer_states_that_are_none(self, content: bytes) -> None:
+        with pytest.raises(BadBackup):
+            consumer_state(content)
+
+    def test_a_consumer_state_of_the_first_version(self) -> None:
+        state = consumer_state(b"\x16\x01\x05\x07\x03\x04\x01\x14\x02\x03\x01\x02\x09")
+        assert (state.delivered.consumer_seq, state.delivered.stream_seq) == (7, 10)
+        assert (state.ack_floor.consumer_seq, state.ack_floor.stream_seq) == (5, 7)
+        assert state.pending is not None and list(state.pending) == [9]
+        assert state.redelivered == {9: 9}
+
+    def test_a_tar_that_is_none(self) -> None:
+        with pytest.raises(BadBackup):
+            list(LegacyReader().feed(b"x" * 512))
