@@ -20,8 +20,8 @@ _PAIRS = itertools.count(1)
 class ListeningOracle(Oracle):
     """A connection that subscribes to inboxes of its own."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
+    def __init__(self, port: int, login: str = "") -> None:
+        super().__init__(port, login)
         self._sid = 100
         self._queues: dict[bytes, list[Frame]] = {}
 

@@ -9,7 +9,7 @@ Invariant: every subscription in `interest` belongs to a connection in `connecti
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
@@ -41,6 +41,18 @@ class _Watcher:
         self.heard = heard  # as last told
 
 
+class WaysBack(Protocol):
+    """The reply subjects under which answers to requests of other accounts leave this one."""
+
+    def leads_to(self, reply: bytes) -> tuple[Account, bytes] | None:
+        """Where answers end up: the importing account and the subject there; None: nowhere."""
+        ...
+
+    def answered(self, reply: bytes) -> None:
+        """An answer was delivered there."""
+        ...
+
+
 class Account:
     """A subject space."""
 
@@ -62,6 +74,7 @@ class Account:
         self.msg_trace: MsgTraceOptions | None = None  # where traces of sampled W3C requests go
         self.traced_imports: list[StreamImport] = []  # stream imports that a message trace may follow
         self.maps_subjects = False  # published subjects may become others
+        self.ways_back: WaysBack | None = None  # of requests that other accounts made here
         # Whether a request on a subject that nobody took gets no answer, instead of "no responders".
         self.keeps_silent: Callable[[bytes], bool] | None = None
         self._watchers: dict[bytes, list[_Watcher]] = {}

@@ -79,6 +79,7 @@ class ResponseTable:
         self._pending: dict[bytes, _Pending] = {}
         self._listener: Subscription | None = None
         self._measured = 0  # open requests that somebody measures
+        account.ways_back = self
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -94,6 +95,22 @@ class ResponseTable:
         token = self._token()
         self._pending[token] = _Pending(importer, reply, now_ns + threshold_ns, threshold_ns, single=single)
         return REPLY_PREFIX + token
+
+    def leads_to(self, reply: bytes) -> tuple[Account, bytes] | None:
+        """Where answers on a reply subject end up: the importing account and the subject there; None: nowhere."""
+        pending = self._pending.get(reply[len(REPLY_PREFIX) :])
+        return None if pending is None or pending.expires_ns < self._now_ns() else (pending.account, pending.reply)
+
+    def answered(self, reply: bytes) -> None:
+        """An answer was delivered where it leads to, past this table."""
+        token = reply[len(REPLY_PREFIX) :]
+        pending = self._pending.pop(token, None)
+        if pending is None:
+            return
+        self._end_measuring(pending)
+        if not pending.single:
+            pending.expires_ns = self._now_ns() + pending.threshold_ns
+            self._pending[token] = pending
 
     def drop(self, reply: bytes) -> None:
         """Forget a request that nobody took."""

@@ -14,6 +14,7 @@ from slipstream.ids import new_nuid
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.handout import hand_out
 from slipstream.limits import SECOND_NS
+from slipstream.routing.services import REPLY_PREFIX
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -55,7 +56,6 @@ class AccountPorts:
         self._rng = server.hub.rng
         self._ending: list[Callable[[], None]] = []  # called at the end of this turn
         self.now_ns = server.clock.now_ns
-        self.has_interest = account.has_interest
         self.is_bound = account.is_bound
         self.flush = server.flush
         self.log = server.log
@@ -106,14 +106,19 @@ class AccountPorts:
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
         """Hand out stored messages: found by their target, shown under their own subject."""
-        find_route, deliver = self._account.interest.find_route, self._account.delivery.deliver
-        last_target: bytes | None = None
+        deliver = self._account.delivery.deliver
+        last_target, arrival = None, b""
         route = None
         for target, subject, reply, header, payload in messages:
             if target != last_target or route is None:
+                account, arrival = (
+                    self._answer_to(target) if target.startswith(REPLY_PREFIX) else (self._account, target)
+                )
                 # Who imports the target under another name, or maps it, still gets the message's own subject.
-                route = find_route(target).unnamed()
+                route = account.interest.find_route(arrival).unnamed()
                 last_target = target
+            if subject == target:
+                subject = arrival  # a status has no other name than where it goes
             if header:
                 deliver(route, None, subject, reply, len(header), header + payload)
             else:
@@ -133,9 +138,57 @@ class AccountPorts:
     ) -> tuple[int, int, int]:
         """Hand out stored messages as they are."""
         account = self._account
+        if isinstance(targets, bytes):
+            if targets.startswith(REPLY_PREFIX):
+                account, targets = self._answer_to(targets)
+        elif any(target.startswith(REPLY_PREFIX) for target in targets):
+            return self._hand_out_abroad(targets, batch, start, count, prefix, dseq, pending, max_bytes)
         return hand_out(
             account.delivery, account.interest, targets, batch, start, count, prefix, dseq, pending, max_bytes
         )
+
+    def _hand_out_abroad(
+        self,
+        targets: list[bytes],
+        batch: Batch,
+        start: int,
+        count: int,
+        prefix: bytes,
+        dseq: int,
+        pending: int,
+        max_bytes: int,
+    ) -> tuple[int, int, int]:
+        """The same one by one, for receivers of which some are in other accounts."""
+        total = size = 0
+        for i in range(count):
+            _, size, _ = self.hand_out(
+                targets[i], batch, start + i, 1, prefix, dseq + i, max(pending - i, 0), max_bytes
+            )
+            total += size
+            if total > max_bytes:
+                return i + 1, total, size
+        return count, total, size
+
+    def has_interest(self, subject: bytes) -> bool:
+        """Whether anybody would receive a message on this subject, in another account if it leads there."""
+        if not subject.startswith(REPLY_PREFIX):
+            return self._account.has_interest(subject)
+        account, arrival = self._way_of(subject)
+        return account is not self._account and account.has_interest(arrival)
+
+    def _answer_to(self, target: bytes) -> tuple[Account, bytes]:
+        """Where the answer to a request of another account has to be delivered, so that it keeps its subject."""
+        account, arrival = self._account, target
+        while (ways := account.ways_back) is not None and (found := ways.leads_to(arrival)) is not None:
+            ways.answered(arrival)
+            account, arrival = found
+        return account, arrival
+
+    def _way_of(self, target: bytes) -> tuple[Account, bytes]:
+        account, arrival = self._account, target
+        while (ways := account.ways_back) is not None and (found := ways.leads_to(arrival)) is not None:
+            account, arrival = found
+        return account, arrival
 
     def watch_interest(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Cancel:
         """Tell when interest in a subject comes and goes."""
