@@ -67,6 +67,17 @@ def test_bodies_from_pipes_and_files(cli: Cli, tmp_path: Path) -> None:
     assert lines == ["from a pipe", "line one", "line two", "from a file", "{{Nope}}"]
 
 
+def test_terminals_are_not_steered_and_pipes_get_bytes(cli: Cli, stream: str) -> None:
+    body = bytes(range(256))
+    cli.run("pub", "stored.binary", "-J", "-H", "A:\x1b[2J", stdin=body)
+    with cli.terminal("sub", "--stream", stream, "stored.binary", "--all", "-T") as terminal:
+        terminal.finish()
+        assert "A\x1b[0m: \\x1b[2J\r\n" in terminal.raw and "\\x00\\x01" in terminal.raw
+        assert "\x07" not in terminal.raw and "\x1b[2J" not in terminal.raw
+    assert cli.run("sub", "--stream", stream, "stored.binary", "--all", "-T", "--raw").stdout == body + b"\n"
+    cli.call("stream", "purge", stream, "--subject", "stored.binary", "-f")
+
+
 def test_many_messages_show_a_bar_in_a_terminal(cli: Cli) -> None:
     screen = cli.screen("pub", "many", "x", "--count", "5000")
     assert "5000/5000" in screen and "Published 5,000 messages" in screen
@@ -211,6 +222,10 @@ def test_sub_writes_files_and_counts(cli: Cli, stream: str, tmp_path: Path) -> N
     assert len(piped) == 4 and piped[-1] == ""
     report = cli.call("sub", "--stream", stream, "--all", "-T", "--report-subjects").stdout
     assert re.search(r"│ stored\.a +│ 2 ", report)
+    counts = cli.json("sub", "--stream", stream, "--all", "-T", "--report-subjects", "--json")
+    assert counts == {"stored.a": 2, "stored.b": 1}
+    lines = cli.call("sub", "--stream", stream, "--all", "-T", "--json").stdout.splitlines()
+    assert [json.loads(line)["Subject"] for line in lines] == ["stored.a", "stored.b", "stored.a"]
     assert (
         cli.call("sub", "--stream", stream, "--all", "-T", "--subjects-only", "-I", "stored.a").stdout == "stored.b\n"
     )
@@ -228,6 +243,15 @@ def test_sub_matches_answers_with_requests(cli: Cli) -> None:
         assert re.search(
             r"\[#1\] Received on \"matched\"(?s:.*)ping(?s:.*)Matched reply:(?s:.*)pong", listener.finish()
         )
+
+
+def test_an_endless_pub_connects_again(server_pool: ServerPool, tmp_path: Path) -> None:
+    with server_pool.prepared("ours", "", ()) as server:
+        own = Cli(tmp_path, server.url)
+        with own.terminal("pub", "steady", "--count=-1", "--sleep=5ms", "{{Count}}") as publisher:
+            publisher.expect("Published")
+            server.restart()
+            publisher.expect("Disconnected").expect("Reconnected").expect("Published").interrupt().finish()
 
 
 def test_sub_connects_again(server_pool: ServerPool, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ __all__ = [
     "parse_duration",
     "parse_timestamp",
     "to_rfc3339",
+    "visible",
+    "visible_in_colour",
 ]
 
 _DAY_NS: Final = 24 * HOUR_NS
@@ -45,6 +47,9 @@ _DURATION_UNITS: Final = {
 _DURATION_PART: Final = re.compile(r"(\d{1,19})(?:\.(\d{1,9}))?(ns|us|µs|ms|[smhdDwWMyY])")
 _SIZE: Final = re.compile(r"(\d{1,19})(?:\.(\d{1,9}))?\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 _INT64_MAX: Final = 2**63 - 1
+# Control characters, but for tabs and line ends: what others wrote must not steer the terminal.
+_CONTROL: Final = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_BUT_COLOURS: Final = re.compile(rf"(?!\x1b\[[0-9;]*m){_CONTROL.pattern}")
 _GO_ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
 
@@ -106,6 +111,20 @@ def parse_timestamp(text: str) -> datetime:
 def to_rfc3339(moment: datetime) -> str:
     """A moment as the JetStream API writes it."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def visible(text: str) -> str:
+    """A text that only shows itself: control characters are written out, as `\\x07`."""
+    return _CONTROL.sub(_written_out, text)
+
+
+def visible_in_colour(text: str) -> str:
+    """The same for a text that this program may have coloured."""
+    return _CONTROL_BUT_COLOURS.sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}"
 
 
 def format_number(number: int) -> str:

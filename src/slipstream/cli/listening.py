@@ -16,7 +16,7 @@ from slipstream.cli.render import note
 from slipstream.client.wire import ClientTimeout, ConnectionLost, Message
 from slipstream.limits import SECOND_NS
 
-__all__ = ["listen"]
+__all__ = ["connect_again", "listen"]
 
 _PAUSE_S: Final = 0.25
 _PAUSE_MAX_S: Final = 4.0
@@ -54,14 +54,15 @@ def listen(
             continue
         except ConnectionLost as error:
             note(f"Disconnected: {error}")
-            link = _connect_again(session, prepare)
+            link = connect_again(session, prepare)
             continue
         if is_traffic(message):
             heard_ns = time.monotonic_ns()
         yield link, message
 
 
-def _connect_again(session: Session, prepare: Callable[[Link], None]) -> Link:
+def connect_again(session: Session, prepare: Callable[[Link], None] = lambda _: None) -> Link:
+    """A new connection after a lost one, however long it takes to get it."""
     session.close()
     pause = _PAUSE_S
     while True:

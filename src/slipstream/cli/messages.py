@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import click
 
 from slipstream.cli.connection import Failure
+from slipstream.cli.human import visible
 from slipstream.limits import SECOND_NS
 
 __all__ = ["Delivery", "Headers", "decode_header", "encode_header", "print_body", "print_headers", "read_delivery"]
@@ -48,18 +50,20 @@ def decode_header(block: bytes) -> Headers:
 def print_headers(headers: Headers, indent: str = "") -> None:
     """A header a line."""
     for name, value in headers:
-        click.echo(f"{indent}{click.style(name, fg='cyan')}: {value}")
+        click.echo(f"{indent}{click.style(visible(name), fg='cyan')}: {visible(value)}")
 
 
 def print_body(payload: bytes, translate: str = "", *, subject: str = "", stream: str = "") -> None:
-    """A payload as text, through a command if one is given; `{{Subject}}` and `{{Stream}}` in it are filled in.
+    """A payload, through a command if one is given; `{{Subject}}` and `{{Stream}}` in it are filled in.
+
+    A terminal gets it as text, control characters written out; a pipe gets its bytes.
 
     Raises:
         Failure: the command fails.
     """
     if translate:
         payload = _translated(payload, translate.replace("{{Subject}}", subject).replace("{{Stream}}", stream))
-    click.echo(payload.decode(errors="replace"))
+    click.echo(visible(payload.decode(errors="replace")) if sys.stdout.isatty() else payload)
 
 
 def _translated(payload: bytes, command: str) -> bytes:

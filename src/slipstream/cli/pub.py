@@ -61,10 +61,11 @@ def pub(
     """Publish messages."""
     scheduling = schedule_headers(schedule)
     jetstream = jetstream or bool(scheduling)
-    link = session.link()
-    publisher: AtomicBatch | Publisher = AtomicBatch(link, quiet=quiet)
-    if not atomic:
-        publisher = Publisher(link, reply=reply, sleep_ns=sleep, jetstream=jetstream, quiet=quiet)
+    publisher: AtomicBatch | Publisher
+    if atomic:
+        publisher = AtomicBatch(session.link(), quiet=quiet)
+    else:
+        publisher = Publisher(session, reply=reply, sleep_ns=sleep, jetstream=jetstream, quiet=quiet)
     try:
         for content in read_bodies(BodyFlags(body, file, send_on, force_stdin, templates)):
             publisher.publish(Filled(subject, content, [*headers, *scheduling], templates=templates), count)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from typing import Final
 
 from slipstream.cli.bodies import Filled, messages_to_send
-from slipstream.cli.connection import Failure
+from slipstream.cli.connection import Failure, Session
 from slipstream.cli.human import format_number
 from slipstream.cli.link import Link, Reply, decoded
+from slipstream.cli.listening import connect_again
 from slipstream.cli.messages import Headers, encode_header
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.render import note
-from slipstream.client.wire import NoResponders
+from slipstream.client.wire import ConnectionLost, NoResponders
 from slipstream.limits import SECOND_NS
 
 __all__ = ["AtomicBatch", "Publisher"]
@@ -26,9 +28,10 @@ _BATCH_MAX: Final = 1_000  # servers refuse larger ones
 class Publisher:
     """Publishes, and says so unless it is to be quiet."""
 
-    def __init__(self, link: Link, *, reply: str, sleep_ns: int, jetstream: bool, quiet: bool) -> None:
-        """Use a connection."""
-        self._link = link
+    def __init__(self, session: Session, *, reply: str, sleep_ns: int, jetstream: bool, quiet: bool) -> None:
+        """Connect."""
+        self._session = session
+        self._link = session.link()
         self._reply = reply
         self._sleep_ns = sleep_ns
         self._jetstream = jetstream
@@ -39,7 +42,7 @@ class Publisher:
         if count <= _LINES_MAX or self._sleep_ns:
             for number in messages_to_send(count):
                 started_ns = time.monotonic_ns()
-                self._one(filled, number, quiet=self._quiet)
+                self._steadily(filled, number, count)
                 if number != count:
                     self._pause(started_ns)
             return
@@ -53,6 +56,19 @@ class Publisher:
             self._link.client.flush()
         if not self._quiet:
             note(f"Published {format_number(count)} messages")
+
+    def _steadily(self, filled: Filled, number: int, count: int) -> None:
+        """Publish one message of some; without an end to them a lost connection is none either."""
+        while True:
+            try:
+                self._one(filled, number, quiet=self._quiet)
+            except ConnectionLost as error:
+                if count > 0:
+                    raise
+                note(f"Disconnected: {error}")
+                self._link = connect_again(self._session)
+            else:
+                return
 
     def finish(self) -> None:
         """Wait until the server has everything, and hear what it objects to."""
@@ -89,7 +105,8 @@ class Publisher:
         """Wait for the next message, and answer the server meanwhile."""
         if self._sleep_ns:
             left_ns = self._sleep_ns - (time.monotonic_ns() - started_ns)
-            self._link.idle(max(left_ns, 0) / SECOND_NS)
+            with suppress(ConnectionLost):  # the next message finds out
+                self._link.idle(max(left_ns, 0) / SECOND_NS)
 
 
 class AtomicBatch:

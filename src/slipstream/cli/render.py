@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from slipstream.cli.human import format_number
+from slipstream.cli.human import format_number, visible_in_colour
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -148,8 +148,8 @@ def _text(cell: object) -> str:
     if isinstance(cell, int):
         return format_number(cell)
     if isinstance(cell, Sequence) and not isinstance(cell, str):
-        return ", ".join(map(str, cell))
-    return str(cell)
+        return visible_in_colour(", ".join(map(str, cell)))
+    return visible_in_colour(str(cell))
 
 
 _COLOURS: Final = ("yellow", "blue", "cyan", "green", "magenta", "red")

@@ -11,9 +11,10 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Command, Session
+from slipstream.cli.human import visible
 from slipstream.cli.link import Link
 from slipstream.cli.listening import listen
-from slipstream.cli.messages import decode_header, encode_header, print_headers
+from slipstream.cli.messages import decode_header, encode_header, print_body, print_headers
 from slipstream.cli.render import note
 from slipstream.cli.templates import FUNCTIONS_HELP, Template
 from slipstream.cli.types import DURATION, HEADER
@@ -91,12 +92,12 @@ def reply(
 
 
 def _show(number: int, request: Message) -> None:
-    note(f'[#{number}] Received on subject "{request.subject}":')
+    note(f'[#{number}] Received on subject "{visible(request.subject)}":')
     headers = decode_header(request.header)
     print_headers(headers)
     if headers:
         click.echo()
-    click.echo(request.payload.decode(errors="replace"))
+    print_body(request.payload)
     click.echo()
 
 

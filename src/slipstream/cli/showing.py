@@ -13,9 +13,9 @@ from typing import Final
 
 import click
 
-from slipstream.cli.human import format_bytes, format_duration
+from slipstream.cli.human import format_bytes, format_duration, visible
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
-from slipstream.cli.render import Table
+from slipstream.cli.render import Table, print_json
 from slipstream.client.wire import Message
 from slipstream.kernels.subject import matches
 
@@ -40,6 +40,7 @@ class Shower:
         match_replies: bool = False,
         ignored: list[str] | None = None,
         count_subjects: bool = False,
+        as_json: bool = False,
     ) -> None:
         """Take the wishes of the user."""
         self.shown = 0
@@ -53,6 +54,7 @@ class Shower:
         self._match_replies = match_replies
         self._ignored = ignored or []
         self._count_subjects = count_subjects
+        self._as_json = as_json
         self._started_ns = time.monotonic_ns()
         self._requests: OrderedDict[str, Message] = OrderedDict()
         self._messages: Counter[str] = Counter()
@@ -73,8 +75,10 @@ class Shower:
             self._bytes[message.subject] += len(message.payload) + len(message.header)
         elif self._dump:
             self._write(message)
+        elif self._as_json:
+            click.echo(json.dumps(_record(message)))
         elif self._subjects_only:
-            click.echo(message.subject)
+            click.echo(visible(message.subject))
         elif self._raw:
             self._print_payload(message)
         else:
@@ -83,6 +87,9 @@ class Shower:
     def finish(self, top: int) -> None:
         """Print the report on subjects, if one is wanted."""
         if not top:
+            return
+        if self._as_json:
+            print_json(dict(self._messages.most_common(top)))
             return
         table = Table(f"{len(self._messages):,} subjects", "Subject", "Messages", "Bytes")
         for subject, count in self._messages.most_common(top):
@@ -101,7 +108,7 @@ class Shower:
                 self._requests.popitem(last=False)
 
     def _print(self, message: Message, prefix: str) -> None:
-        delivery = read_delivery(message.reply)
+        delivery, subject = read_delivery(message.reply), visible(message.subject)
         stamp = ""
         if self._timestamp:
             stamp = f" @ {datetime.now().strftime('%H:%M:%S.%f')}"
@@ -109,11 +116,11 @@ class Shower:
             stamp = f" @ {format_duration(time.monotonic_ns() - self._started_ns)}"
         prefix = click.style(prefix, fg="cyan")
         if delivery is not None:
-            place = f"stream: {delivery.stream} seq {delivery.stream_seq} / subject: {message.subject}"
+            place = f"stream: {delivery.stream} seq {delivery.stream_seq} / subject: {subject}"
             click.echo(f"{prefix}{stamp} Received JetStream message: {place} / time: {delivery.time}")
         else:
-            reply = f' with reply "{message.reply}"' if message.reply else ""
-            click.echo(f'{prefix}{stamp} Received on "{message.subject}"{reply}')
+            reply = f' with reply "{visible(message.reply)}"' if message.reply else ""
+            click.echo(f'{prefix}{stamp} Received on "{subject}"{reply}')
         headers = decode_header(message.header)
         print_headers(headers)
         if not self._headers_only:
@@ -127,18 +134,23 @@ class Shower:
 
     def _write(self, message: Message) -> None:
         """A file with everything about one message, or a JSON text ended by a zero byte for `xargs -0`."""
-        record = {
-            "Subject": message.subject,
-            "Reply": message.reply,
-            "Header": _lists(decode_header(message.header)),
-            "Data": base64.b64encode(message.payload).decode(),
-        }
+        record = _record(message)
         if self._dump == "-":
             sys.stdout.write(json.dumps(record) + "\0")
             sys.stdout.flush()
             return
         text = json.dumps(record, indent=2)
         (Path(self._dump) / f"{self.shown:08}.json").write_text(text)
+
+
+def _record(message: Message) -> dict[str, object]:
+    """A message as JSON has it; its body is base64, because it may be anything."""
+    return {
+        "Subject": message.subject,
+        "Reply": message.reply,
+        "Header": _lists(decode_header(message.header)),
+        "Data": base64.b64encode(message.payload).decode(),
+    }
 
 
 def _lists(headers: list[tuple[str, str]]) -> dict[str, list[str]]:

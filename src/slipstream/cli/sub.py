@@ -15,7 +15,7 @@ from slipstream.cli.listening import listen
 from slipstream.cli.pulling import Feed, acknowledge, filter_fields
 from slipstream.cli.render import note
 from slipstream.cli.showing import Shower
-from slipstream.cli.types import DURATION, list_option
+from slipstream.cli.types import DURATION, json_flag, list_option
 from slipstream.client.wire import Message
 from slipstream.limits import MICROSECOND_NS
 
@@ -39,6 +39,7 @@ __all__ = ["sub"]
 @list_option("--ignore-subject", "-I", "ignored", metavar="SUBJECT", help="Leave out what matches.")
 @click.option("--report-subjects", is_flag=True, help="At the end, count messages by subject.")
 @click.option("--report-top", default=10, show_default=True, help="Subjects to count with --report-subjects.")
+@json_flag
 @click.option("--stream", metavar="STREAM", default="", help="Read from a stream.")
 @click.option("--durable", metavar="CONSUMER", default="", help="Read as a durable consumer.")
 @click.option("--ack/--no-ack", default=None, help="Acknowledge what a durable consumer delivers.")
@@ -68,6 +69,7 @@ def sub(
     ignored: list[str],
     report_subjects: bool,
     report_top: int,
+    as_json: bool,
     stream: str,
     durable: str,
     ack: bool | None,
@@ -104,6 +106,7 @@ def sub(
         match_replies=match_replies,
         ignored=ignored,
         count_subjects=report_subjects,
+        as_json=as_json,
     )
     try:
         if stream or durable or policy:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from slipstream.cli.connection import Command, Session
+from slipstream.cli.human import visible
 
 __all__ = ["bench", "pub", "req", "sub"]
 
@@ -62,7 +63,7 @@ def req(session: Session, subject: str, message: str) -> None:
     link = session.link()
     click.echo(f"Published [{subject}] : '{message}'")
     answer = link.ask(current_subject(subject), message.encode(errors="surrogateescape"))
-    click.echo(f"Received  [{answer.subject}] : '{answer.payload.decode(errors='replace')}'")
+    click.echo(visible(f"Received  [{answer.subject}] : '{answer.payload.decode(errors='replace')}'"))
 
 
 @click.command(cls=Command, context_settings=_SETTINGS)
@@ -84,7 +85,7 @@ def sub(session: Session, subject: str, queue: str, count: int) -> None:
     try:
         for number, (_, message) in enumerate(listen(session, prepare, ready=ready), 1):
             text = message.payload.decode(errors="replace")
-            click.echo(f"[#{number}] Received on [{message.subject}]: '{text}'")
+            click.echo(visible(f"[#{number}] Received on [{message.subject}]: '{text}'"))
             if number == count:
                 return
     except KeyboardInterrupt:

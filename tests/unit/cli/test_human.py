@@ -18,6 +18,8 @@ from slipstream.cli.human import (
     parse_duration,
     parse_timestamp,
     to_rfc3339,
+    visible,
+    visible_in_colour,
 )
 
 SECOND = 1_000_000_000
@@ -99,6 +101,11 @@ def test_every_size_and_duration_can_be_written(number: int) -> None:
     assert format_bytes(number)
     assert format_duration(number)
     assert int(format_number(number).replace(",", "")) == number
+
+
+def test_what_others_wrote_does_not_steer_the_terminal() -> None:
+    assert visible("a\x1b[31mb\x1b]0;title\x07\tc\r\nd\r\x9b2J") == "a\\x1b[31mb\\x1b]0;title\\x07\tc\r\nd\\x0d\\x9b2J"
+    assert visible_in_colour("\x1b[31mred\x1b[0m\x1b[2J") == "\x1b[31mred\x1b[0m\\x1b[2J"
 
 
 def test_times() -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_duration, format_number
+from slipstream.cli.human import format_duration, format_number, visible
 from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.link import Link
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
@@ -86,11 +86,11 @@ def print_delivery(message: Message, *, raw: bool = False) -> None:
     delivery = read_delivery(message.reply)
     if delivery is None:
         reply = f" reply: {message.reply}" if message.reply else ""
-        click.echo(f"--- subject: {message.subject}{reply}")
+        click.echo(visible(f"--- subject: {message.subject}{reply}"))
     else:
         clock = click.style(f"[{datetime.now().strftime('%H:%M:%S')}]", fg="cyan")
         click.echo(
-            f"{clock} subj: {message.subject} / tries: {delivery.tries} / cons seq: {delivery.consumer_seq} / "
+            f"{clock} subj: {visible(message.subject)} / tries: {delivery.tries} / cons seq: {delivery.consumer_seq} / "
             f"str seq: {delivery.stream_seq} / pending: {format_number(delivery.pending)}"
         )
     headers = decode_header(message.header)

@@ -9,6 +9,7 @@ import click
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.consumer.add import save_consumer
 from slipstream.cli.consumer.messages import pull_one
+from slipstream.cli.human import visible
 from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.link import Reply
 from slipstream.cli.preview import asking
@@ -103,7 +104,7 @@ def next_(session: Session, stream: str, name: str) -> None:
     stream = choose_stream(session, stream)
     link = session.link()
     message = pull_one(link, stream, choose_consumer(session, stream, name))
-    click.echo(f"Received response of {message.payload.decode(errors='replace')}")
+    click.echo(visible(f"Received response of {message.payload.decode(errors='replace')}"))
     click.echo(f"Reply: {message.reply}")
     if not can_ask() or asking.yes("Ack? (Y|n)"):
         acknowledge(link, message)

@@ -20,7 +20,7 @@ from slipstream.cli.link import ApiRefusal, Link, Reply, decoded
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.pulling import status_of
 from slipstream.cli.stream.info import print_stream
-from slipstream.cli.types import SIZE, list_option
+from slipstream.cli.types import SIZE, json_flag, list_option
 from slipstream.client.wire import ClientTimeout
 from slipstream.limits import KIB, MIB, MINUTE_NS
 
@@ -106,6 +106,7 @@ def _receive(link: Link, file: BinaryIO, advance: Advance) -> int:
 @click.option("--cluster", metavar="NAME", help="Place it in a cluster.")
 @list_option("--tag", "tags", metavar="TAG", help="Place it on servers with a tag.")
 @click.option("--replicas", type=click.IntRange(min=1), help="Copies in a cluster.")
+@json_flag
 @click.pass_obj
 def restore(
     session: Session,
@@ -115,6 +116,7 @@ def restore(
     cluster: str | None,
     tags: list[str],
     replicas: int | None,
+    as_json: bool,
 ) -> None:
     """Bring back the stream that was saved in DIRECTORY."""
     meta = _read_meta(source)
@@ -135,12 +137,12 @@ def restore(
     started_ns = time.monotonic_ns()
     target = link.api(f"STREAM.RESTORE.{name}", {"config": config, "state": meta["state"]})["deliver_subject"]
     data = source / _DATA
-    click.echo(f"Starting restore of Stream {name} from {source}")
+    click.echo(f"Starting restore of Stream {name} from {source}", err=as_json)
     with data.open("rb") as file, progress("Sending", data.stat().st_size, unit="bytes", shown=shown) as advance:
         found = _send(link, file, target, advance)
     elapsed = format_duration(time.monotonic_ns() - started_ns)
-    click.echo(f"Restored Stream {name} in {elapsed}\n")
-    print_stream(found)
+    click.echo(f"Restored Stream {name} in {elapsed}\n", err=as_json)
+    print_stream(found, as_json=as_json)
 
 
 def _send(link: Link, file: BinaryIO, target: str, advance: Advance) -> Reply:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_age, format_number, to_rfc3339
+from slipstream.cli.human import format_age, format_number, to_rfc3339, visible
 from slipstream.cli.jetstream import choose_stream
 from slipstream.cli.link import Reply
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
@@ -43,7 +43,7 @@ def get(session: Session, name: str | None, seq: int | None, last_for: str, tran
         return
     age = format_age(message["time"], datetime.now().astimezone())
     place = f"{name}#{message['seq']}"
-    click.echo(f"Item: {place} received {message['time']} ({age}) on Subject {message['subject']}\n")
+    click.echo(f"Item: {place} received {message['time']} ({age}) on Subject {visible(message['subject'])}\n")
     headers = decode_header(base64.b64decode(message.get("hdrs", "")))
     if headers:
         click.echo("Headers:")
@@ -117,7 +117,7 @@ def _print(message: Message, stream: str, translate: str) -> None:
     delivery = read_delivery(message.reply)
     if delivery is not None:
         number = click.style(f"[{format_number(delivery.stream_seq)}]", fg="cyan")
-        click.echo(f"{number} Subject: {message.subject} Received: {delivery.time}")
+        click.echo(f"{number} Subject: {visible(message.subject)} Received: {delivery.time}")
     headers = decode_header(message.header)
     if headers:
         click.echo()

@@ -95,8 +95,9 @@ def _sequence(text: str) -> int:
 @click.command(cls=Command)
 @click.argument("name", metavar="STREAM")
 @force_flag
+@json_flag
 @click.pass_obj
-def seal(session: Session, name: str, force: bool) -> None:
+def seal(session: Session, name: str, force: bool, as_json: bool) -> None:
     """Seal STREAM: nothing is stored in it or removed from it again, not even by limits."""
     link = session.link()
     name = choose_stream(session, name)
@@ -104,4 +105,4 @@ def seal(session: Session, name: str, force: bool) -> None:
     if config.get("sealed"):
         raise Failure(f"stream {name} is sealed already")
     confirm_or_stop(f"Really seal Stream {name}, sealed streams cannot be unsealed or modified", force=force)
-    print_stream(link.api(f"STREAM.UPDATE.{name}", {**config, "sealed": True}))
+    print_stream(link.api(f"STREAM.UPDATE.{name}", {**config, "sealed": True}), as_json=as_json)
