@@ -239,3 +239,39 @@ def test_jetstream_is_switched_off_and_on(server_pool: ServerPool, tmp_path_fact
             seen.append(answers)
             client.close()
     assert seen[0] == seen[1]
+
+
+LAX = [
+    ("STREAM.CREATE.S", b'{"name":"S","unknown":1}'),
+    ("STREAM.CREATE.T", b'{"name":"T"} x'),
+    ("STREAM.CREATE.T", b'{"name":"T",}'),
+    ("STREAM.CREATE.T", b'{"name":"T"'),
+    ("STREAM.CREATE.U", b'{"name":"U"}{"name":"U","subjects":["u.*"]}'),
+    ("STREAM.CREATE.V", b'{"name":"V","max_msgs":"x"}'),
+    ("STREAM.CREATE.W", b'{"name":"W","consumer_limits":{"z":1},"subject_transform":{"src":"W","dest":"w","z":1}}'),
+    ("STREAM.UPDATE.S", b'{"name":"S","zz":{"a":[1]}}'),
+    ("STREAM.INFO.S", b'{"zz":1}'),
+    ("STREAM.NAMES", b'{"zz":1}'),
+    ("STREAM.LIST", b'{"zz":1} {'),
+    ("STREAM.PURGE.S", b'{"zz":1}'),
+    ("STREAM.MSG.GET.S", b'{"seq":1,"zz":1}'),
+    ("STREAM.MSG.DELETE.S", b'{"seq":1,"zz":1}'),
+    ("STREAM.DELETE.S", b'{"zz":1}'),
+]
+
+
+def test_unknown_names_are_passed_over_when_strict_is_off(
+    server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    both = Pair(server_pool, tmp_path_factory, jetstream="strict: false")
+    try:
+        for subject, body in LAX:
+            both.answer("a", f"$JS.API.{subject}", body)
+        both.answer("a", "$JS.API.STREAM.NAMES", b"")
+        complaints = [
+            [line.split("Invalid JetStream request ")[1] for line in server.log_lines if "Invalid JetStream" in line]
+            for server in both.servers
+        ]
+        assert complaints[0] == complaints[1] != []
+    finally:
+        both.close()

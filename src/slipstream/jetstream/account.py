@@ -86,6 +86,7 @@ class JetStreamAccount:
         self.offline: dict[str, str] = {}  # streams of a newer server: name → why they do not run
         self.advisories = Advisories(ports, server.facts)
         self.api = ApiDispatcher(ports, self.advisories, server.load)
+        self.api.account, self.api.strict = name, server.facts.strict
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration

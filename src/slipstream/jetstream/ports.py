@@ -27,6 +27,8 @@ from slipstream.limits import (
     FAST_BATCHES_PER_STREAM_MAX,
     MAX_PAYLOAD_BYTES,
     MAX_PENDING_BYTES,
+    STREAM_MAX_BUFFERED_BYTES,
+    STREAM_MAX_BUFFERED_MSGS,
     SYNC_INTERVAL_NS,
 )
 
@@ -265,6 +267,9 @@ class ServerFacts:
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
     max_ack_pending: int = 0
     max_request_batch: int = 0
+    strict: bool = True
+    max_buffered_msgs: int = STREAM_MAX_BUFFERED_MSGS
+    max_buffered_bytes: int = STREAM_MAX_BUFFERED_BYTES
     request_queue_limit: int = API_REQUEST_QUEUE_LIMIT
     info_queue_limit: int = API_REQUEST_QUEUE_LIMIT
     batches: BatchLimits = field(default_factory=BatchLimits)

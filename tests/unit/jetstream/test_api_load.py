@@ -34,3 +34,18 @@ def test_refusals_and_failures_free_their_place() -> None:
         assert w.api("STREAM.PURGE.S")["success"]
         assert w.api("STREAM.DELETE.S")["success"]
     assert w.account.server.load.waiting == 0
+
+
+def test_publishes_beyond_max_buffered_msgs_are_refused() -> None:
+    w = World(disk_like=True, max_buffered_msgs=3)
+    w.create("S", subjects=["s"])
+    w.ports.jobs_held = True
+    for number in range(8):
+        w.ports.route(b"s", b"ack.%d" % number, None, b"x")
+        w.ports.settle()
+    refused = [sent for sent in w.ports.sent if sent[0].startswith(b"ack.")]
+    assert refused and all(b'"err_code":10167' in sent[3] for sent in refused)
+    w.ports.jobs_held = False
+    w.ports.settle()
+    assert len([sent for sent in w.ports.sent if sent[0].startswith(b"ack.")]) == 8
+    assert w.state()["messages"] == 8 - len(refused) >= 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -125,26 +125,52 @@ MSG_GET = GoStruct(
 )
 
 
-def decode(struct: GoStruct[StructT], body: bytes) -> StructT:
-    """Read a body strictly.
+class Asked(Protocol):
+    """What is needed of a call to read its body."""
+
+    body: bytes
+
+    @property
+    def strict(self) -> bool:
+        """Whether unknown names are refused."""
+        ...
+
+    def complain(self, problem: Exception) -> None:
+        """Log what is wrong with the body."""
+        ...
+
+
+def decode(struct: GoStruct[StructT], request: Asked) -> StructT:
+    """Read a body: strictly, or else with a line in the log about what is unknown in it.
 
     Raises:
         ApiError: 10025 with Go's words.
     """
-    try:
-        return struct.decode(body)
-    except JsonError as error:
-        raise ApiError(table.INVALID_JSON, err=error) from None
+    return _decoded(struct, request, request.body)
 
 
-def decode_optional(struct: GoStruct[StructT], body: bytes) -> StructT:
+def decode_optional(struct: GoStruct[StructT], request: Asked) -> StructT:
     """Read a body that counts only if it looks like an object or array; anything else is ignored.
 
     Raises:
         ApiError: 10025 with Go's words.
     """
+    body = request.body
     at = skip_blank(body, 0)
-    return decode(struct, body if body[at : at + 1] in (b"{", b"[") else b"")
+    return _decoded(struct, request, body if body[at : at + 1] in (b"{", b"[") else b"")
+
+
+def _decoded(struct: GoStruct[StructT], request: Asked, body: bytes) -> StructT:
+    try:
+        try:
+            return struct.decode(body)
+        except JsonError as problem:
+            if request.strict:
+                raise
+            request.complain(problem)
+            return struct.decode(body, strict=False)
+    except JsonError as error:
+        raise ApiError(table.INVALID_JSON, err=error) from None
 
 
 def quick_get(body: bytes) -> MsgGetRequest | None:

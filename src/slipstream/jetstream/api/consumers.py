@@ -112,7 +112,7 @@ class ConsumerApi:
 
     def create(self, request: ApiRequest) -> None:
         """The old way: a name only in the body, or none."""
-        asked = bodies.decode(_CREATE, request.body)
+        asked = bodies.decode(_CREATE, request)
         self._check_stream(request, asked)
         self._check_separators(asked.config.name)
         if asked.config.durable_name:
@@ -121,7 +121,7 @@ class ConsumerApi:
 
     def create_named(self, request: ApiRequest) -> None:
         """The name, and perhaps the filter, in the subject."""
-        asked = bodies.decode(_CREATE, request.body)
+        asked = bodies.decode(_CREATE, request)
         self._check_stream(request, asked)
         name, filter_subject = request.names[1], ".".join(request.names[2:])
         self._check_separators(name)
@@ -137,7 +137,7 @@ class ConsumerApi:
 
     def create_durable(self, request: ApiRequest) -> None:
         """The old way for durables."""
-        asked = bodies.decode(_CREATE, request.body)
+        asked = bodies.decode(_CREATE, request)
         if len(request.names) != 2:
             raise TableError(table.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT)
         self._check_stream(request, asked)
@@ -210,7 +210,7 @@ class ConsumerApi:
 
     def names(self, request: ApiRequest) -> Fields:
         """A page of names."""
-        asked = bodies.decode_optional(_PAGED, request.body)
+        asked = bodies.decode_optional(_PAGED, request)
         names = _listed(self._consumers(request.names[0]))
         offset = min(max(asked.offset, 0), len(names))
         page = names[offset : offset + API_NAMES_MAX]
@@ -218,7 +218,7 @@ class ConsumerApi:
 
     def list(self, request: ApiRequest) -> None:
         """A page of consumers."""
-        asked = bodies.decode_optional(_PAGED, request.body)
+        asked = bodies.decode_optional(_PAGED, request)
         consumers = self._consumers(request.names[0])
         names = _listed(consumers)
         offset = min(max(asked.offset, 0), len(names))
@@ -253,7 +253,7 @@ class ConsumerApi:
 
     def pause(self, request: ApiRequest) -> None:
         """Pause until a time, or resume."""
-        asked = bodies.decode_optional(_PAUSE, request.body)
+        asked = bodies.decode_optional(_PAUSE, request)
         consumers = self._consumers(request.names[0])
         consumer = consumers.get(request.names[1])
         until_ns = asked.pause_until_ns

@@ -119,6 +119,15 @@ class ApiRequest:
         self.body = body
         self.client = client
 
+    @property
+    def strict(self) -> bool:
+        """Whether unknown names in the body are refused."""
+        return self._dispatcher.strict
+
+    def complain(self, problem: Exception) -> None:
+        """Log what is wrong with the body, when that is not an error."""
+        self._dispatcher.complain(self.subject, problem)
+
     def respond(self, fields: Fields, *, audited: bool = True) -> None:
         """Answer with success. `audited=False`: neither counted nor in the audit (MSG.GET)."""
         self._send({"type": self._route.response_type, **fields}, error=False, audited=audited)
@@ -188,6 +197,9 @@ class ApiDispatcher:
         self._table = _Table()
         self.counters = ApiCounters()
         self.enabled = True  # False: the account may not use JetStream now
+        self.account = ""  # as shown in the log
+        self.strict = True
+        """Whether unknown names in bodies are refused."""
 
     def register(
         self,
@@ -254,6 +266,10 @@ class ApiDispatcher:
             request.respond(fields)
         else:
             request.wait()
+
+    def complain(self, subject: str, problem: Exception) -> None:
+        """Log what is wrong with a body. For `ApiRequest`."""
+        self._ports.log("WRN", f"Invalid JetStream request '{self.account} > {subject}': {problem}")
 
     def send(self, request: ApiRequest, payload: bytes, *, error: bool, audited: bool) -> None:
         """Count, answer and audit. For `ApiRequest`."""

@@ -32,7 +32,7 @@ class MessageApi:
         if asked is None:
             if bodies.is_empty(request.body):
                 raise ApiError(table.BAD_REQUEST)
-            asked = bodies.decode(bodies.MSG_GET, request.body)
+            asked = bodies.decode(bodies.MSG_GET, request)
         timed = asked.start_time_ns is not None
         ways = (asked.seq > 0, bool(asked.last_by_subj), timed)
         if (
@@ -66,7 +66,7 @@ class MessageApi:
         """Remove one message, overwriting it unless told not to."""
         if bodies.is_empty(request.body):
             raise ApiError(table.BAD_REQUEST)
-        asked = bodies.decode(bodies.MSG_DELETE, request.body)
+        asked = bodies.decode(bodies.MSG_DELETE, request)
         stream = self._account.get_stream(request.names[0])
         refusal = refuse_if_closed(stream.config, purge=False)
         if refusal is not None:

@@ -144,7 +144,7 @@ class SnapshotApi:
         if bodies.is_empty(request.body):
             raise TableError(table.BAD_REQUEST)
         stream = self._account.get_stream(request.names[0])
-        asked = bodies.decode(_SNAPSHOT, request.body)
+        asked = bodies.decode(_SNAPSHOT, request)
         if not is_valid_publish(asked.deliver_subject.encode()):
             raise TableError(table.SNAPSHOT_DELIVER_SUBJECT_INVALID)
         if len(self._snapshots) + len(self._restores) >= BACKUPS_MAX:
@@ -222,7 +222,7 @@ class SnapshotApi:
         """Make a stream from a backup that follows."""
         if bodies.is_empty(request.body):
             raise TableError(table.BAD_REQUEST)
-        asked = bodies.decode(_RESTORE, request.body)
+        asked = bodies.decode(_RESTORE, request)
         name = request.names[0]
         config = asked.config
         if config.name not in ("", name):

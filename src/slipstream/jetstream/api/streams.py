@@ -42,7 +42,7 @@ class StreamApi:
 
     def create(self, request: ApiRequest) -> None:
         """Make a stream, or confirm that it is there."""
-        asked = bodies.decode(STREAM_CONFIG_REQUEST, request.body)
+        asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
         name = request.names[0]
         if asked.name != name:
             raise TableError(table.STREAM_MISMATCH)
@@ -63,7 +63,7 @@ class StreamApi:
 
     def update(self, request: ApiRequest) -> None:
         """Replace a stream's configuration."""
-        asked = bodies.decode(STREAM_CONFIG_REQUEST, request.body)
+        asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
         # Checked before the name is compared, as nats-server does, so that its complaint comes first.
         checked(asked.config(), self._account.config_context(), pedantic=asked.pedantic)
         if asked.name != request.names[0]:
@@ -79,7 +79,7 @@ class StreamApi:
 
     def names(self, request: ApiRequest) -> Fields:
         """A page of names."""
-        asked = bodies.decode_optional(bodies.STREAM_NAMES, request.body)
+        asked = bodies.decode_optional(bodies.STREAM_NAMES, request)
         names = self._account.matching(asked.subject)
         offset = min(max(asked.offset, 0), len(names))
         page = names[offset : offset + API_NAMES_MAX]
@@ -87,7 +87,7 @@ class StreamApi:
 
     def list(self, request: ApiRequest) -> Fields:
         """A page of streams."""
-        asked = bodies.decode_optional(bodies.STREAM_LIST, request.body)
+        asked = bodies.decode_optional(bodies.STREAM_LIST, request)
         names = self._account.matching(asked.subject)
         offset = min(max(asked.offset, 0), len(names))
         page = names[offset : offset + API_LIST_MAX]
@@ -103,7 +103,7 @@ class StreamApi:
 
     def info(self, request: ApiRequest) -> None:
         """One stream, perhaps with its subjects or deleted sequences."""
-        asked = bodies.decode_optional(bodies.STREAM_INFO, request.body)
+        asked = bodies.decode_optional(bodies.STREAM_INFO, request)
         stream = self._account.get_stream(request.names[0])
         paging, subjects = dict(_PAGING), None
         if asked.subjects_filter:
@@ -132,7 +132,7 @@ class StreamApi:
 
     def purge(self, request: ApiRequest) -> None:
         """Remove messages."""
-        asked = bodies.decode_optional(bodies.STREAM_PURGE, request.body)
+        asked = bodies.decode_optional(bodies.STREAM_PURGE, request)
         if asked.seq > 0 and asked.keep > 0:
             raise TableError(table.BAD_REQUEST)
         stream = self._account.get_stream(request.names[0])

@@ -18,7 +18,17 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from slipstream.jetstream.gojson.scan import JsonError, elements, go_quote, members, skip_blank, value_end
+from slipstream.jetstream.gojson.scan import (
+    JsonError,
+    JsonSyntaxError,
+    behind_document,
+    elements,
+    go_quote,
+    members,
+    skip_blank,
+    value_end,
+    without_offset,
+)
 from slipstream.jetstream.gojson.times import format_time, parse_time
 
 __all__ = [
@@ -42,6 +52,16 @@ __all__ = [
 
 # Names and positions from the root struct to a value; a position (int) is an array index.
 Path = tuple[str | int, ...]
+
+
+class _Lax(tuple[str | int, ...]):
+    """A path on which unknown names are passed over."""
+
+
+def _below(path: Path, step: str | int) -> Path:
+    return _Lax((*path, step)) if isinstance(path, _Lax) else (*path, step)
+
+
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 _INTEGER = re.compile(rb"-?[0-9]+")
@@ -205,7 +225,7 @@ class GoList:
         if data[start] != ord("["):
             raise mismatch(kind_of(data, start), path, self.name)
         return [
-            self.element.bind(data, at, until, _ZEROS.get(self.element.name), (*path, index))
+            self.element.bind(data, at, until, _ZEROS.get(self.element.name), _below(path, index))
             for index, (at, until) in enumerate(elements(data, start))
         ]
 
@@ -233,7 +253,7 @@ class GoMap:
         result = dict(current)
         for raw_key, at, until in members(data, start):
             key = text_of(raw_key)
-            result[key] = self.element.bind(data, at, until, _ZEROS[self.element.name], (*path, key))
+            result[key] = self.element.bind(data, at, until, _ZEROS[self.element.name], _below(path, key))
         return result
 
     def wire(self, value: object) -> object:
@@ -297,21 +317,33 @@ class GoStruct(Generic[StructT]):
         """
         target = self._factory()
         at = skip_blank(body, 0)
+        if not strict:
+            self._decode_one(body, at, target)
+            return target
         while at < len(body):
             end = value_end(body, at)
-            self._read(body, at, target, (self.short_name,), strict)
+            self._read(body, at, target, (self.short_name,))
             at = skip_blank(body, end)
-            if not strict and at < len(body):
-                raise JsonError("more than one document")
         return target
+
+    def _decode_one(self, body: bytes, at: int, target: StructT) -> None:
+        if at == len(body):
+            return
+        try:
+            end = skip_blank(body, value_end(body, at))
+            if end < len(body):
+                raise behind_document(body, end)
+        except JsonSyntaxError as error:
+            raise without_offset(error) from None
+        self._read(body, at, target, _Lax((self.short_name,)))
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
         """Read one object into `current`, or into a new struct if there is none."""
         target = current if isinstance(current, self._factory) else self._factory()
-        self._read(data, start, target, path, strict=True)
+        self._read(data, start, target, path)
         return target
 
-    def _read(self, data: bytes, start: int, target: StructT, path: Path, strict: bool) -> None:
+    def _read(self, data: bytes, start: int, target: StructT, path: Path) -> None:
         if is_null(data, start):
             return
         if data[start] != ord("{"):
@@ -320,11 +352,11 @@ class GoStruct(Generic[StructT]):
             key = text_of(raw_key)
             field = self._by_name.get(key.lower())
             if field is None:
-                if not strict:
+                if isinstance(path, _Lax):
                     continue
                 raise JsonError(f"json: unknown field {go_quote(key)}")
             before = getattr(target, field.attribute)
-            setattr(target, field.attribute, field.type.bind(data, at, until, before, (*path, field.name)))
+            setattr(target, field.attribute, field.type.bind(data, at, until, before, _below(path, field.name)))
 
     def wire(self, value: object) -> dict[str, object]:
         """Members in order, without those that are empty and say so."""

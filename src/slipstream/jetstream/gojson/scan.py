@@ -15,7 +15,17 @@ from collections.abc import Iterator
 
 from slipstream.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 
-__all__ = ["JsonError", "JsonSyntaxError", "elements", "go_quote", "members", "skip_blank", "value_end"]
+__all__ = [
+    "JsonError",
+    "JsonSyntaxError",
+    "behind_document",
+    "elements",
+    "go_quote",
+    "members",
+    "skip_blank",
+    "value_end",
+    "without_offset",
+]
 
 
 class JsonError(Exception):
@@ -219,6 +229,17 @@ def _number_end(data: bytes, at: int) -> int:
     if end >= len(data):
         raise _ended()
     raise _unexpected(data, end, "in numeric literal")
+
+
+def behind_document(data: bytes, at: int) -> JsonSyntaxError:
+    """What is wrong with a body that goes on at `at`, where one document has ended."""
+    return _unexpected(data, at, "after top-level value")
+
+
+def without_offset(error: JsonSyntaxError) -> JsonSyntaxError:
+    """The same as Go says it when it was given one document instead of a stream of them."""
+    text = re.sub(r" at offset [0-9]+$", "", str(error))
+    return JsonSyntaxError("unexpected end of JSON input" if text == "unexpected EOF" else text)
 
 
 def _ended() -> JsonSyntaxError:

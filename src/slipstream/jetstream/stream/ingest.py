@@ -41,8 +41,6 @@ from slipstream.kernels.subject import is_valid_publish
 from slipstream.limits import (
     SECOND_NS,
     STREAM_HEADER_BYTES_MAX,
-    STREAM_MAX_BUFFERED_BYTES,
-    STREAM_MAX_BUFFERED_MSGS,
 )
 from slipstream.subjects.transform import SubjectTransform
 
@@ -58,6 +56,8 @@ class Ingest:
         "_acks",
         "_answers",
         "_append",
+        "_buffered_bytes_max",
+        "_buffered_msgs_max",
         "_committer",
         "_config",
         "_discards_new",
@@ -86,10 +86,21 @@ class Ingest:
     )
 
     def __init__(
-        self, store: Store, ports: Ports, owner: IngestOwner, committer: Committer, acks: PubAcks, resources: Resources
+        self,
+        store: Store,
+        ports: Ports,
+        owner: IngestOwner,
+        committer: Committer,
+        acks: PubAcks,
+        resources: Resources,
+        *,
+        max_buffered_msgs: int,
+        max_buffered_bytes: int,
     ) -> None:
-        """Take publishes into `store`; `configure` must follow."""
-        intake = Intake(self.on_publish, ports.now_ns, STREAM_MAX_BUFFERED_BYTES, STREAM_MAX_BUFFERED_MSGS)
+        """Take publishes into `store`, so many that are not committed yet; `configure` must follow."""
+        intake = Intake(self.on_publish, ports.now_ns, max_buffered_bytes, max_buffered_msgs)
+        self._buffered_msgs_max = max_buffered_msgs
+        self._buffered_bytes_max = max_buffered_bytes
         committer.intake = intake
         self.store = store
         self._ports = ports
@@ -213,8 +224,8 @@ class Ingest:
             or resources.limited
             or resources.server_exceeded
             or len(payload) > self._max_msg_size
-            or intake.buffered_bytes > STREAM_MAX_BUFFERED_BYTES
-            or len(intake.pending) > STREAM_MAX_BUFFERED_MSGS
+            or intake.buffered_bytes > self._buffered_bytes_max
+            or len(intake.pending) > self._buffered_msgs_max
         ):
             self._publish(subject, reply, header or b"", payload)
             return
@@ -240,7 +251,7 @@ class Ingest:
     def _hold(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         assert self._held is not None
         self._held_bytes += len(payload) + len(header or b"")
-        if self._held_bytes > STREAM_MAX_BUFFERED_BYTES or len(self._held) >= STREAM_MAX_BUFFERED_MSGS:
+        if self._held_bytes > self._buffered_bytes_max or len(self._held) >= self._buffered_msgs_max:
             self._overloaded(reply)
         else:
             self._held.append((subject, reply, header, payload))
@@ -285,7 +296,7 @@ class Ingest:
             ts_ns: the origin's time, for a mirror; 0 for now.
         """
         committer = self._committer
-        if self._held is not None or committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES:
+        if self._held is not None or committer.waiting_bytes > self._buffered_bytes_max:
             return TableError(table.STREAM_TOO_MANY_REQUESTS)
         if self._transform is not None:
             subject = self.transformed(subject)
@@ -313,7 +324,7 @@ class Ingest:
 
     def _publish(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
         committer = self._committer
-        if committer.waiting_bytes > STREAM_MAX_BUFFERED_BYTES or committer.waiting > STREAM_MAX_BUFFERED_MSGS:
+        if committer.waiting_bytes > self._buffered_bytes_max or committer.waiting > self._buffered_msgs_max:
             self._overloaded(reply)
             return
         if header:

@@ -104,7 +104,16 @@ class Stream:
             sync_always=facts.sync_always and config.persist_mode is not PersistMode.ASYNC,
             sync_interval_ns=facts.sync_interval_ns,
         )
-        self.ingest = Ingest(store, ports, self, self.committer, acks, resources)
+        self.ingest = Ingest(
+            store,
+            ports,
+            self,
+            self.committer,
+            acks,
+            resources,
+            max_buffered_msgs=facts.max_buffered_msgs,
+            max_buffered_bytes=facts.max_buffered_bytes,
+        )
         self.ingest.max_payload_bytes = facts.max_payload_bytes
         self.batches = StreamBatches(self.ingest, ports, facts)
         self.ingest.batches = self.batches
