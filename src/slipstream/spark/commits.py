@@ -38,7 +38,7 @@ class TaskDone(WriterCommitMessage):
     rows: int = 0
     dead: int = 0  # rows that went to the dead letters
     messages: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # subject, payload, header: atomic batches
-    replaced: list[str] = field(default_factory=list)  # chunks of objects that are replaced
+    purges: list[tuple[str, int]] = field(default_factory=list)  # subject, and how many newest messages stay
 
 
 def commit_parts(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) -> None:
@@ -127,11 +127,18 @@ def _last_unless_written(connection: Connection, stream: str, txn: str, batch_id
 
 
 def purge_replaced(options: SinkOptions, done: Sequence[TaskDone]) -> None:
-    """Remove the chunks of objects that were replaced; nothing refers to them any more."""
-    store, stream = options.target.names[0], options.target.one
+    """Remove what the batch has replaced: chunks of older objects, older entries of purged keys.
+
+    Clients do that with a header that a staged message cannot have. It may be done twice; where a crash prevents it,
+    only space is lost.
+    """
+    stream = options.target.one
+    purges = dict.fromkeys(purge for one in done for purge in one.purges)
 
     def purge(connection: Connection) -> None:
-        for nuid in (nuid for one in done for nuid in one.replaced):
-            connection.request(f"STREAM.PURGE.{stream}", {"filter": f"$O.{store}.C.{nuid}"})
+        for subject, keep in purges:
+            body: dict[str, object] = {"filter": subject, "keep": keep} if keep else {"filter": subject}
+            connection.request(f"STREAM.PURGE.{stream}", body)
 
-    retrying(options.reach, options.write_timeout_ns, purge)
+    if purges:
+        retrying(options.reach, options.write_timeout_ns, purge)

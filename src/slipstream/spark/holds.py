@@ -18,6 +18,8 @@ from slipstream.spark.offsets import Position
 
 __all__ = ["Holds"]
 
+_HOLD_NOT_FOUND = 30009
+_STREAM_NOT_FOUND = 10059
 _RENEW_SHARE = 3  # renewed when this part of its time is over
 
 
@@ -45,7 +47,7 @@ class Holds:
         """
         for name, at in positions.items():
             held = self._holds.get(name)
-            if held is None or held.at != at or held.connection is not connection:
+            if held is None or held.at != at:
                 self._take(connection, name, at, now_ns)
 
     def keep_new(self, connection: Connection, positions: Mapping[str, Position], now_ns: int) -> None:
@@ -53,23 +55,20 @@ class Holds:
         self.keep(connection, {name: at for name, at in positions.items() if name not in self._holds}, now_ns)
 
     def renew(self, connection: Connection, now_ns: int) -> None:
-        """Keep holding what is held."""
+        """Keep holding what is held, also when the connection, and perhaps the server, is a new one."""
         for name, held in list(self._holds.items()):
             if now_ns - held.since_ns >= self._timeout_ns // _RENEW_SHARE or held.connection is not connection:
                 self._take(connection, name, held.at, now_ns)
 
     def _take(self, connection: Connection, name: str, at: Position, now_ns: int) -> None:
-        hold_id = connection.client.hold(name, at.seq, ttl_s=max(self._timeout_ns // 1_000_000_000, 1))
         before = self._holds.get(name)
+        seconds = self._timeout_ns / 1e9
+        try:
+            hold_id = connection.client.hold(name, at.seq, ttl_s=seconds, hold_id=before.hold_id if before else None)
+        except BulkError as error:
+            if error.err_code == _STREAM_NOT_FOUND:
+                return  # whoever looks at the stream next says what that means
+            if error.err_code != _HOLD_NOT_FOUND:
+                raise
+            hold_id = connection.client.hold(name, at.seq, ttl_s=seconds)
         self._holds[name] = _Hold(hold_id, at, now_ns, connection)
-        if before is not None:
-            _release(connection, name, before.hold_id)
-
-
-def _release(connection: Connection, stream: str, hold_id: str) -> None:
-    """A hold that cannot be released now ends by itself."""
-    try:
-        connection.client.release(stream, hold_id)
-    except BulkError as error:
-        if error.retryable:
-            raise

@@ -35,6 +35,7 @@ JAVA_MIN = 17
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 _START_SECONDS_MAX = 120.0
 _POLL_SECONDS = 0.02
+_CORE_JAR = re.compile(r"spark-core_([\d.]+)-")
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _INSTALL = "Install one with `apt-get install openjdk-17-jre-headless`, or set JAVA_HOME."
 
@@ -195,6 +196,10 @@ def _start(java: Java, flags: Iterable[str], answer: Path) -> subprocess.Popen[b
     environment = dict(
         os.environ, SPARK_HOME=str(home), SPARK_CONNECT_MODE="0", _PYSPARK_DRIVER_CONN_INFO_PATH=str(answer)
     )
+    for jar in jars:
+        if found := _CORE_JAR.match(jar.name):
+            # Spark's scripts set it; workers of a local cluster ask for it when they start executors.
+            environment.setdefault("SPARK_SCALA_VERSION", found[1])
     try:
         # A session of its own: Ctrl-C in a terminal is for Python, which then ends the query in an orderly way.
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
@@ -207,10 +212,10 @@ def _wait_for_gateway(process: subprocess.Popen[bytes], answer: Path) -> tuple[i
     deadline = time.monotonic() + _START_SECONDS_MAX
     while not answer.exists():
         if process.poll() is not None:
+            end(process)
             raise SetupError(f"the Java machine ended with status {process.returncode} before it was ready")
         if time.monotonic() > deadline:
-            process.kill()
-            process.wait()
+            end(process, 0.0)
             raise SetupError(f"the Java machine was not ready within {_START_SECONDS_MAX:g} s")
         time.sleep(_POLL_SECONDS)
     content = answer.read_bytes()

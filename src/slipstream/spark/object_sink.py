@@ -1,4 +1,4 @@
-"""Objects as the messages of an object store (ADR-20): chunks, then a description that replaces the one before."""
+"""Objects as the messages of an object store (ADR-20): chunks, then a description; the newest one counts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["object_messages"]
 
 _NO_MESSAGE = 10037
-_REPLACES = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
 _rng = random.SystemRandom()
 
 
 def object_messages(
     options: SinkOptions, done: TaskDone, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, None]]:
-    """The messages of the objects of a task; chunks that they replace are noted in `done`.
+    """The messages of the objects of a task; what they replace is noted in `done`.
 
     Raises:
         SparkSideError: an object has no name.
@@ -47,20 +46,15 @@ def object_messages(
             text = descriptions[row].as_py() if descriptions is not None else None
             before = _nuid_before(options, name)
             if before:
-                done.replaced.append(before)
+                store = options.target.names[0]
+                done.purges += [(f"$O.{store}.C.{before}", 0), (_description_subject(store, name), 1)]
             done.rows += 1
             rows = _messages(options, name, content, text)
-            arrays = [
-                pa.array([one[0] for one in rows]),
-                pa.array([one[1] for one in rows], pa.binary()),
-                pa.array([one[2] for one in rows], pa.binary()),
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=["subject", "payload", "hdr_raw"]), None
+            arrays = [pa.array([one[0] for one in rows]), pa.array([one[1] for one in rows], pa.binary())]
+            yield pa.RecordBatch.from_arrays(arrays, names=["subject", "payload"]), None
 
 
-def _messages(
-    options: SinkOptions, name: str, content: bytes, description: str | None
-) -> list[tuple[str, bytes, bytes | None]]:
+def _messages(options: SinkOptions, name: str, content: bytes, description: str | None) -> list[tuple[str, bytes]]:
     store, size = options.target.names[0], options.chunk_bytes
     nuid = new_nuid(_rng)
     chunks = [content[at : at + size] for at in range(0, len(content), size)]
@@ -77,8 +71,8 @@ def _messages(
     }
     if description is not None:
         info["description"] = description
-    rows: list[tuple[str, bytes, bytes | None]] = [(f"$O.{store}.C.{nuid}", chunk, None) for chunk in chunks]
-    rows.append((_description_subject(store, name), json.dumps(info).encode(), _REPLACES))
+    rows = [(f"$O.{store}.C.{nuid}", chunk) for chunk in chunks]
+    rows.append((_description_subject(store, name), json.dumps(info).encode()))
     return rows
 
 

@@ -5,7 +5,6 @@ Names and meanings are in docs/spark.md; defaults are here. A write has its own 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,10 +12,7 @@ from slipstream.spark.errors import OptionError
 from slipstream.spark.target import CONNECT_OPTIONS, TARGET_OPTIONS, Reach, Target, read_reach, read_target
 from slipstream.spark.values import Values
 
-__all__ = ["PUSHDOWN_VARIABLE", "SOURCE_OPTIONS", "Limits", "SourceOptions", "Start", "read_source_options"]
-
-PUSHDOWN_VARIABLE = "SLIPSTREAM_SPARK_PUSHDOWN"
-"""Set by `configure`: Spark is told to hand filters over, so the reader that takes them can be chosen."""
+__all__ = ["SOURCE_OPTIONS", "Limits", "SourceOptions", "Start", "read_source_options"]
 
 SOURCE_OPTIONS = [
     *CONNECT_OPTIONS,
@@ -103,7 +99,7 @@ class SourceOptions:
     payload_format: str  # raw, string or json
     payload_schema: str  # DDL, for json
     payload_errors_fail: bool
-    pushdown: bool
+    pushdown: bool  # for one query; see `reader`
     read_timeout_ns: int
     max_object_bytes: int
 
@@ -158,7 +154,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
         payload_format=payload_format,
         payload_schema=values.text("payloadSchema"),
         payload_errors_fail=values.choice("payloadErrors", ("null", "fail"), "null") == "fail",
-        pushdown=values.flag("pushdown", os.environ.get(PUSHDOWN_VARIABLE) == "1"),
+        pushdown=values.flag("pushdown", False),
         read_timeout_ns=values.duration_ns("readTimeout", 60 * _SECOND_NS) or 0,
         max_object_bytes=values.size("maxObjectBytes", 256 * MIB) or 0,
     )

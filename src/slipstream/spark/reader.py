@@ -1,6 +1,9 @@
 """Batch reads: the range is fixed when the query is planned, then read in parallel.
 
-Two classes, because Spark refuses a reader that can take filters unless the session allows it.
+Spark plans a DataFrame's read once and keeps the plan: the same DataFrame, or view, reads the same range again. Up to
+4.3 that goes for pushed filters, too: a query without filters on a DataFrame that a filtered query was run on gets the
+filtered range, which is wrong. So filters are taken only when `pushdown=true` says that the DataFrame is used for one
+query; otherwise `subjects`, `startingSequence` and their like narrow a read.
 """
 
 from __future__ import annotations

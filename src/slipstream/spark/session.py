@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from slipstream.spark import jvm
 from slipstream.spark.errors import SetupError
-from slipstream.spark.options import PUSHDOWN_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -180,7 +179,6 @@ def _flags(profile: Profile, heap: str | None) -> list[str]:
 def _set_environment(master: str) -> None:
     """What the Java side hands on to Python processes; it must be there before the Java machine starts."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ[PUSHDOWN_VARIABLE] = "1"
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

@@ -26,7 +26,6 @@ SINK_OPTIONS = [
     "onError",
     "dlqSubject",
     "maxInFlight",
-    "stageTimeout",
     "createStream",
     "streamSubjects",
     "txnId",
@@ -50,7 +49,6 @@ class SinkOptions:
     to_dlq: bool
     dlq_subject: str | None
     max_in_flight: int
-    stage_timeout_ns: int
     create_stream: bool
     stream_subjects: tuple[str, ...]
     txn_id: str  # of a batch write
@@ -90,7 +88,6 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         to_dlq=to_dlq,
         dlq_subject=values.text("dlqSubject") or None,
         max_in_flight=values.count("maxInFlight", 4096, most=65_536),
-        stage_timeout_ns=values.duration_ns("stageTimeout", 24 * 3600 * _SECOND_NS) or 0,
         create_stream=values.flag("createStream", False),
         stream_subjects=values.words("streamSubjects"),
         txn_id=txn_id,

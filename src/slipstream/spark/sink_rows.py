@@ -52,7 +52,7 @@ _CONTRACT: Final[dict[str, dict[str, tuple[tuple[str, ...], bool]]]] = {
 _KEY = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*")
 _OPERATION_HEADERS: Final = {
     "DEL": b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n",
-    "PURGE": b"NATS/1.0\r\nKV-Operation: PURGE\r\nNats-Rollup: sub\r\n\r\n",
+    "PURGE": b"NATS/1.0\r\nKV-Operation: PURGE\r\n\r\n",
 }
 _HEADER_ROOM = 256  # bytes of headers that the sink itself may add
 
@@ -110,6 +110,15 @@ class RowRules:
             bad |= {one.row: one for one in _bad_subjects(messages, prefix, accepts)}
         bad |= {one.row: one for one in _nulls(messages)}
         return [bad[row] for row in sorted(bad)]
+
+    def purged(self, batch: pa.RecordBatch) -> list[str]:
+        """Subjects whose older messages go when the batch is there: keys with the operation PURGE."""
+        import pyarrow.compute as pc
+
+        if "op" not in self.names:
+            return []
+        keys = pc.filter(batch.column("key"), pc.equal(pc.utf8_upper(batch.column("op")), "PURGE"))
+        return [f"$KV.{self.name}.{key}" for key in keys.to_pylist() if key]
 
     def _entries(self, batch: pa.RecordBatch) -> dict[str, Any]:
         import pyarrow as pa

@@ -140,8 +140,14 @@ def read_target(values: Values, *, several: bool) -> Target:
     """
     given = [name for name in TARGET_OPTIONS if values.has(name)]
     if len(given) != 1:
-        wanted = "one of 'stream', 'streams', 'bucket', 'objectStore' is needed"
-        raise OptionError(given[1] if given else "stream", f"cannot be combined with {given[0]!r}" if given else wanted)
+        if given:
+            raise OptionError(given[1], f"cannot be combined with {given[0]!r}")
+        hint = (
+            "; Spark does not hand on the options of catalogue tables, use CREATE TEMPORARY VIEW … USING slipstream "
+            "OPTIONS (…)"
+        )
+        text = "one of 'stream', 'streams', 'bucket', 'objectStore' is needed"
+        raise OptionError("stream", text + ("" if values.any else hint))
     option = given[0]
     names = values.words(option)
     kind: Kind = "bucket" if option == "bucket" else "object" if option == "objectStore" else "stream"

@@ -57,6 +57,11 @@ class Values:
             close = difflib.get_close_matches(name, names, 1)
             raise OptionError(name, f"is unknown; did you mean {names[close[0]]!r}?" if close else "is unknown")
 
+    @property
+    def any(self) -> bool:
+        """Whether there is an option of ours at all."""
+        return any(name not in _OF_SPARK for name in self._texts)
+
     def has(self, name: str) -> bool:
         """Whether the option is there and not empty."""
         return bool(self._texts.get(name.lower(), "").strip())

@@ -155,8 +155,7 @@ def _commit(options: SinkOptions, mode: str, messages: Sequence[WriterCommitMess
         commit_parts(options, done, batch_id)
     elif mode == "atomic" and done:
         commit_atomic(options, done, batch_id)
-    if options.target.kind == "object":
-        purge_replaced(options, done)
+    purge_replaced(options, done)
 
 
 def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskDone | None]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from slipstream.spark.errors import OptionError
-from slipstream.spark.options import PUSHDOWN_VARIABLE, Limits, Start, read_source_options
+from slipstream.spark.options import Limits, Start, read_source_options
 from slipstream.spark.target import Target
 
 
@@ -136,13 +136,9 @@ def test_targets_that_are_none(options: dict[str, str]) -> None:
         read_source_options(options, streaming=False)
 
 
-def test_push_down_follows_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PUSHDOWN_VARIABLE, raising=False)
+def test_filters_are_pushed_only_when_asked_for() -> None:
     assert not read({}).pushdown
     assert read({"pushdown": "true"}).pushdown
-    monkeypatch.setenv(PUSHDOWN_VARIABLE, "1")
-    assert read({}).pushdown
-    assert not read({"pushdown": "false"}).pushdown
 
 
 def test_option_errors_cross_processes() -> None:
