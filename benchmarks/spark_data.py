@@ -1,0 +1,94 @@
+"""Data for the Spark measurements: the same messages as a stream, as Parquet files and as files of raw records.
+
+The stream is filled by staged writes, which is the fast way; the twins are made from what the stream then holds, so all
+three hold the same rows.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from slipstream.bulk import ConnectOptions, connect
+
+__all__ = ["Dataset", "make_dataset", "make_stream"]
+
+SUBJECTS = 1_000
+_BATCH = 50_000
+_FILES = 4  # of Parquet and of records: two tasks a core
+_ROW_GROUP = 131_072
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One stream and its twins."""
+
+    stream: str
+    messages: int
+    payload_bytes: int
+    parquet: Path
+    records: Path
+
+    @property
+    def size(self) -> int:
+        """Bytes of payload."""
+        return self.messages * self.payload_bytes
+
+
+def make_stream(url: str, name: str, subjects: str) -> None:
+    """Create a stream on disk."""
+    with connect(ConnectOptions(url)) as client:
+        body: dict[str, object] = {"name": name, "subjects": [subjects], "storage": "file"}
+        client._link.request(f"STREAM.CREATE.{name}", body)
+
+
+def make_dataset(url: str, directory: Path, messages: int, payload_bytes: int) -> Dataset:
+    """Fill a stream and write its twins."""
+    name = f"D{payload_bytes}"
+    made = Dataset(name, messages, payload_bytes, directory / f"{name}.parquet", directory / f"{name}.records")
+    make_stream(url, name, f"{name}.>")
+    with connect(ConnectOptions(url, timeout=60.0)) as client:
+        writer = client.stage(name, "fill")
+        rng = random.Random(1)
+        for begin in range(0, messages, _BATCH):
+            writer.write(_batch(name, begin, min(_BATCH, messages - begin), payload_bytes, rng))
+        client.commit(name, "fill", batch_id=0, parts=[writer.close()])
+        _write_twins(client, made)
+    return made
+
+
+def _batch(name: str, begin: int, count: int, size: int, rng: random.Random) -> pa.RecordBatch:
+    """Subjects in rotation, every fifth with headers, payloads that compress about as JSON does."""
+    numbers = range(begin, begin + count)
+    words = [b"%016x" % rng.getrandbits(64) for _ in range(64)]
+    payloads = [
+        (b"%012d:" % number + b"".join(words[(number + at) % 64] for at in range(size // 16 + 1)))[:size]
+        for number in numbers
+    ]
+    headers = [[("Kind", ["order"]), ("Trace", [f"{number:08x}"])] if number % 5 == 0 else None for number in numbers]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([f"{name}.{number % SUBJECTS:04d}" for number in numbers]),
+            pa.array(payloads, pa.binary()),
+            pa.array(headers, pa.map_(pa.string(), pa.list_(pa.string()))),
+        ],
+        names=["subject", "payload", "headers"],
+    )
+
+
+def _write_twins(client: Any, made: Dataset) -> None:
+    made.parquet.mkdir()
+    made.records.mkdir()
+    plan = client.plan(made.stream, partitions=_FILES)
+    for number, split in enumerate(plan.splits):
+        reader = client.read(made.stream, split.first, split.last)
+        with pq.ParquetWriter(made.parquet / f"{number}.parquet", reader.schema, compression="snappy") as file:
+            for batch in reader:
+                file.write_batch(batch, row_group_size=_ROW_GROUP)
+        with (made.records / f"{number}.records").open("wb") as raw:
+            raw.writelines(client.read_records(made.stream, split.first, split.last))
