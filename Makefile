@@ -13,7 +13,7 @@ $(STAMP): pyproject.toml $(KERNELS) tools/setup.sh
 	@PYTHON=$(PYTHON) VENV=$(VENV) sh tools/setup.sh
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## a server, publish, subscribe, request/reply, end to end
+demo: $(STAMP)  ## the product, told step by step: server, streams, kill -9, Spark
 	@$(BIN)/python examples/demo.py
 
 # Many tests watch two live processes on a machine that may be busy: what failed is run once more, alone.

@@ -30,7 +30,7 @@ async def follow(bucket: KeyValue, settings: dict[str, bytes]) -> None:
             settings.pop(change.key, None)
         if settings.get("limit.requests") == LAST_LIMIT:
             break
-    await watcher.stop()
+    await watcher.stop()  # type: ignore[no-untyped-call]
 
 
 async def main() -> None:

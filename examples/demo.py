@@ -1,108 +1,231 @@
-"""The product in a minute: a server in this process, spoken to by the official Python client."""
+"""The product in a minute and a half, told step by step: a real server process and the official Python client.
+
+A server, a stream with 100,000 orders, a work queue, a key-value bucket, a server killed in the middle of its work that
+has lost nothing, and a Spark query over the live stream. Every step checks what it claims.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 import nats
-from nats.aio.msg import Msg
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig, PubAck, RetentionPolicy
 
-import slipstream
-
-MESSAGES = 10_000
-STORED = 2_000
-
-
-async def publish_and_subscribe(url: str) -> None:
-    """Wildcards, queue groups and ten thousand messages."""
-    client = await nats.connect(url)
-    orders = await client.subscribe("orders.*")
-    workers = [await client.subscribe("orders.>", queue="workers") for _ in range(2)]
-    started = time.perf_counter()
-    for number in range(MESSAGES):
-        await client.publish(f"orders.{number % 7}", b"%d" % number)
-    await client.flush()
-    seen = [await orders.next_msg(timeout=5) for _ in range(MESSAGES)]
-    seconds = time.perf_counter() - started
-    in_order = all(int(message.data) == number for number, message in enumerate(seen))
-    shares = [worker.pending_msgs for worker in workers]
-    print(
-        f"  orders.* received {len(seen)} messages in order: {in_order}, in {seconds:.2f} s (the client is the limit)"
-    )
-    print(f"  the queue group shared them: {shares[0]} + {shares[1]} = {sum(shares)}")
-    assert in_order and sum(shares) == MESSAGES
-    await client.close()
+ORDERS = 100_000
+JOBS = 300
+REGIONS = ("us", "eu", "apac", "africa", "latam")
+READY_SECONDS_MAX = 20.0
+ACKS_BEFORE_THE_KILL = 5_000
 
 
-async def request_and_reply(url: str) -> None:
-    """A service, a requester, and what happens when nobody answers."""
-    client = await nats.connect(url)
+class ServerProcess:
+    """A server as operators run it: a process of its own, with a directory for its streams."""
 
-    async def double(request: Msg) -> None:
-        await request.respond(b"%d" % (2 * int(request.data)))
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
 
-    await client.subscribe("double", cb=double)
-    answer = await client.request("double", b"21", timeout=2)
-    print(f"  request 21 on `double`: {answer.data.decode()}")
-    assert answer.data == b"42"
-    try:
-        await client.request("nobody.home", b"", timeout=2)
-    except nats.errors.NoRespondersError:
-        print("  request on `nobody.home`: no responders, answered at once")
-    else:
-        raise AssertionError("a request nobody serves must fail")
-    await client.close()
+    def start(self) -> float:
+        """Start; returns the seconds until clients could connect."""
+        started = time.perf_counter()
+        port = self.url.rpartition(":")[2] or "-1"
+        command = [sys.executable, "-m", "slipstream.server", "-a", "127.0.0.1", "-p", port, "-js"]
+        command += ["-sd", str(self._directory / "streams"), "--ports_file_dir", str(self._directory)]
+        self._process = subprocess.Popen([*command, "-l", str(self._directory / "server.log")])
+        while not (found := list(self._directory.glob(f"*_{self._process.pid}.ports"))):
+            if self._process.poll() is not None or time.perf_counter() - started > READY_SECONDS_MAX:
+                raise SystemExit(f"the server did not start: {(self._directory / 'server.log').read_text()}")
+            time.sleep(0.005)
+        self.url = json.loads(found[0].read_text())["nats"][0]
+        return time.perf_counter() - started
+
+    def end(self, how: signal.Signals) -> None:
+        """Send a signal and wait until the process is gone."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
 
 
-async def publish_to_a_stream(url: str) -> None:
-    """Every acknowledgement means that the message is on disk."""
-    client = await nats.connect(url)
+def say(text: str) -> None:
+    """One line of the story."""
+    print(text, flush=True)
+
+
+async def store_orders(client: Client) -> None:
+    """A stream keeps what is published on its subjects; an ack means that it is on disk."""
     jetstream = client.jetstream()
     await jetstream.add_stream(name="ORDERS", subjects=["orders.>"])
     started = time.perf_counter()
-    for number in range(STORED):
-        await jetstream.publish_async(f"orders.{number % 7}", b"%d" % number)
+    for number in range(ORDERS):
+        order = b'{"order": %d, "cents": %d}' % (number, 100 + number % 900)
+        await jetstream.publish_async(f"orders.{REGIONS[number % 5]}", order, wait_stall=60)
     await jetstream.publish_async_completed()
     seconds = time.perf_counter() - started
-    print(f"  {STORED} orders stored and acknowledged in {seconds:.2f} s, each on disk before its ack")
-    await client.close()
+    state = (await jetstream.stream_info("ORDERS", subjects_filter=">")).state
+    say(f"   {state.messages:,} orders in {seconds:.1f} s, each synced to disk before its ack: {state.subjects}")
+    assert state.messages == ORDERS
 
 
-async def consume_from_a_stream(url: str) -> None:
-    """Another server, the same directory: nothing is missing, and the consumer gets it in order."""
-    client = await nats.connect(url)
+async def work_off_a_queue(client: Client) -> None:
+    """Jobs go to one worker each and leave the stream when done; what cannot be done becomes a dead letter."""
     jetstream = client.jetstream()
-    consumer = await jetstream.pull_subscribe("orders.>", durable="billing", stream="ORDERS")
-    numbers: list[int] = []
-    while len(numbers) < STORED:
-        for message in await consumer.fetch(500, timeout=5):
-            numbers.append(int(message.data))
-            await message.ack()
-    state = (await jetstream.stream_info("ORDERS")).state
-    print(f"  after a restart the stream holds {state.messages} messages; `billing` consumed {len(numbers)} in order")
-    assert numbers == list(range(STORED)) and state.messages == STORED
+    await jetstream.add_stream(name="JOBS", subjects=["jobs.>"], retention=RetentionPolicy.WORK_QUEUE)
+    await jetstream.add_stream(name="DEAD", subjects=["dead.>"])
+    dead_letters = {"slipstream.dlq": "dead.jobs"}
+    await jetstream.add_consumer("JOBS", ConsumerConfig(durable_name="workers", metadata=dead_letters))
+    for number in range(JOBS):
+        await jetstream.publish_async("jobs.ship", b"%d" % number)
+    await jetstream.publish_async_completed()
+    shares = await asyncio.gather(*(_work(jetstream) for _ in range(3)))
+    left = (await jetstream.stream_info("JOBS")).state.messages
+    dead = (await jetstream.stream_info("DEAD")).state.messages
+    say(f"   three workers did {' + '.join(map(str, shares))} jobs, {dead} went to the dead letters, {left} are left")
+    assert sum(shares) + dead == JOBS and left == 0
+
+
+async def _work(jetstream: JetStreamContext) -> int:
+    queue = await jetstream.pull_subscribe_bind("workers", "JOBS")
+    done = 0
+    while True:
+        try:
+            jobs = await queue.fetch(20, timeout=0.5)
+        except TimeoutError:
+            return done
+        for job in jobs:
+            if job.data.endswith(b"13"):
+                await job.term()
+            else:
+                await job.ack_sync()
+                done += 1
+
+
+async def use_a_bucket(client: Client) -> None:
+    """A bucket is a stream read as a table: newest value a key, with history and watchers."""
+    bucket = await client.jetstream().create_key_value(bucket="STOCK", history=5)
+    watcher = await bucket.watch("apples")
+    await watcher.updates()  # type: ignore[no-untyped-call]  # says that the past is over
+    for count in (42, 41, 40):
+        await bucket.put("apples", b"%d" % count)
+    seen = [(await watcher.updates()).value for _ in range(3)]  # type: ignore[no-untyped-call]
+    entry = await bucket.get("apples")
+    say(f"   apples = {int(entry.value or b'0')}, revision {entry.revision}; a watcher saw {[int(v) for v in seen]}")
+    assert seen == [b"42", b"41", b"40"]
+    await watcher.stop()  # type: ignore[no-untyped-call]
+
+
+async def survive_a_kill(server: ServerProcess) -> None:
+    """Publish as fast as possible, kill the server without warning, start it again, count."""
+    client = await nats.connect(server.url, allow_reconnect=False, error_cb=_ignore, closed_cb=_nothing)
+    jetstream = client.jetstream()
+    before = (await jetstream.stream_info("ORDERS")).state.last_seq
+    acked: dict[int, int] = {}  # number to sequence
+
+    def remember(number: int) -> Callable[[asyncio.Future[PubAck]], None]:
+        def remember_ack(ack: asyncio.Future[PubAck]) -> None:
+            if not ack.cancelled() and ack.exception() is None:
+                acked[number] = ack.result().seq
+                if len(acked) == ACKS_BEFORE_THE_KILL:
+                    server.end(signal.SIGKILL)
+
+        return remember_ack
+
+    number = 0
+    try:
+        while client.is_connected:
+            ack = await jetstream.publish_async("orders.late", b"%d" % number, wait_stall=60)
+            ack.add_done_callback(remember(number))
+            number += 1
+    except (nats.errors.Error, nats.js.errors.Error, OSError):
+        pass  # the server is gone
+    await client.close()
+    seconds = server.start()
+    client = await nats.connect(server.url)
+    reader = await client.jetstream().subscribe("orders.late", stream="ORDERS", ordered_consumer=True)
+    found: dict[int, int] = {}
+    left = 1
+    while left:
+        message = await reader.next_msg(timeout=5)
+        found[int(message.data)] = message.metadata.sequence.stream
+        left = message.metadata.num_pending
+    lost = [number for number, sequence in acked.items() if found.get(number) != sequence]
+    say(f"   killed after {len(acked):,} acks, back in {seconds:.2f} s: {before:,} older orders kept, {len(lost)} lost")
+    assert not lost
     await client.close()
 
 
-async def main() -> None:
-    """Start, use, stop."""
+async def _ignore(error: Exception) -> None:
+    del error
+
+
+async def _nothing() -> None: ...
+
+
+def ask_spark(url: str) -> None:
+    """The same stream as a table, read in bulk from the running server."""
+    from slipstream.spark import session
+
     started = time.perf_counter()
-    async with slipstream.Server(host="127.0.0.1", port=0) as server:
-        print(f"Slipstream {slipstream.__version__} listens on {server.url} ({time.perf_counter() - started:.3f} s)")
-        print("Publish and subscribe:")
-        await publish_and_subscribe(server.url)
-        print("Request and reply:")
-        await request_and_reply(server.url)
-    with tempfile.TemporaryDirectory() as directory:
-        print("Streams:")
-        async with slipstream.Server(host="127.0.0.1", port=0, store_dir=directory) as server:
-            await publish_to_a_stream(server.url)
-        async with slipstream.Server(host="127.0.0.1", port=0, store_dir=directory) as server:
-            await consume_from_a_stream(server.url)
-    print("Servers stopped. Everything worked.")
+    with session("test", app_name="demo") as spark:  # the profile that starts fastest
+        say(f"   Spark {spark.version} started in {time.perf_counter() - started:.1f} s")
+        started = time.perf_counter()
+        orders = spark.read.format("slipstream").option("servers", url).option("stream", "ORDERS").load()
+        orders.createOrReplaceTempView("orders")
+        rows = spark.sql(
+            """
+            SELECT subject, count(*) AS orders, sum(int(get_json_object(string(payload), '$.cents'))) / 100 AS total
+            FROM orders WHERE subject != 'orders.late' GROUP BY subject ORDER BY subject
+            """
+        ).collect()
+        say(f"   SELECT subject, count(*), sum(cents) ... took {time.perf_counter() - started:.1f} s:")
+        for row in rows:
+            say(f"     {row.subject:14} {row.orders:8,} {row.total:14,.2f}")
+        assert sum(row.orders for row in rows) == ORDERS
+
+
+async def tell(server: ServerProcess) -> None:
+    """All steps but the last."""
+    client = await nats.connect(server.url)
+    steps: list[tuple[str, Callable[[], Coroutine[None, None, None]]]] = [
+        (f"A stream with {ORDERS:,} orders, published by the official Python client", lambda: store_orders(client)),
+        ("A work queue with three workers and dead letters", lambda: work_off_a_queue(client)),
+        ("A key-value bucket", lambda: use_a_bucket(client)),
+        ("kill -9 while a publisher runs at full speed", lambda: survive_a_kill(server)),
+    ]
+    for number, (title, step) in enumerate(steps, 2):
+        say(f"{number}. {title}")
+        if number == len(steps) + 1:
+            await client.close()
+        await step()
+
+
+def main() -> None:
+    """Start, tell, stop."""
+    began = time.perf_counter()
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    with tempfile.TemporaryDirectory(prefix="slipstream-demo-") as directory:
+        server = ServerProcess(Path(directory))
+        try:
+            say(f"1. A server: ready on a free port in {server.start():.2f} s")
+            asyncio.run(tell(server))
+            say("6. The stream as a Spark table, while the server runs")
+            ask_spark(server.url)
+        finally:
+            server.end(signal.SIGTERM)
+    say(f"Everything held, in {time.perf_counter() - began:.0f} s.")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
