@@ -71,6 +71,9 @@ class FakePorts:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._soon.append(callback)
 
+    def call_after_flush(self, callback: Callable[[], None]) -> None:
+        callback()
+
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         self.jobs.append((job, on_done))
 

@@ -78,6 +78,10 @@ class Ports(Protocol):
         """Call once at the end of this turn of the loop, after all input of the turn was handled."""
         ...
 
+    def call_after_flush(self, callback: Callable[[], None]) -> None:
+        """Call once when what was written in this turn was sent. Only for callbacks of `call_soon` while they run."""
+        ...
+
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         """Run `job` in a thread, then `on_done` on the loop. `job` keeps its own outcome and does not raise."""
         ...

@@ -55,6 +55,10 @@ class AccountPorts:
         self._executor = executor
         self._rng = server.hub.rng
         self._ending: list[Callable[[], None]] = []  # called at the end of this turn
+        self._flushed: list[Callable[[], None]] = []  # called after that, when everything was sent
+        self._call_soon = loop.call_soon
+        self._run_and_flush = server.run_and_flush
+        self._end = self._end_turn
         self.now_ns = server.clock.now_ns
         self.is_bound = account.is_bound
         self.flush = server.flush
@@ -63,12 +67,23 @@ class AccountPorts:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once at the end of this turn, together with others: what they write is sent in one go."""
         if not self._ending:
-            self._loop.call_soon(self._server.run_and_flush, self._end_turn)
+            self._call_soon(self._run_and_flush, self._end)
         self._ending.append(callback)
+
+    def call_after_flush(self, callback: Callable[[], None]) -> None:
+        """Call once when what was written in this turn was sent."""
+        self._flushed.append(callback)
 
     def _end_turn(self) -> None:
         ending, self._ending = self._ending, []
-        for callback in ending:
+        self._call(ending)
+        while self._flushed:
+            flushed, self._flushed = self._flushed, []
+            self._server.flush()
+            self._call(flushed)
+
+    def _call(self, callbacks: list[Callable[[], None]]) -> None:
+        for callback in callbacks:
             try:
                 callback()
             except Exception as error:

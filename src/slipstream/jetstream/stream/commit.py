@@ -73,6 +73,7 @@ class Committer:
         "_faulted",
         "_in_flight",
         "_in_flight_bytes",
+        "_last_seq",
         "_listener",
         "_more",
         "_new_erasures",
@@ -115,6 +116,7 @@ class Committer:
         self._sync_timer: Cancel | None = None
         self._upkeep_timer: Cancel | None = None
         self._committed_seq = store.last_seq
+        self._last_seq = store.last_seq  # what a commit on the spot reached
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
         self._ready: list[Pending] = []  # decided before a unit of the store was opened that still is
@@ -215,11 +217,14 @@ class Committer:
         intake = self.intake
         self._more = False
         intake.stand_by()
-        self._succeeded(intake.take_pending(), last_seq)
-        if not self._more:
-            self.idle = True
-        else:
-            self._go_on()
+        self._release(intake.take_pending(), None)
+        self._last_seq = last_seq
+        self._ports.call_after_flush(self._settle_flushed)
+
+    def _settle_flushed(self) -> None:
+        """Who waits for an ack has it; the rest is not theirs to wait for."""
+        self._settle(self._last_seq)
+        self._go_on()
 
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
@@ -255,7 +260,8 @@ class Committer:
         if done.fault is not None:
             self._failed(batch, done.fault, done.last_seq)
         else:
-            self._succeeded(batch, done.last_seq)
+            self._release(batch, None)
+            self._settle(done.last_seq)
         self._go_on()
 
     def _failed(self, batch: list[Pending], fault: StorageFault, last_seq: int) -> None:
@@ -271,12 +277,11 @@ class Committer:
         self._upkeep_wanted = True
         self._ports.call_soon(self._begin_upkeep)
 
-    def _succeeded(self, batch: list[Pending], last_seq: int) -> None:
-        """Everything up to `last_seq` is safe: say so, in order."""
-        first_seq, self._committed_seq = self._committed_seq + 1, last_seq
-        self._release(batch, None)
+    def _settle(self, last_seq: int) -> None:
+        """Everything up to `last_seq` is safe and was answered: tell everybody else."""
         if self._stopped:
-            return  # somebody waited for this to delete the stream
+            return  # somebody waited for the commit to delete the stream
+        first_seq, self._committed_seq = self._committed_seq + 1, last_seq
         if last_seq >= first_seq:
             self._listener.on_committed(first_seq, last_seq)
         self._listener.on_settled()

@@ -139,13 +139,13 @@ class RealDisk:
                 os.ftruncate(fd, length)
 
     def write(self, path: str, offset: int, data: bytes) -> None:
-        """See `Disk.write`."""
-        with self._lock:
-            # What `_acquire` does for a file that is open, without the call: this is the way of every small commit.
-            found = self._open.get(path)
+        """See `Disk.write`. Written out: it is the way of every small commit, and calls cost more than the work."""
+        files, users, lock = self._open, self._users, self._lock
+        with lock:
+            found = files.get(path)
             if found is not None:
-                self._open.move_to_end(path)
-                self._users[found] = self._users.get(found, 0) + 1
+                files.move_to_end(path)
+                users[found] = users.get(found, 0) + 1
         fd = self._acquire(path) if found is None else found
         try:
             done = os.pwrite(fd, data, offset)
@@ -252,16 +252,17 @@ class RealDisk:
         return fd
 
     def _release(self, fd: int) -> None:
+        users = self._users
         with self._lock:
-            left = self._users[fd] - 1
+            left = users[fd] - 1
             if left:
-                self._users[fd] = left
+                users[fd] = left
                 return
-            del self._users[fd]
-            orphan = fd in self._orphans
+            del users[fd]
+            if fd not in self._orphans:
+                return
             self._orphans.discard(fd)
-        if orphan:
-            os.close(fd)
+        os.close(fd)
 
     def _forget(self, path: str) -> None:
         """Close the file behind a path that is about to mean something else."""
