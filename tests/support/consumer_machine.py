@@ -28,7 +28,7 @@ from support.stores import new_file_store, reopen
 SUBJECTS = ("s.a", "s.b", "s.c.d")
 FILTERS = {"": SUBJECTS, "s.a": ("s.a",), "s.c.>": ("s.c.d",), "s.*": ("s.a", "s.b")}
 WORDS = (b"+ACK", b"+ACK", b"-NAK", b"+TERM", b"+WPI", b"")
-ACK_WAIT_S = 10
+ACK_WAIT_S = 1_000  # longer than all restarts of a run together
 
 
 class DiskStores(FakeStores):
