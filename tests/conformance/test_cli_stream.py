@@ -289,8 +289,8 @@ def test_seal(cli: Cli) -> None:
     assert "sealed already" in cli.call("s", "seal", "ORDERS", "-f", status=1).stderr
 
 
-def test_backup_and_restore(real: Launcher, tmp_path: Path) -> None:
-    server = real.fresh("", "-js", "-sd", str(tmp_path / "js"))
+def test_backup_and_restore(launcher: Launcher, tmp_path: Path) -> None:
+    server = launcher.fresh("", "-js", "-sd", str(tmp_path / "js"))
     cli, target = Cli(tmp_path, server.url), tmp_path / "saved"
     cli.call("stream", "add", "ORDERS", "--subjects", "orders.*", "--defaults")
     cli.call("consumer", "add", "ORDERS", "worker", "--pull", "--defaults")

@@ -11,7 +11,7 @@ import json
 import os
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from slipstream.client.wire import (
     Message,
     NoResponders,
     WireClient,
+    message_frame,
 )
 from slipstream.kernels.loadgen import encode_pubs
 from slipstream.limits import SECOND_NS
@@ -71,6 +72,14 @@ class Link:
         """Send the same message many times, in one go."""
         with _words_checked():
             self.client.send(encode_pubs(subject.encode(), payload, count))
+
+    def publish_together(self, messages: Iterable[tuple[str, bytes, bytes]], reply: str = "") -> None:
+        """Send messages, each a subject, a payload and a header, in one go."""
+        with _words_checked():
+            frames = [
+                message_frame(subject, payload, reply=reply, header=header) for subject, payload, header in messages
+            ]
+            self.client.send(b"".join(frames))
 
     def subscribe(self, subject: str, *, queue: str = "") -> int:
         """Subscribe, and return the sid that messages will carry."""

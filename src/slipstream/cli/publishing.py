@@ -16,12 +16,14 @@ from slipstream.cli.messages import Headers, encode_header
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.render import note
 from slipstream.client.wire import ConnectionLost, NoResponders
-from slipstream.limits import SECOND_NS
+from slipstream.limits import MIB, SECOND_NS
 
 __all__ = ["AtomicBatch", "Publisher"]
 
 _LINES_MAX: Final = 20  # more messages than this are counted, not listed
-_EQUAL_AT_ONCE: Final = 256
+# Messages in one send, and their bytes.
+_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = MIB
 _BATCH_MAX: Final = 1_000  # servers refuse larger ones
 
 
@@ -47,12 +49,14 @@ class Publisher:
                     self._pause(started_ns)
             return
         with progress("Publishing", count, shown=not self._quiet) as advance:
-            if filled.is_constant and not self._jetstream:
-                self._many_equal(filled, count, advance)
-            else:
+            if self._jetstream:
                 for number in range(1, count + 1):
                     self._one(filled, number, quiet=True)
                     advance(1)
+            elif filled.is_constant:
+                self._many_equal(filled, count, advance)
+            else:
+                self._many_different(filled, count, advance)
             self._link.client.flush()
         if not self._quiet:
             note(f"Published {format_number(count)} messages")
@@ -89,17 +93,28 @@ class Publisher:
 
     def _many_equal(self, filled: Filled, count: int, advance: Advance) -> None:
         subject, body, headers = filled.message(1)
-        check_size(self._link, body)
         if headers or self._reply:
-            header = encode_header(headers)
-            for _ in range(count):
-                self._link.publish(subject, body, reply=self._reply, header=header)
-                advance(1)
+            self._many_different(filled, count, advance)
             return
-        for sent in range(0, count, _EQUAL_AT_ONCE):
-            size = min(_EQUAL_AT_ONCE, count - sent)
+        check_size(self._link, body)
+        at_once = max(min(_AT_ONCE, _BYTES_AT_ONCE // max(len(body), 1)), 1)
+        for sent in range(0, count, at_once):
+            size = min(at_once, count - sent)
             self._link.publish_equal(subject, body, size)
             advance(size)
+
+    def _many_different(self, filled: Filled, count: int, advance: Advance) -> None:
+        messages: list[tuple[str, bytes, bytes]] = []
+        size = 0
+        for number in range(1, count + 1):
+            subject, body, headers = filled.message(number)
+            check_size(self._link, body)
+            messages.append((subject, body, encode_header(headers)))
+            size += len(body)
+            if number == count or len(messages) == _AT_ONCE or size >= _BYTES_AT_ONCE:
+                self._link.publish_together(messages, self._reply)
+                advance(len(messages))
+                messages, size = [], 0
 
     def _pause(self, started_ns: int) -> None:
         """Wait for the next message, and answer the server meanwhile."""

@@ -47,6 +47,7 @@ __all__ = [
     "ServerInfo",
     "ServerRefused",
     "WireClient",
+    "message_frame",
 ]
 
 _RECEIVE_BYTES = 256 * limits.KIB
@@ -100,12 +101,7 @@ class WireClient:
             ValueError: for a subject that no PUB line can carry.
             ClientError: when it cannot be sent.
         """
-        if not header:
-            self.send(encode_pubs(subject.encode(), payload, 1, reply.encode()))
-            return
-        words = _words(subject, reply) if reply else _words(subject)
-        head = f"HPUB {words} {len(header)} {len(header) + len(payload)}\r\n"
-        self.send(b"".join((head.encode(), header, payload, b"\r\n")))
+        self.send(message_frame(subject, payload, reply=reply, header=header))
 
     def send(self, frames: bytes | bytearray | memoryview, timeout_ns: int = 0) -> None:
         """Send bytes that are whole protocol lines, such as a batch of `encode_pubs`.
@@ -358,6 +354,19 @@ class WireClient:
         if len(self._decoder.errors) > self._errors_raised:
             self._errors_raised += 1
             raise ServerRefused(self._decoder.errors[self._errors_raised - 1])
+
+
+def message_frame(subject: str, payload: bytes = b"", *, reply: str = "", header: bytes = b"") -> bytes:
+    """The bytes that publish one message; those of many may be sent together.
+
+    Raises:
+        ValueError: for a subject that no PUB line can carry.
+    """
+    if not header:
+        return encode_pubs(subject.encode(), payload, 1, reply.encode())
+    words = _words(subject, reply) if reply else _words(subject)
+    head = f"HPUB {words} {len(header)} {len(header) + len(payload)}\r\n"
+    return b"".join((head.encode(), header, payload, b"\r\n"))
 
 
 def _words(*words: str) -> str:
