@@ -219,13 +219,15 @@ class GoList:
         self.name = name or f"[]{element.name}"
 
     def bind(self, data: bytes, start: int, end: int, current: object, path: Path) -> object:
-        """A new list; elements that are null become the element's zero."""
+        """A new list. An element that is null becomes what stood there if the name came before, else the zero."""
         if is_null(data, start):
             return []
         if data[start] != ord("["):
             raise mismatch(kind_of(data, start), path, self.name)
+        before = current if isinstance(current, list) else []
+        zero = _ZEROS.get(self.element.name)
         return [
-            self.element.bind(data, at, until, _ZEROS.get(self.element.name), _below(path, index))
+            self.element.bind(data, at, until, before[index] if index < len(before) else zero, _below(path, index))
             for index, (at, until) in enumerate(elements(data, start))
         ]
 
