@@ -52,6 +52,10 @@ def test_colours_are_for_terminals_alone(cli: Cli) -> None:
         assert b"\x1b" not in cli.run("pub", "colour", "x").stderr
         listener.finish()
         assert "\x1b[36m[#1]\x1b[0m" in listener.raw
+    cli.env["NO_COLOR"] = "1"
+    with cli.terminal("pub", "colour", "x") as terminal:
+        terminal.finish()
+        assert "\x1b" not in terminal.raw
 
 
 def test_bodies_from_pipes_and_files(cli: Cli, tmp_path: Path) -> None:

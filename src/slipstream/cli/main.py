@@ -13,6 +13,7 @@ How to add a noun
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 import click
@@ -68,6 +69,8 @@ COMMANDS: Final = {
 def cli(ctx: click.Context) -> None:
     """Slipstream: NATS and JetStream from the command line."""
     ctx.ensure_object(Session)
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
 
 
 def main() -> None:
