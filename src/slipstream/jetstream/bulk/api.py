@@ -32,6 +32,7 @@ from slipstream.limits import (
     BULK_HOLD_NS_MAX,
     BULK_HOLDS_MAX,
     BULK_SPLITS_MAX,
+    BULK_WINDOW_BYTES_MAX,
     SECOND_NS,
 )
 
@@ -104,17 +105,19 @@ class BulkApi:
         asked = decode(ReadRequest, request.body)
         wanted: Range = range_of(stream, asked)
         chunk_bytes = min(max(asked.chunk_bytes or BULK_CHUNK_BYTES, BULK_CHUNK_BYTES_MIN), BULK_CHUNK_BYTES_MAX)
-        credit = min(max(asked.credit or BULK_CREDIT, 1), BULK_CREDIT_MAX)
+        credit_max = min(BULK_CREDIT_MAX, BULK_WINDOW_BYTES_MAX // chunk_bytes)
+        credit = min(max(asked.credit or BULK_CREDIT, 1), credit_max)
         reader = self.readers.begin(stream, wanted, request.reply, credit=credit, chunk_bytes=chunk_bytes)
         request.respond(
             {**_state(stream), "id": reader.id, "first": wanted.first, "last": wanted.last, "credit": credit}
         )
 
     def credit(self, request: ApiRequest) -> None:
-        """A reader has dealt with chunks. There is no answer."""
+        """A reader has dealt with chunks. It needs no answer, and mostly does not ask for one."""
         body = request.body.strip()
         if body.isdigit() and len(body) <= 4:
             self.readers.confirm(request.names[0], request.names[1], int(body))
+        request.respond({}, audited=False)
 
     def hold(self, request: ApiRequest) -> Mapping[str, object]:
         """Keep messages from a sequence on, whatever retention says; or renew or move a hold."""

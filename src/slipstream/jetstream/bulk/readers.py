@@ -56,6 +56,8 @@ class Reader:
     reply: bytes
     credit: int
     """Chunks that may be sent now."""
+    window: int
+    """And at most at any time."""
     chunk_bytes: int
     active_ns: int
     """When it last confirmed something."""
@@ -96,7 +98,7 @@ class Readers:
         if len(self._readers) >= BULK_READERS_MAX:
             raise TableError(errors.TOO_MANY_READERS)
         now_ns = self._ports.now_ns()
-        reader = Reader(self._ports.new_nuid(), stream, wanted, reply, credit, chunk_bytes, now_ns)
+        reader = Reader(self._ports.new_nuid(), stream, wanted, reply, credit, credit, chunk_bytes, now_ns)
         reader.next_seq = wanted.first
         self._readers[reader.id] = reader
         if self._sweeping is None:
@@ -112,7 +114,7 @@ class Readers:
         if reader is None or reader.stream.name != stream or chunks < 1:
             return
         reader.active_ns = self._ports.now_ns()
-        reader.credit += chunks
+        reader.credit = min(reader.credit + chunks, reader.window)
         if not reader.busy:
             reader.busy = True
             self._queue.append(reader)

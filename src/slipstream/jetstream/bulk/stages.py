@@ -245,7 +245,13 @@ class Stages:
 
     def _write(self, stage: _Stage) -> None:
         """Give what waits to a thread."""
-        if stage.busy or stage.gone:
+        if stage.busy:
+            return
+        if stage.gone:
+            if stage.end is not None:
+                _, done = stage.end
+                stage.end = None
+                done(TableError(errors.PART_NOT_FOUND, part=stage.id))
             return
         if not stage.queue:
             if stage.end is not None:
@@ -306,6 +312,7 @@ class Stages:
         for _, done in stage.queue:
             done(TableError(errors.PART_NOT_FOUND, part=stage.id))
         stage.queue = []
+        self._write(stage)
         self._forget(stage)
 
     def _forget(self, stage: _Stage) -> None:

@@ -74,7 +74,7 @@ class BulkWriteApi:
             if isinstance(outcome, ApiError):
                 request.fail(outcome)
             else:
-                request.respond({"offset": outcome})
+                request.respond({"offset": outcome}, audited=False)
 
         self.stages.add(stream, id_, int(what), request.body, written)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from slipstream.kernels.arrowrows import RowDecoder
@@ -81,19 +83,22 @@ def test_same_messages_same_checksum(world: BulkWorld) -> None:
 
 
 def test_credit(world: BulkWorld) -> None:
-    reading = world.begin_read(credit=1, chunk_bytes=CHUNK)
-    assert len(reading.chunks) == 1
+    reading = world.begin_read(credit=2, chunk_bytes=CHUNK)
+    assert len(reading.chunks) == 2
     world.ports.advance(BULK_SWEEP_NS)
-    assert len(reading.chunks) == 1
-    world.confirm(reading, 2)
+    assert len(reading.chunks) == 2
+    world.confirm(reading)
     assert len(reading.chunks) == 3
+    world.confirm(reading, 9999)
+    assert len(reading.chunks) == 5, "nobody gets more than his window"
     world.ports.route(b"$JS.API.BULK.CREDIT.S.unknown", None, None, b"1")
     world.ports.route(f"$JS.API.BULK.CREDIT.T.{reading.answer['id']}".encode(), None, None, b"1")
     for nonsense in (b"", b"-1", b"x", b"99999999999", b"1.5"):
         world.ports.route(f"$JS.API.BULK.CREDIT.S.{reading.answer['id']}".encode(), None, None, nonsense)
     world.ports.settle()
-    assert len(reading.chunks) == 3
-    world.confirm(reading, 1000)
+    assert len(reading.chunks) == 5
+    while not reading.status:
+        world.confirm(reading)
     assert reading.status == b"NATS/1.0 204 EOB\r\n\r\n"
     assert reading.seqs == list(range(1, 1001))
 
@@ -124,27 +129,14 @@ def test_congested_readers_pause(world: BulkWorld) -> None:
 
 
 def test_readers_take_turns(world: BulkWorld) -> None:
-    order: list[int] = []
-    readings = []
-    for number in range(3):
-        reading = world.begin_read(credit=1, chunk_bytes=CHUNK)
-        readings.append(reading)
-        reading.chunks = _Noted(order, number)
-    for reading in readings:
-        world.ports.route(f"$JS.API.BULK.CREDIT.S.{reading.answer['id']}".encode(), None, None, b"100")
+    order: list[bytes] = []
+    for inbox in (b"_INBOX.a", b"_INBOX.b", b"_INBOX.c"):
+        world.ports.subscribe(inbox, lambda subject, _reply, _header, _payload: order.append(subject))
+        body = json.dumps({"chunk_bytes": CHUNK}).encode()
+        world.ports.route(b"$JS.API.BULK.READ.S", inbox, None, body)
     world.ports.settle()
-    first_rounds = order[:6]
-    assert {first_rounds.count(number) for number in range(3)} == {2}
-
-
-class _Noted(list[bytes]):
-    def __init__(self, order: list[int], number: int) -> None:
-        super().__init__()
-        self._order, self._number = order, number
-
-    def append(self, chunk: bytes) -> None:
-        self._order.append(self._number)
-        super().append(chunk)
+    first_rounds = order[3:9]  # the first answers are not chunks
+    assert {first_rounds.count(inbox) for inbox in set(order)} == {2}
 
 
 def test_a_stream_that_goes(world: BulkWorld) -> None:
@@ -209,3 +201,23 @@ def test_after_a_restart() -> None:
     after = again.read()
     assert (after.chunks, after.end) == (before.chunks, before.end)
     assert again.api("BULK.INFO.S")["identity"] == before.answer["identity"]
+
+
+def test_every_call_is_answered_or_done(world: BulkWorld) -> None:
+    """The server counts calls that wait for an answer; confirmations are not among them when they are done."""
+    world.read(chunk_bytes=CHUNK)
+    world.api("BULK.PLAN.S")
+    part = world.stage([("s.1", b"", b"x")])
+    world.commit(1, [part])
+    world.api("BULK.ABORT.S", {"txn": "T"})
+    world.api("BULK.HOLD.S", {"first": 1})
+    assert world.account.api.load.waiting == 0
+    begun = world.api("BULK.STAGE.S", {"txn": "T", "part": 1})["id"]
+    world.ports.jobs_held = True
+    world.ports.route(f"$JS.API.BULK.STAGE.S.{begun}.0".encode(), b"_INBOX.x", None, b"bytes")
+    world.ports.route(f"$JS.API.BULK.STAGE.S.{begun}.END".encode(), b"_INBOX.y", None, b'{"count":0,"crc":0,"bytes":5}')
+    world.ports.route(b"$JS.API.STREAM.DELETE.S", b"_INBOX.z", None, b"")
+    world.ports.settle()
+    world.ports.jobs_held = False
+    world.ports.settle()
+    assert world.account.api.load.waiting == 0

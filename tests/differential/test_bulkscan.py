@@ -1,0 +1,229 @@
+"""Bulk kernels on the index and on staged bytes, against plain Python."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.bulk_rows import checksum_of
+from models.records import Record, crc32c, encode_record
+from slipstream.kernels import stagedrows
+from slipstream.kernels.bulkscan import Chunk, crc_shift, encode_message, measure, pick
+from slipstream.kernels.record import LogWriter, StoredMessage
+from slipstream.kernels.stagedrows import StagedRows
+from slipstream.kernels.subject import is_valid_publish, matches
+from slipstream.kernels.subjectindex import MessageIndex, Selection
+
+SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.c", b"b.c", b"x.y.z"])
+FILTERS = st.lists(st.sampled_from([b"a", b"a.*", b"*.c", b">", b"x.>", b"none"]), max_size=2)
+NO_LIMIT = 1 << 62
+
+
+@given(st.integers(0, 2**32 - 1), st.one_of(st.integers(0, 300), st.integers(0, 2**20)))
+def test_the_key_of_a_checksum_is_exchanged_without_the_bytes(salt: int, size: int) -> None:
+    if size <= 300:
+        assert crc_shift(salt, size) == crc32c(bytes(size), salt) ^ crc32c(bytes(size), 0)
+    assert crc_shift(crc_shift(salt, size), 77) == crc_shift(salt, size + 77)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[Record], bytes, MessageIndex, int]:
+    """A log of two segments in one buffer, with gaps and removed messages."""
+    salt = draw(st.integers(0, 2**64 - 1))
+    index = MessageIndex(1)
+    writer = LogWriter(index)
+    writer.open_segment(1, salt, 0, 1 << 30, 0)
+    seq, records = 0, []
+    for subject, payload, headers, expires in draw(
+        st.lists(st.tuples(SUBJECTS, st.binary(max_size=60), st.sampled_from([b"", b"h"]), st.sampled_from([0, 9]))),
+    ):
+        gap = draw(st.sampled_from([0, 0, 0, 2]))
+        if gap:
+            seq += gap
+            index.skip_to(seq)
+        seq += 1
+        records.append(Record(seq, seq * 10, subject, headers, payload, expires=expires))
+        assert writer.append(seq, seq * 10, subject, headers, payload, expires)
+        if draw(st.booleans()):
+            writer.control(12, seq, 0, b"", b"")  # something else between messages
+    data = writer.take()
+    removed = draw(st.sets(st.sampled_from([record.seq for record in records]))) if records else set()
+    for gone in removed:
+        index.delete(gone)
+    return [record for record in records if record.seq not in removed], data, index, salt
+
+
+def passing(records: list[Record], filters: list[bytes], first: int, last: int) -> list[Record]:
+    return [
+        record
+        for record in records
+        if first <= record.seq <= last and (not filters or any(matches(one, record.subject) for one in filters))
+    ]
+
+
+@given(
+    logs(),
+    FILTERS,
+    st.integers(0, 30),
+    st.integers(0, 40),
+    st.integers(1, 5),
+    st.integers(1, 300),
+    st.integers(1, 20),
+    st.integers(0, 200),
+)
+def test_chunks(
+    log: tuple[list[Record], bytes, MessageIndex, int],
+    filters: list[bytes],
+    first: int,
+    last: int,
+    max_msgs: int,
+    max_bytes: int,
+    scan_max: int,
+    gap_max: int,
+) -> None:
+    records, data, index, salt = log
+    expected = passing(records, filters, first, last)
+    out, crc, seq, turns = b"", 0, first, 0
+    chosen = Selection()
+    while seq <= last:
+        following = pick(index, filters, seq, last, max_msgs, max_bytes, scan_max, chosen)
+        assert following > seq or following == last + 1
+        seq = following
+        assert len(chosen) <= max_msgs
+        chunk = Chunk(chosen, 0, crc)
+        at = 0
+        while (extent := chunk.extent(at, gap_max, 1 << 20)) is not None:
+            _segment, offset, length, stop = extent
+            chunk.fill(at, stop, data[offset : offset + length], offset, salt)
+            at = stop
+        assert chunk.missing == [] and chunk.rows == len(chosen)
+        crc = chunk.crc
+        out += chunk.take()
+        turns += 1
+        assert turns < 1000
+    assert out == b"".join(encode_record(record, 0) for record in expected)
+    assert crc == checksum_of(expected)
+
+
+@given(logs().filter(lambda log: bool(log[0])), st.data())
+def test_records_that_are_not_what_the_index_says_are_left_out(
+    log: tuple[list[Record], bytes, MessageIndex, int], data: st.DataObject
+) -> None:
+    records, content, index, salt = log
+    target = data.draw(st.sampled_from(records))
+    place = index.locate(target.seq)
+    assert place is not None
+    at = place[1] + data.draw(st.sampled_from([4, 8, 15, 24, 26, 28]))
+    broken = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    cut = data.draw(st.integers(place[1], len(content)))
+    for damaged in (broken, content[:cut]):
+        chosen = Selection()
+        pick(index, (), 0, 1 << 40, 1 << 30, 1 << 30, 1 << 30, chosen)
+        chunk = Chunk(chosen)
+        chunk.fill(0, len(chosen), damaged, 0, salt)
+        assert chunk.rows + len(chunk.missing) == len(records)
+        if damaged is broken:
+            assert chunk.missing == [target.seq]
+        kept = [record for record in records if record.seq not in chunk.missing]
+        assert chunk.take() == b"".join(encode_record(record, 0) for record in kept)
+
+
+@given(
+    logs(), FILTERS, st.integers(0, 20), st.integers(0, 40), st.integers(1, 300), st.integers(1, 20), st.integers(1, 8)
+)
+def test_measured(
+    log: tuple[list[Record], bytes, MessageIndex, int],
+    filters: list[bytes],
+    first: int,
+    last: int,
+    every: int,
+    scan_max: int,
+    max_msgs: int,
+) -> None:
+    records, _data, index, _salt = log
+    expected = passing(records, filters, first, last)
+    sizes = {record.seq: len(encode_record(record, 0)) for record in expected}
+    marks: list[tuple[int, int, int]] = []
+    seq = first
+    while seq <= last:
+        seq, limited = measure(index, filters, seq, last, every, NO_LIMIT, NO_LIMIT, scan_max, marks, 1 << 30)
+        assert not limited
+    assert sum(mark[1] for mark in marks) == len(expected)
+    begin = first
+    for end, count, size in marks:
+        inside = [sizes[seq] for seq in sizes if begin <= seq <= end]
+        assert (count, size) == (len(inside), sum(inside))
+        begin = end + 1
+    marks = []
+    following, limited = measure(index, filters, first, last, every, max_msgs, NO_LIMIT, 1 << 30, marks, 1 << 30)
+    assert sum(mark[1] for mark in marks) == min(len(expected), max_msgs)
+    if limited:
+        assert following == expected[max_msgs].seq
+
+
+@given(
+    st.lists(st.tuples(SUBJECTS, st.sampled_from([b"", b"head"]), st.binary(max_size=40)), max_size=8),
+    st.integers(1, 90),
+)
+def test_staged_rows_in_any_pieces(rows: list[tuple[bytes, bytes, bytes]], step: int) -> None:
+    records = [Record(number, 0, *row) for number, row in enumerate(rows, 1)]
+    data = b"".join(encode_record(record, 0) for record in records)
+    index = MessageIndex(1)
+    writer = LogWriter(index)
+    writer.open_segment(1, 5, 0, 1 << 30, 0)
+    staged, seq = StagedRows((b">",)), 1
+    for at in range(0, len(data), step):
+        staged.feed(data[at : at + step])
+        done, reason = staged.append_to(writer, seq, 77, 1 << 30)
+        seq += done
+        assert reason == stagedrows.MORE
+    assert (staged.rows, staged.size, staged.crc, staged.unused) == (len(rows), len(data), checksum_of(records), 0)
+    content = writer.take()
+    for record in records:
+        place = index.locate(record.seq)
+        assert place is not None
+        stored = Record(record.seq, 77, record.subject, record.headers, record.payload)
+        expected = encode_record(stored, 5)
+        assert content[place[1] : place[1] + len(expected)] == expected
+
+
+@given(st.binary(max_size=120))
+def test_noise_is_never_staged(noise: bytes) -> None:
+    staged = StagedRows()
+    staged.feed(noise)
+    done, reason = staged.append_to(None, 0, 0, 10)
+    assert done == 0 and reason in (stagedrows.MORE, stagedrows.BAD_RECORD)
+    with pytest.raises(ValueError, match="no whole record"):
+        staged.current()
+
+
+@given(st.binary(min_size=1, max_size=12))
+def test_subjects_of_staged_rows(subject: bytes) -> None:
+    staged = StagedRows((b"a.>", b"b"))
+    staged.feed(encode_record(Record(1, 0, subject, b"", b""), 0))
+    done, reason = staged.append_to(None, 0, 0, 10)
+    if not is_valid_publish(subject):
+        assert reason == stagedrows.BAD_SUBJECT
+    elif not (matches(b"a.>", subject) or subject == b"b"):
+        assert reason == stagedrows.OTHER_SUBJECT
+    else:
+        assert (done, reason) == (1, stagedrows.MORE)
+
+
+def test_what_stops_staged_rows() -> None:
+    def stopped(record: Record, **limits: int) -> str:
+        staged = StagedRows((), **limits)
+        staged.feed(encode_record(record, 0))
+        return staged.append_to(None, 0, 0, 10)[1]
+
+    plain = Record(1, 0, b"a", b"", b"12345")
+    assert stopped(plain, size_max=5) == stagedrows.MORE
+    assert stopped(plain, size_max=4) == stagedrows.TOO_LARGE
+    assert stopped(Record(1, 0, b"a", b"hhh", b""), headers_max=2) == stagedrows.HEADERS_TOO_LARGE
+    assert stopped(Record(1, 0, b"a", b"NATS/1.0\r\nNats-TTL: 1\r\n\r\n", b"")) == stagedrows.SPECIAL
+    assert stopped(Record(1, 0, b"a", b"NATS/1.0\r\nNat: Nats\r\n\r\n", b"")) == stagedrows.MORE
+    assert stopped(Record(2, 0, b"a", b"", b"")) == stagedrows.BAD_RECORD
+    assert stopped(Record(1, 0, b"a", b"", b"", kind=2)) == stagedrows.BAD_RECORD
+    message = StoredMessage(1, 0, b"a", b"", b"12345")
+    assert encode_message(message) == encode_record(plain, 0)
