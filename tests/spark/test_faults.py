@@ -94,13 +94,6 @@ def test_a_writing_task_fails_or_dies(copy: Copy, fault: str) -> None:
     copy.check()
 
 
-def test_the_driver_fails_between_the_server_s_commit_and_spark_s(copy: Copy) -> None:
-    with pytest.raises(Exception, match="fault commit-raise"):
-        copy.start(write="commit-raise").awaitTermination(WAIT_S)
-    assert copy.start().awaitTermination(WAIT_S)
-    copy.check()
-
-
 def test_the_driver_is_killed_between_the_server_s_commit_and_spark_s(
     copy: Copy, streams: Streams, name: str, tmp_path: Path
 ) -> None:

@@ -19,9 +19,7 @@ def plain(plain_node: ServerProcess) -> Streams:
     return Streams(plain_node.url)
 
 
-@pytest.mark.parametrize(
-    ("direct", "transport"), [(True, "auto"), (False, "auto"), (True, "direct"), (False, "consumer")]
-)
+@pytest.mark.parametrize(("direct", "transport"), [(True, "auto"), (True, "consumer"), (False, "auto")])
 def test_reads(spark: SparkSession, plain: Streams, name: str, direct: bool, transport: str) -> None:
     plain.create(name, allow_direct=direct)
     payloads = plain.fill(name, 2500)

@@ -9,7 +9,6 @@ the directory of tests is on their path.
 | `read-wait` | the same | waits until the file `go` is there |
 | `write-raise`, `write-exit`, `write-wait` | a task, after its first batch was taken | the same |
 | `commit-kill` | the driver, after the server's commit of batch 1 | the Java machine is killed |
-| `commit-raise` | the same | an exception: the query fails, nothing in Spark's log says that it was committed |
 """
 
 from __future__ import annotations

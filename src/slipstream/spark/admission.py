@@ -47,9 +47,10 @@ class _Ahead:
 
     name: str
     begin: Position
-    last: int
-    messages: int
+    last: int  # end of the stream
+    messages: int  # counted only as far as the limits ask
     bytes: int
+    cut: int  # where the count ended
 
 
 class Admission:
@@ -102,12 +103,13 @@ class Admission:
         return Offset(ends)
 
     def _look(self, name: str, begin: Position, last: int, measure: Measure, limits: Limits) -> _Ahead:
+        """Count what is new, but no further than matters: a query may be far behind."""
         if last < begin.seq:
-            return _Ahead(name, begin, last, 0, 0)
-        if self._filtered or limits != Limits():
-            found = measure(name, begin.seq, last, None, None)
-            return _Ahead(name, begin, last, found.messages, found.bytes)
-        return _Ahead(name, begin, last, last - begin.seq + 1, 0)
+            return _Ahead(name, begin, last, 0, 0, last)
+        if not self._filtered and limits == Limits():
+            return _Ahead(name, begin, last, last - begin.seq + 1, 0, last)
+        found = measure(name, begin.seq, last, *_caps(limits))
+        return _Ahead(name, begin, last, found.messages, found.bytes, found.last)
 
     def _idle_long(self, ahead: _Ahead) -> bool:
         return ahead.last - ahead.begin.seq >= IDLE_SEQUENCES_MAX
@@ -119,13 +121,23 @@ class Admission:
         return limits.max_delay_ns is None or now_ns - self._last_batch_ns < limits.max_delay_ns
 
     def _cut(self, one: _Ahead, messages: int, size: int, measure: Measure, limits: Limits) -> int:
-        """Each stream gets the share of the limits that it has of what waits, and at least one message."""
+        """Each stream gets the share of the limits that it has of what was counted, and at least one message."""
+        if (limits.max_messages is None and limits.max_bytes is None) or not one.messages:
+            return one.last
         most = _share(limits.max_messages, one.messages, messages)
         bytes_most = _share(limits.max_bytes, one.bytes, size)
         fits = (most is None or one.messages <= most) and (bytes_most is None or one.bytes <= bytes_most)
-        if fits or not one.messages:
-            return one.last
-        return measure(one.name, one.begin.seq, one.last, most, bytes_most).last
+        return one.cut if fits else measure(one.name, one.begin.seq, one.last, most, bytes_most).last
+
+
+def _caps(limits: Limits) -> tuple[int | None, int | None]:
+    """How many messages and bytes have to be counted to know where a batch ends, and whether there are enough."""
+    least = limits.min_messages or 1
+    if limits.max_messages is None and limits.max_bytes is None:
+        return least, None
+    messages = None if limits.max_messages is None else max(limits.max_messages, least)
+    # Bytes must not end the count before the least number of messages is reached.
+    return messages, limits.max_bytes if limits.min_messages is None else None
 
 
 def _share(limit: int | None, part: int, whole: int) -> int | None:

@@ -67,7 +67,8 @@ def test_a_trigger_that_wants_everything_gets_it() -> None:
 
 
 def test_streams_share_a_limit_by_what_they_have() -> None:
-    assert ends(Streams(A=[1] * 90, B=[1] * 10), Limits(max_messages=50)) == {"A": 46, "B": 6}
+    assert ends(Streams(A=[1] * 40, B=[1] * 10), Limits(max_messages=25)) == {"A": 18, "B": 8}, "25 and 10 count"
+    assert ends(Streams(A=[1] * 15, B=[1] * 5), Limits(max_messages=10)) == {"A": 7, "B": 4}
 
 
 def test_a_least_number_holds_the_batch_back_until_the_delay_is_over() -> None:
