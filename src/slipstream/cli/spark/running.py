@@ -13,6 +13,8 @@ from slipstream.cli.human import format_bytes
 from slipstream.cli.render import Columns, Table, note, print_json
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from slipstream.cli.settings import Settings
     from slipstream.spark.jobs import Report
     from slipstream.spark.target import Reach
@@ -73,11 +75,15 @@ def run_job(session: Session, job: str, master: str | None, as_json: bool, *args
     if "reach" not in options and job != "compact":
         options["reach"] = reach_of(session.settings)
     say = quiet if as_json else note
-    spark = spark_session("batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": "ERROR"})
+    shared = _active_session()
+    spark = shared or spark_session(
+        "batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": "ERROR"}
+    )
     try:
         report: Report = getattr(jobs, job)(spark, *args, **options, say=say)
     finally:
-        spark.stop()
+        if shared is None:
+            spark.stop()
     if as_json:
         print_json(report.as_json())
     else:
@@ -85,6 +91,16 @@ def run_job(session: Session, job: str, master: str | None, as_json: bool, *args
     if not report.ok:
         sys.exit(1)
     return report
+
+
+def _active_session() -> SparkSession | None:
+    """The session of the program that calls this, if it is not the command line itself."""
+    from slipstream.spark.session import check_spark
+
+    check_spark()
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def _print(report: Report) -> None:

@@ -1,0 +1,110 @@
+"""`slipstream spark`: every job through its command, on the session of these tests; one as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from slipstream.cli.main import cli
+from support.spark_streams import Streams
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
+
+class Commands:
+    """The command line, against one server."""
+
+    def __init__(self, url: str) -> None:
+        self._flags = ["-s", url, "spark"]
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(cli, [*self._flags, *words])
+
+    def json(self, *words: str) -> dict[str, Any]:
+        result = self.run(*words, "--json")
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+
+@pytest.fixture
+def commands(spark: SparkSession, streams: Streams, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Commands:
+    assert spark is not None
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return Commands(streams.url)
+
+
+def test_archive_and_what_follows(commands: Commands, streams: Streams, name: str, tmp_path: Path) -> None:
+    streams.create(name)
+    streams.fill(name, 60)
+    table = str(tmp_path / "lake")
+    first = commands.run("archive", name, table, "--upto", "40")
+    assert first.exit_code == 0, first.output
+    assert "Archived upto: 40" in first.output and "Messages: 40" in first.output
+    assert commands.json("archive", name, table)["messages"] == 20
+    assert commands.json("compact", table, "--vacuum")["files_after"] == 1
+    assert commands.json("audit", name, "--table", table)["equal"] is True
+    streams.create(f"{name}_BACK", subjects=[f"back.{name}"])
+    refused = commands.run("replay", table, f"{name}_BACK")
+    assert refused.exit_code == 1 and "refused the messages" in refused.output
+    erased = commands.json("erase", f"{name}.3", "--stream", name, "--table", table, "-f", "--reason", "asked")
+    assert (erased["stream_messages"], erased["archive_messages"]) == (6, 6)
+    streams.api(f"STREAM.MSG.DELETE.{name}", {"seq": 10})
+    differs = commands.run("audit", name, "--table", table, "--json")
+    assert differs.exit_code == 1 and json.loads(differs.stdout)["ok"] is False
+
+
+def test_replay_of_some(commands: Commands, streams: Streams, name: str, tmp_path: Path) -> None:
+    streams.create(name)
+    streams.fill(name, 30)
+    table = str(tmp_path / "lake")
+    commands.json("archive", name, table, "--format", "parquet")
+    streams.delete(name)
+    streams.create(name)
+    some = ("replay", table, name, "--first", "5", "--last", "20", "--subjects", f"{name}.6")
+    assert commands.json(*some)["messages"] == 2
+    assert commands.json(*some)["messages"] == 0
+    assert commands.json(*some, "--name", "again")["messages"] == 2
+    assert streams.payloads(name) == [b"000006", b"000016"] * 2
+
+
+def test_stats_materialize_dlq_mirror(commands: Commands, streams: Streams, name: str, tmp_path: Path) -> None:
+    streams.create(f"KV_{name}", subjects=[f"$KV.{name}.>"])
+    streams.publish((f"$KV.{name}.k{number % 3}", b"v") for number in range(9))
+    shown = commands.run("stats", f"KV_{name}", "--chart", str(tmp_path / "page.html"), "--top", "2")
+    assert shown.exit_code == 0 and "Top subjects" in shown.output, shown.output
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert commands.json("materialize", name, str(tmp_path / "kv"))["rows"] == 3
+    assert commands.json("dlq", f"KV_{name}")["letters"] == 9
+    streams.create(f"{name}_COPY", subjects=[f"never.{name}"])
+    refused = commands.run("mirror", f"KV_{name}", f"{name}_COPY")
+    assert refused.exit_code == 1 and "slipstream: error:" in refused.output
+
+
+def test_what_is_wrong_is_said_in_a_line(commands: Commands, tmp_path: Path) -> None:
+    for words, said in (
+        (("archive", "NOPE", str(tmp_path / "x")), "stream not found"),
+        (("compact", str(tmp_path / "x")), "there is no table"),
+        (("audit",), "name a stream"),
+        (("erase", "a", "-f"), "name --stream"),
+        (("replay", str(tmp_path), "NOPE", "--since", "yesterday"), "is no time"),
+    ):
+        result = commands.run(*words)
+        assert result.exit_code == 1 and said in result.output, (words, result.output)
+        assert "Traceback" not in result.output
+
+
+def test_a_process_of_its_own(streams: Streams, name: str, tmp_path: Path) -> None:
+    streams.create(name)
+    streams.fill(name, 10)
+    command = [sys.executable, "-m", "slipstream", "-s", streams.url, "spark", "archive", name, str(tmp_path / "lake")]
+    done = subprocess.run([*command, "--master", "local[1]", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["messages"] == 10
