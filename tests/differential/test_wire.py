@@ -150,6 +150,8 @@ def split_stream(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
 @example((b"PUB a 3\r\nabcX", [b"PUB a 3\r\nabcX"]))
 @example((b"pi", [b"p", b"i"]))
 @example((b"C" + b"o" * 3, [b"Cooo"]))
+@example((b"-ERR " + b"x" * 400 + b"\r\n", [b"-ERR " + b"x" * 390, b"x" * 10 + b"\r\n"]))
+@example((b"INFO" + b"x" * 400 + b"\r\n", [b"INFO" + b"x" * 390, b"x" * 10 + b"\r\n"]))
 def test_every_split_gives_the_calls_of_the_model(case: tuple[bytes, list[bytes]]) -> None:
     data, chunks = case
     expected = model.parse(data, max_line=MAX_LINE, max_payload=MAX_PAYLOAD)

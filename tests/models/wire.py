@@ -47,12 +47,12 @@ def parse(data: bytes, *, max_line: int, max_payload: int, headers: bool = True)
             data = rest
             continue
         text = line[len(verb) :].lstrip(b" \t") if verb in LOOSE else line[len(verb) + 1 :]
+        if len(text.lstrip(b" \t")) > max_line:
+            return [*events, ("violation", "line")]
         if verb in (b"info", b"-err"):
             events.append((verb.decode(),))
             data = rest
             continue
-        if len(text.lstrip(b" \t")) > max_line:
-            return [*events, ("violation", "line")]
         args = words(text)
         if verb != b"connect" and any(byte in text for byte in BREAKING):
             args = []

@@ -593,9 +593,15 @@ cdef class Parser:
         if p[0] == b"+" and size >= 3 and starts(p + 1, end, b"ok", 2):
             return 0
         if p[0] == b"-" and size >= 5 and starts(p + 1, end, b"err", 3) and (p[4] == b" " or p[4] == b"\t"):
+            if end - skip_blanks(p + 5, end) > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
             self._sink.on_peer_error(PyBytes_FromStringAndSize(p + 5, size - 5))
             return 0
         if verb == b"i" and size >= 4 and starts(p, end, b"info", 4):
+            if end - skip_blanks(p + 4, end) > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
             self._sink.on_peer_info()
             return 0
         self._violate(UNKNOWN_OPERATION, p, end)
