@@ -69,8 +69,8 @@ class ConsumerOwner(Protocol):
         """Changes are held that nobody waits for: flush and commit them soon."""
         ...
 
-    def captures(self, subject: bytes) -> bool:
-        """Whether a stream of the account stores messages on this subject."""
+    def capturing(self, subject: bytes) -> Sequence[Stream]:
+        """The streams of the account that store messages on this subject."""
         ...
 
     def inactive(self, consumer: Consumer) -> None:

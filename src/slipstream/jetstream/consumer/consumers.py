@@ -167,13 +167,10 @@ class Consumers:
         if self._commit_timer is None:
             self._commit_timer = self._ports.call_later(CONSUMER_COMMIT_DELAY_NS, self._commit)
 
-    def captures(self, subject: bytes) -> bool:
-        """See `ConsumerOwner.captures`."""
-        return any(
-            matches(own.encode(), subject) and not stream.config.no_ack
-            for stream in self._account.streams.values()
-            for own in stream.config.subjects
-        )
+    def capturing(self, subject: bytes) -> list[Stream]:
+        """See `ConsumerOwner.capturing`."""
+        streams = self._account.streams.values()
+        return [one for one in streams if any(matches(own.encode(), subject) for own in one.config.subjects)]
 
     def inactive(self, consumer: Consumer) -> None:
         """See `ConsumerOwner.inactive`."""

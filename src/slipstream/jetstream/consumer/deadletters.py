@@ -4,9 +4,10 @@ The subject is the consumer's metadata `slipstream.dlq`, or else its stream's. T
 
     pending ──max_deliver, term──► dead (journalled) ──committed──► published ──stored there──► buried (journalled)
 
-While it is dead, the message stays in its stream, and a restart publishes it again; the letter's message id makes the
-receiving stream drop the second copy. If no stream of the account stores the subject, the letter is published once,
-when its death is committed.
+While it is dead, the message stays in its stream. What was not confirmed, by a restart or for some seconds, is looked
+for in the streams that store the subject, by its message id and from the time of its death on; it is published again
+only if it is not there. If no stream of the account stores the subject, the letter is published once, when its death is
+committed.
 
 A buried message counts as acknowledged: interest and work-queue streams remove it.
 """
@@ -23,6 +24,7 @@ from slipstream.jetstream.consumer.state import BURIED, DEAD, DeadLetter
 from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.ports import Cancel, Subscription
 from slipstream.jetstream.store.base import Damaged, StoredMessage
+from slipstream.jetstream.stream import reads
 from slipstream.kernels.subject import is_valid_publish, matches
 from slipstream.limits import DEAD_LETTER_RETRY_NS, DEAD_LETTERS_IN_FLIGHT
 
@@ -91,10 +93,10 @@ class DeadLetters:
         consumer = self._consumer
         acks = consumer.state.acks
         reason = reason.replace("\r", " ").replace("\n", " ")[:_REASON_BYTES_MAX]
-        letter = DeadLetter(acks.pending[seq], acks.deliveries(seq), reason)
+        letter = DeadLetter(acks.pending[seq], acks.deliveries(seq), reason, consumer.ports.now_ns())
         acks.ack(seq)
         consumer.state.dead[seq] = letter
-        consumer.journal.add(DEAD, seq, letter.dseq, letter.deliveries, letter.reason)
+        consumer.journal.add(DEAD, seq, letter.dseq, letter.deliveries, letter.reason, letter.died_ns)
         consumer.journal.flush()
         consumer.stream.after_commit(self._committed)
 
@@ -117,7 +119,7 @@ class DeadLetters:
         if not self.subject:
             return
         waiting = [seq for seq in consumer.state.dead if seq not in self._sent]
-        confirmed = consumer.owner.captures(self.subject)
+        confirmed = any(not stream.config.no_ack for stream in consumer.owner.capturing(self.subject))
         for seq in waiting[: DEAD_LETTERS_IN_FLIGHT - len(self._sent)] if confirmed else waiting:
             message = consumer.store.get(seq)
             if message is None or isinstance(message, Damaged):
@@ -139,7 +141,26 @@ class DeadLetters:
             return
         self._timer = None
         self._sent.clear()
+        for seq, letter in list(self._consumer.state.dead.items()):
+            if self._is_stored(self._message_id(seq), letter.died_ns):
+                self._buried(seq)
         self._publish()
+
+    def _is_stored(self, message_id: bytes, since_ns: int) -> bool:
+        """Whether a letter has arrived. Message ids are kept for minutes, a server may be down for longer."""
+        for stream in self._consumer.owner.capturing(self.subject):
+            # A stream that transforms subjects stores the letter under another one.
+            subject = b"" if stream.config.subject_transform else self.subject
+            message = reads.following(stream.store, subject, stream.store.seq_for_time(since_ns))
+            while message is not None:
+                if headers.find(message.headers, b"Nats-Msg-Id") == message_id:
+                    return True
+                message = reads.following(stream.store, subject, message.seq + 1)
+        return False
+
+    def _message_id(self, seq: int) -> bytes:
+        consumer = self._consumer
+        return f"dlq.{consumer.stream.name}.{consumer.name}.{consumer.state.created_ns}.{seq}".encode()
 
     def _listen(self) -> None:
         if self._subscription is None:
@@ -172,15 +193,13 @@ class DeadLetters:
     def _header(self, message: StoredMessage, letter: DeadLetter) -> bytes:
         """The original headers without those that would mean something to the receiving stream, and ours."""
         consumer = self._consumer
-        state = consumer.state
         lines = message.headers.split(b"\r\n")[1:] if message.headers else []
         block = b"NATS/1.0\r\n" + b"".join(
             line + b"\r\n" for line in lines if line and not line.lower().startswith(b"nats-")
         )
         stream, name = consumer.stream.name, consumer.name
-        block += b"\r\n"
+        block = headers.append(block + b"\r\n", b"Nats-Msg-Id", self._message_id(message.seq))
         for key, value in (
-            (b"Nats-Msg-Id", f"dlq.{stream}.{name}.{state.created_ns}.{message.seq}"),
             (b"Slipstream-Dlq-Stream", stream),
             (b"Slipstream-Dlq-Sequence", str(message.seq)),
             (b"Slipstream-Dlq-Consumer", name),

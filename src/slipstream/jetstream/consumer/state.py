@@ -11,7 +11,7 @@ is applied after a restart by the method of the same name:
     ACKED_UP_TO  [kind, seq, dseq]
     POSTPONED    [kind, seq, deadline]                   nak with delay, in progress
     GAVE_UP      [kind, seq]                             max_deliver reached
-    DEAD         [kind, seq, dseq, deliveries, reason]   on its way to the dead letter subject
+    DEAD         [kind, seq, dseq, deliveries, reason, time]  on its way to the dead letter subject
     BURIED       [kind, seq]                             the dead letter is safe
 
 Everything else (creation, configuration, reset, purge) writes the whole state. Messages that left the stream are not
@@ -57,6 +57,7 @@ class DeadLetter:
     dseq: int
     deliveries: int
     reason: str
+    died_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -76,7 +77,9 @@ class ConsumerState:
 
     def encode(self) -> bytes:
         """The whole state."""
-        dead = [[seq, letter.dseq, letter.deliveries, letter.reason] for seq, letter in self.dead.items()]
+        dead = [
+            [seq, letter.dseq, letter.deliveries, letter.reason, letter.died_ns] for seq, letter in self.dead.items()
+        ]
         return _encode(
             [
                 _VERSION,
@@ -159,9 +162,9 @@ class ConsumerState:
     def _gave_up(self, seq: int) -> None:
         self.acks.give_up(seq)
 
-    def _died(self, seq: int, dseq: int, deliveries: int, reason: str) -> None:
+    def _died(self, seq: int, dseq: int, deliveries: int, reason: str, died_ns: int = 0) -> None:
         self.acks.ack(seq)
-        self.dead[seq] = DeadLetter(dseq, deliveries, reason)
+        self.dead[seq] = DeadLetter(dseq, deliveries, reason, died_ns)
 
     def _buried(self, seq: int) -> None:
         self.dead.pop(seq, None)

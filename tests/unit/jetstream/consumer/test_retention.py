@@ -198,15 +198,30 @@ def test_a_dead_letter_survives_a_restart_and_is_stored_once() -> None:
     assert len(letters(w)) == 1
 
 
-def test_an_unconfirmed_dead_letter_is_repeated_and_deduplicated() -> None:
+def test_an_unconfirmed_dead_letter_is_looked_for() -> None:
     w = dead_world(max_deliver=1)
     w.publish("s.a")
     w.pull(1, "A")
     consumer = w.consumer("A")
     consumer.dead_letters._on_stored = lambda *_: None  # type: ignore[method-assign]
-    w.ports.advance(30 * SECOND_NS)
-    assert len(letters(w)) == 1, "repeated with the same message id"
+    w.ports.advance(4 * SECOND_NS)
+    assert len(letters(w)) == 1
     assert w.seqs() == [1], "kept until it is known to be safe"
+    w.ports.advance(30 * SECOND_NS)
+    assert len(letters(w)) == 1, "not published again"
+    assert w.seqs() == [], "found where it had to be"
+
+
+def test_a_refused_dead_letter_is_repeated_until_it_is_taken() -> None:
+    w = dead_world(max_deliver=1)
+    w.api("STREAM.UPDATE.DLQ", {"name": "DLQ", "subjects": ["dlq.>"], "storage": "memory", "max_msg_size": 1})
+    w.publish("s.a", b"poison")
+    w.pull(1, "A")
+    w.ports.advance(30 * SECOND_NS)
+    assert letters(w) == [] and w.seqs() == [1]
+    w.api("STREAM.UPDATE.DLQ", {"name": "DLQ", "subjects": ["dlq.>"], "storage": "memory"})
+    w.ports.advance(10 * SECOND_NS)
+    assert len(letters(w)) == 1 and w.seqs() == []
 
 
 def test_without_a_stream_the_letter_is_published_once() -> None:
