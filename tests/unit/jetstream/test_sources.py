@@ -11,7 +11,7 @@ from slipstream.jetstream.config.structs import (
     SubjectTransformConfig,
 )
 from slipstream.jetstream.store.memory import MemoryStore
-from slipstream.jetstream.stream.source_names import consumer_name, index_name, origin_of, source_line, stable_id
+from slipstream.jetstream.stream.source_names import consumer_name, index_name, origin_of, source_words, stable_id
 from slipstream.jetstream.stream.source_positions import SourcePositions
 from support.copy_world import SECOND_NS, CopyPorts, CopyWorld
 from support.jetstream_world import FakeStores, Recovered
@@ -41,8 +41,8 @@ class TestNames:
         assert stable_id("S", "$G", "hub") != base
 
     def test_headers(self) -> None:
-        line = source_line("O:4trl36Z3 o.* t.$1", 7, b"o.1")
-        assert line == b"O:4trl36Z3 7 o.* t.$1 o.1"
+        assert source_words("O:4trl36Z3 o.* t.$1") == (b"O:4trl36Z3", b"o.* t.$1")
+        line = b"O:4trl36Z3 7 o.* t.$1 o.1"
         assert origin_of(line) == ("O:4trl36Z3", "O:4trl36Z3 o.* t.$1", 7)
         assert origin_of(line + b" m6BEZ2qh") == origin_of(line)
         assert origin_of(b"O 5") == ("O", "", 5)

@@ -281,6 +281,37 @@ class Ingest:
             rollup=message.rollup,
         )
 
+    def store_plain_copy(
+        self, subject: bytes, header: bytes, payload: bytes, seq: int = 0, ts_ns: int = 0
+    ) -> ApiError | None:
+        """The same as `store_copy` for a message that came without headers, whatever was added since."""
+        resources, intake = self._resources, self.intake
+        if (
+            not self._fast
+            or self._held is not None
+            or resources.limited
+            or resources.server_exceeded
+            or len(header) + len(payload) > self._max_msg_size
+            or self._committer.waiting_bytes > self._buffered_bytes_max
+        ):
+            return self.store_copy(subject, header, payload, seq=seq, ts_ns=ts_ns)
+        seq = seq or intake.last_seq + 1
+        ts_ns = max(ts_ns or self._now(), intake.last_ts_ns)
+        try:
+            self._append(seq, ts_ns, subject, header, payload)
+        except StorageFault as fault:
+            return store_error(fault)
+        except ValueError as error:
+            return TableError(table.STREAM_STORE_FAILED, err=error)
+        intake.last_seq = seq
+        intake.last_ts_ns = ts_ns
+        intake.last_id = b""
+        intake.buffered_bytes += len(payload)
+        if self._watched:
+            self._owner.appended(seq, subject, 0)
+        self._committer.wake()
+        return None
+
     def store_copy(
         self, subject: bytes, header: bytes, payload: bytes, *, seq: int = 0, ts_ns: int = 0
     ) -> ApiError | None:

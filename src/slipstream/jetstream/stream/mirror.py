@@ -119,11 +119,12 @@ class Mirror:
 
     def take(self, subject: bytes, header: bytes, payload: bytes, seq: int, ts_ns: int) -> ApiError | None:
         """See `FeedOwner.take`."""
-        if header:
-            header = clean_header(header)
         if self._transforms.any:
             subject = self._transforms.apply(subject)
-        return self._stream.ingest.store_copy(subject, header, payload, seq=seq, ts_ns=ts_ns)
+        ingest = self._stream.ingest
+        if not header:
+            return ingest.store_plain_copy(subject, b"", payload, seq, ts_ns)
+        return ingest.store_copy(subject, clean_header(header), payload, seq=seq, ts_ns=ts_ns)
 
     def caught_up(self) -> None:
         """See `FeedOwner.caught_up`."""

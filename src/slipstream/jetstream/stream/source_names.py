@@ -15,7 +15,7 @@ from typing import Final
 from slipstream.jetstream.config.structs import StreamSource
 from slipstream.jetstream.consumer.answers import account_hash as hashed
 
-__all__ = ["SOURCE_HEADER", "consumer_name", "index_name", "origin_of", "source_line", "stable_id"]
+__all__ = ["SOURCE_HEADER", "consumer_name", "index_name", "origin_of", "source_words", "stable_id"]
 
 SOURCE_HEADER: Final = b"Nats-Stream-Source"
 _ALL: Final = ">"
@@ -53,10 +53,10 @@ def consumer_name(source: StreamSource, sources: Sequence[StreamSource | None], 
     return f"JS_SRC_{hashed(identity)}"
 
 
-def source_line(index: str, seq: int, subject: bytes) -> bytes:
-    """The value of the header for a message that had `seq` and `subject` in its stream."""
-    name, sources, destinations = index.encode().split(b" ", 2)
-    return b"%b %d %b %b %b" % (name, seq, sources, destinations, subject)
+def source_words(index: str) -> tuple[bytes, bytes]:
+    """What stands in the header before the sequence, and between it and the subject."""
+    name, _, filters = index.encode().partition(b" ")
+    return name, filters
 
 
 def origin_of(value: bytes) -> tuple[str, str, int] | None:

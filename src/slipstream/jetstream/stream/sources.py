@@ -18,7 +18,7 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit import AfterCommit
 from slipstream.jetstream.stream.source_feed import FeedKind, SourceFeed, Start, clean_header
 from slipstream.jetstream.stream.source_info import source_fields
-from slipstream.jetstream.stream.source_names import SOURCE_HEADER, consumer_name, index_name, source_line, stable_id
+from slipstream.jetstream.stream.source_names import SOURCE_HEADER, consumer_name, index_name, source_words, stable_id
 from slipstream.jetstream.stream.source_positions import SourcePositions, messages_go_by_themselves
 from slipstream.jetstream.stream.transforms import Transforms
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Source", "Sources"]
 
+_ONLY_SOURCE = b"NATS/1.0\r\n%b: %%b\r\n\r\n" % SOURCE_HEADER
 _KIND = FeedKind("S", "_nats.src", table.SOURCE_CONSUMER_SETUP_FAILED, table.SOURCE_CONSUMER_REQUIRES_ACK_FC)
 
 
@@ -49,6 +50,7 @@ class Source:
         self._transforms = Transforms(source.subject_transforms, ports)
         self.config = source
         self.index = index_name(source)
+        self._line = source_words(self.index)
         self.feed = SourceFeed(_KIND, source, self, ports, name=name, reader=reader)
 
     def start(self) -> Start:
@@ -74,14 +76,17 @@ class Source:
 
     def take(self, subject: bytes, header: bytes, payload: bytes, seq: int, ts_ns: int) -> ApiError | None:
         """See `FeedOwner.take`."""
-        if header:
-            # A message that was copied before says where from only once.
-            header = clean_header(headers.remove(header, SOURCE_HEADER))
-        header = headers.append(header, SOURCE_HEADER, source_line(self.index, seq, subject))
+        line = b"%b %d %b %b" % (self._line[0], seq, self._line[1], subject)
         if self._transforms.any:
             subject = self._transforms.apply(subject)
         self._positions.moving()
-        refusal = self._stream.ingest.store_copy(subject, header, payload)
+        ingest = self._stream.ingest
+        if header:
+            # A message that was copied before says where from only once.
+            header = clean_header(headers.remove(header, SOURCE_HEADER))
+            refusal = ingest.store_copy(subject, headers.append(header, SOURCE_HEADER, line), payload)
+        else:
+            refusal = ingest.store_plain_copy(subject, _ONLY_SOURCE % line, payload)
         if refusal is None:
             self._positions.moved(self.index, seq)
         return refusal
