@@ -430,11 +430,11 @@ STORE_NOTE_BYTES_MAX: Final = 1 * KIB
 # --- bulk reads and writes --------------------------------------------------------------------------------------------
 
 # Records in one chunk of a bulk read: by default, at least, and at most. Larger ones hold the loop for longer.
-BULK_CHUNK_BYTES: Final = 256 * KIB
+BULK_CHUNK_BYTES: Final = 512 * KIB
 BULK_CHUNK_BYTES_MIN: Final = 16 * KIB
 BULK_CHUNK_BYTES_MAX: Final = 1 * MIB
 # Chunks a reader may have unconfirmed: by default and at most. It bounds what waits for one reader in memory.
-BULK_CREDIT: Final = 16
+BULK_CREDIT: Final = 8
 BULK_CREDIT_MAX: Final = 64
 # The same in bytes: far below the pending bytes that make a connection a slow consumer.
 BULK_WINDOW_BYTES_MAX: Final = 16 * MIB
