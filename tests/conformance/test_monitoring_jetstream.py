@@ -94,6 +94,28 @@ def test_consumers(pair: Pair) -> None:
         assert "consumer_detail" not in streams["EVENTS"]
 
 
+def test_mirrors_and_sources(pair: Pair) -> None:
+    """Shown while they have nothing to read, so that no number depends on when it is looked at."""
+    shown = []
+    for server in (pair.real, pair.ours):
+        asker = Asker(server, user="b", **{"pass": "b"})
+        transforms = [{"src": "a", "dest": "b"}]
+        for name, origin in (
+            ("M", {"mirror": {"name": "NONE", "subject_transforms": transforms}}),
+            ("S", {"sources": [{"name": "NONE", "filter_subject": "x"}]}),
+        ):
+            body = json.dumps({"name": name, **origin}).encode()
+            asker.client.send(b"PUB $JS.API.STREAM.CREATE.%b in.x %d\r\n%b\r\n" % (name.encode(), len(body), body))
+            assert b'"error"' not in asker.next_message()[1]
+        asker.close()
+        page = json.loads(get(server, "/jsz?streams=1&acc=B").body)
+        details = {detail["name"]: detail for detail in page["account_details"][0]["stream_detail"]}
+        found = [details["M"]["mirror"], *details["S"]["sources"]]
+        # Whether the first attempt has failed already is a matter of a tenth of a second.
+        shown.append([{key: value for key, value in one.items() if key != "error"} for one in found])
+    assert shown[0] == shown[1]
+
+
 def test_health(pair: Pair) -> None:
     named = ("", "account=A", "account=A&stream=ORDERS", "account=A&stream=NONE", "account=NONE", "stream=ORDERS")
     named += ("account=B&stream=ORDERS&consumer=NONE", "account=A&consumer=x")

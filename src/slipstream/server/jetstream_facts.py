@@ -9,6 +9,8 @@ from slipstream.jetstream.api.info import config_fields, state_fields
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.gojson.times import format_time
+from slipstream.jetstream.stream.mirror import Mirror
+from slipstream.jetstream.stream.sources import Sources
 from slipstream.monitoring.jetstream_facts import (
     ApiStats,
     HealthProblem,
@@ -161,10 +163,12 @@ class _StreamFacts:
         return {"leader": self._account.facts.name}
 
     def mirror(self) -> Mapping[str, object] | None:
-        return None
+        upstream = self._stream.upstream
+        return upstream.shown() if isinstance(upstream, Mirror) else None
 
     def sources(self) -> list[Mapping[str, object]]:
-        return []
+        upstream = self._stream.upstream
+        return [*upstream.shown()] if isinstance(upstream, Sources) else []
 
     def consumers(self, *, direct: bool) -> list[Mapping[str, object]]:
         interest = self._stream.interest

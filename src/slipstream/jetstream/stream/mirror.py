@@ -65,7 +65,11 @@ class Mirror:
 
     def fields(self) -> dict[str, object]:
         """See `Upstream.fields`."""
-        return {"mirror": source_fields(self._source, self.feed, self._ports.now_ns(), filtered=self.feed.was_asked)}
+        return {"mirror": self.shown()}
+
+    def shown(self) -> dict[str, object]:
+        """The members of a StreamSourceInfo."""
+        return source_fields(self._source, self.feed, self._ports.now_ns(), filtered=self.feed.was_asked)
 
     def on_removing(self) -> None:
         """See `Upstream.on_removing`: the last sequence outlives its message."""

@@ -121,8 +121,12 @@ class Sources:
 
     def fields(self) -> dict[str, object]:
         """See `Upstream.fields`."""
+        return {"sources": self.shown()}
+
+    def shown(self) -> list[dict[str, object]]:
+        """A StreamSourceInfo for each source."""
         now_ns = self._ports.now_ns()
-        return {"sources": [source_fields(source.config, source.feed, now_ns) for source in self._sources.values()]}
+        return [source_fields(source.config, source.feed, now_ns) for source in self._sources.values()]
 
     def on_removing(self) -> None:
         """See `Upstream.on_removing`."""
