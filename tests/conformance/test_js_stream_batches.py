@@ -337,6 +337,34 @@ def test_several_fast_batches_share(both: Both) -> None:
     both.api("STREAM.INFO.S", {})
 
 
+@pytest.mark.parametrize("flag", ["allow_atomic", "allow_batched", "allow_msg_counter", "allow_msg_schedules"])
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_switching_features(both: Both, flag: str, storage: str) -> None:
+    config = {"name": "S", "subjects": ["s.>"], "storage": storage}
+    both.api("STREAM.CREATE.S", config)
+    both.api("STREAM.UPDATE.S", {**config, flag: True})
+    both.api("STREAM.UPDATE.S", {**config, flag: True, "description": "other"})
+    both.api("STREAM.UPDATE.S", config)
+    both.api("STREAM.DELETE.S")
+    both.api("STREAM.CREATE.S", {**config, flag: True})
+    both.api("STREAM.UPDATE.S", config)
+    for more in (
+        {"discard": "new", "max_msgs": 1},
+        {"allow_msg_ttl": True},
+        {"retention": "interest"},
+        {"persist_mode": "async"},
+        {"allow_rollup_hdrs": True, "deny_purge": True},
+        {"mirror": {"name": "T"}, "subjects": []},
+        {"sources": [{"name": "T"}]},
+        {"sealed": True},
+    ):
+        both.api("STREAM.DELETE.S")
+        both.api("STREAM.CREATE.S", {**config, flag: True, **more})
+    both.api("STREAM.DELETE.S")
+    both.api("STREAM.CREATE.S", {**config, "allow_msg_counter": True, "allow_msg_schedules": True})
+    both.api("STREAM.CREATE.S", {**config, "allow_atomic": True, "allow_batched": True, "allow_msg_counter": True})
+
+
 # --- counters ---------------------------------------------------------------------------------------------------------
 
 

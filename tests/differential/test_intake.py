@@ -16,7 +16,7 @@ HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 message = st.tuples(
     st.integers(1, 50),
     st.sampled_from([b"a", b"a.b", b"orders.new"]),
-    st.sampled_from([None, b"", b"_INBOX.1"]),
+    st.sampled_from([None, b"", b"_INBOX.1", b"_INBOX.1", b".$FI", b"_INBOX.f.10.ok.2.1.$FI", b"_INBOX.FI"]),
     st.sampled_from([b"", b"", b"", HEADER]),
     st.binary(max_size=12),
 )

@@ -19,6 +19,7 @@ class Intake:
         if (
             not self.is_open
             or header
+            or (reply is not None and len(reply) > 4 and reply.endswith(b".$FI"))  # part of a fast batch
             or len(payload) > self.payload_bytes_max
             or self.buffered_bytes > self.bytes_max
             or len(self.pending) > self.msgs_max

@@ -182,6 +182,19 @@ cdef class MessageTable:
         self.num_subjects += 1
         return sid
 
+    cdef int make_room(self, uint32_t subjects, uint64_t name_bytes) except -1:
+        """Grow once for this many new subjects, rather than again and again."""
+        cdef size_t cap = <size_t>self.n_subjects + subjects
+        while (<uint64_t>self.num_subjects + subjects) * 5 > <uint64_t>self.n_slots * 4:
+            self.rehash()
+        if self.arena_len + name_bytes > self.arena_cap:
+            self.arena_cap = self.arena_len + name_bytes + 4096
+            self.arena = <char *>grown(self.arena, self.arena_cap)
+        if cap > self.cap_subjects:
+            self.subjects = <Subject *>grown(self.subjects, cap * sizeof(Subject))
+            self.cap_subjects = <uint32_t>cap
+        return 0
+
     cdef void place_slot(self, uint32_t sid, uint32_t h) noexcept:
         cdef uint32_t mask = self.n_slots - 1, i = h & mask
         while self.slots[i] != NO_SUBJECT:
@@ -352,6 +365,7 @@ cdef class MessageTable:
         cdef Run *to
         if other is self or (other.n_runs and other.runs[0].first <= self.last_seq):
             raise ValueError("the messages are not newer")
+        self.make_room(other.num_subjects, other.arena_len - other.arena_dead)
         numbers = <uint32_t *>grown(NULL, (<size_t>other.n_subjects + 1) * 4)
         try:
             for i in range(other.n_subjects):

@@ -46,7 +46,7 @@ class StreamBatches:
 
     def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
         """Whether the message belongs to a batch; then it was taken care of."""
-        if reply is not None and reply.endswith(FAST_SUFFIX):
+        if reply is not None and reply.endswith(FAST_SUFFIX) and len(reply) > len(FAST_SUFFIX):
             self.fast.on_message(subject, reply, header, payload)
             return True
         if not header or header.find(b"\r\nNats-Batch-Id:") < 0:
