@@ -114,6 +114,8 @@ STREAM_MAX_BUFFERED_MSGS: Final = 100_000
 STREAM_MAX_BUFFERED_BYTES: Final = 128 * MIB
 # `request_queue_limit`, `info_queue_limit`: API requests waiting.
 API_REQUEST_QUEUE_LIMIT: Final = 10_000
+# Sequences named in an advisory about messages that cannot be read; it says how many there are.
+ADVISED_LOST_MAX: Final = 100
 # Advisories about API requests that were dropped come at most this often.
 API_DROPPED_REPORT_NS: Final = 1 * SECOND_NS
 # `max_concurrent_io`: default and the range a config file may ask for.

@@ -422,6 +422,7 @@ class JetStreamAccount:
 
     def _start(self, stream: Stream, *, reserve: bool = True) -> None:
         self.streams[stream.name] = stream
+        stream.on_lost = self.advisories.stream_damaged
         if reserve:
             self._reserve(stream.config.storage, max(stream.config.max_bytes, 0))
         for hook in self.on_started:

@@ -8,6 +8,8 @@ from typing import Final
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports, ServerFacts
+from slipstream.jetstream.store.base import Lost
+from slipstream.limits import ADVISED_LOST_MAX
 
 __all__ = ["Advisories"]
 
@@ -48,6 +50,11 @@ class Advisories:
         """A stream was created (`create`), changed (`modify`) or removed (`delete`)."""
         verb = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}[action]
         self.publish(f"STREAM.{verb}.{stream}", "stream_action", {"stream": stream, "action": action})
+
+    def stream_damaged(self, stream: str, lost: Lost) -> None:
+        """Messages of a stream cannot be read any more. nats-server has no such advisory."""
+        fields = {"stream": stream, "lost": {"msgs": lost.seqs[:ADVISED_LOST_MAX], "bytes": lost.size_bytes}}
+        self.publish(f"STREAM.DAMAGED.{stream}", "stream_damaged", {**fields, "count": len(lost.seqs)})
 
     def api_audit(self, subject: str, request: bytes, response: bytes, client: Mapping[str, object] | None) -> None:
         """An API call was answered."""

@@ -1,8 +1,12 @@
 """Reading back: one piece at a time, in turn, and what happens when something cannot be read."""
 
+import json
+
 from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.base import Lost
 from slipstream.limits import SCRUB_INTERVAL_NS, SECOND_NS
+from slipstream.testing.sim_disk import SimDisk
+from support.disk_world import disk_world
 from support.jetstream_world import FakePorts, World
 
 
@@ -92,3 +96,26 @@ def test_a_stream_reads_soon_and_says_what_is_lost() -> None:
     w.account.shutdown()
     w.ports.advance(SCRUB_INTERVAL_NS + 2 * SECOND_NS)
     assert due == []
+
+
+def test_damage_is_told_in_info_log_and_advisory() -> None:
+    disk = SimDisk()
+    w = disk_world(disk)
+    w.create("S", subjects=["s"])
+    for number in range(20):
+        w.publish("s", b"message %d" % number)
+    w.account.shutdown()
+    path = next(path for path in disk.paths() if path.endswith(".seg"))
+    at = bytes(disk.content(path)).index(b"message 7")
+    disk.content(path)[at] ^= 1
+    ports = FakePorts()
+    heard: list[bytes] = []
+    ports.subscribe(b"$JS.EVENT.ADVISORY.STREAM.DAMAGED.*", lambda *message: heard.append(message[3]))
+    w = disk_world(disk, ports)
+    ports.settle()
+    assert w.state()["lost"]["msgs"] == [8]
+    assert ("ERR", "Stream 'S' cannot read 1 of its messages any more") in ports.logged
+    (advisory,) = map(json.loads, heard)
+    assert (advisory["stream"], advisory["count"], advisory["lost"]["msgs"]) == ("S", 1, [8])
+    assert w.api("STREAM.MSG.GET.S", {"seq": 8})["error"]["err_code"] == 10037
+    assert "error" not in w.api("STREAM.MSG.GET.S", {"seq": 9})

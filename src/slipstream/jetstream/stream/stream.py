@@ -27,7 +27,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.ports import Cancel, Ports, ServerFacts, Subscription
-from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.store.base import ALL, Damaged, Lost, Store
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.commit import AfterCommit, Committer
 from slipstream.jetstream.stream.expiry import Expiry
@@ -95,6 +95,7 @@ class Stream:
         self._resources = resources
         self._reported_bytes = 0  # size the account knows of
         self._lost_count = 0  # messages that could not be read when upkeep last ended
+        self.on_lost: Callable[[str, Lost], None] | None = None  # told of messages that cannot be read any more
         acks = PubAcks(config.name, facts.domain)
         self.committer = Committer(
             store,
@@ -133,6 +134,7 @@ class Stream:
         self.report_size()
         self._subscribe(self.config.subjects)
         self._enforce_limits()
+        self.on_upkeep()  # what recovery found
         self.committer.start_upkeep()
         self._expire()
 
@@ -331,10 +333,12 @@ class Stream:
 
     def on_upkeep(self) -> None:
         """Say so when more messages than before cannot be read."""
-        lost_count = len(self.store.lost().seqs)
-        if lost_count > self._lost_count:
-            self._ports.log("ERR", f"Stream '{self.name}' cannot read {lost_count} of its messages any more")
-        self._lost_count = lost_count
+        lost = self.store.lost()
+        if len(lost.seqs) > self._lost_count:
+            self._ports.log("ERR", f"Stream '{self.name}' cannot read {len(lost.seqs)} of its messages any more")
+            if self.on_lost is not None:
+                self.on_lost(self.name, lost)
+        self._lost_count = len(lost.seqs)
 
     def _take_over(self) -> None:
         """Derive anew what was derived from the store."""
