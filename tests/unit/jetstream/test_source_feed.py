@@ -201,3 +201,13 @@ def test_nothing_is_left_behind(world: CopyWorld) -> None:
     world.wait(60 * SECOND_NS)
     assert len(world.ports.subscriptions) == before
     assert world.info("O")["state"]["consumer_count"] == 0
+
+
+def test_the_consumer_is_announced_as_any_other(world: CopyWorld) -> None:
+    told: list[bytes] = []
+    world.ports.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.>", lambda subject, *_: told.append(subject.rsplit(b"-")[0]))
+    world.origin()
+    world.mirror()
+    world.wait()
+    world.api("STREAM.DELETE.O")
+    assert told == [b"$JS.EVENT.ADVISORY.CONSUMER.%b.O.JS_MIRROR_ih8eMwqr" % verb for verb in (b"CREATED", b"DELETED")]

@@ -171,7 +171,7 @@ class ConsumerApi:
                 request.fail(outcome)
                 return
             request.respond(initial)
-            if outcome.name not in before and not outcome.config.direct:
+            if outcome.name not in before:
                 outcome.events.created()
             if outcome.is_paused():
                 outcome.events.paused(outcome.config.pause_until_ns)

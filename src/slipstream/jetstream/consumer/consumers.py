@@ -139,8 +139,7 @@ class Consumers:
         for consumer in list(self.consumers.values()):
             if deleted:
                 consumer.close(b"409 Consumer Deleted")
-                if not consumer.config.direct:
-                    consumer.events.deleted()
+                consumer.events.deleted()
             else:
                 consumer.close(b"409 Server Shutdown", counts=True)
         if self._commit_timer is not None:
@@ -386,7 +385,7 @@ class Consumers:
         self._tracking.pop(name, None)
         self._wanted.forget()
         consumer.journal.remove()
-        if announced and not consumer.config.direct:
+        if announced:
             consumer.events.deleted()
         if self.stream.config.retention is RetentionPolicy.INTEREST:
             if self.consumers:
