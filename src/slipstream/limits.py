@@ -478,7 +478,8 @@ BULK_STAGE_WAITING_BYTES_MAX: Final = 16 * MIB
 BULK_COMMIT_SLICE_BYTES: Final = 256 * KIB
 # The same where each message is looked at by itself (message ids, conditions, life times, republishing).
 BULK_COMMIT_CAREFUL_BYTES: Final = 64 * KIB
-# A commit under way lets the disk catch up when this much waits for it.
+# A commit under way is written in steps of at least this, and lets the disk catch up when so much waits for it.
+BULK_COMMIT_WRITE_BYTES: Final = 4 * MIB
 BULK_COMMIT_BACKLOG_BYTES: Final = 32 * MIB
 # Parts named in one commit, commits that wait for their turn at one stream.
 BULK_COMMIT_PARTS_MAX: Final = 16_384

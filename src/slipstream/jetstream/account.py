@@ -89,6 +89,7 @@ class JetStreamAccount:
         self.api.account, self.api.strict = name, server.facts.strict
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
+        self.on_shutdown: list[Callable[[], None]] = []  # called before all streams are closed
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
         self._stores = stores
@@ -134,6 +135,8 @@ class JetStreamAccount:
 
     def shutdown(self) -> None:
         """Stop and close every stream. Blocks."""
+        for hook in self.on_shutdown:
+            hook()
         self.server.scrubber.leave(self)
         for stream in self.streams.values():
             stream.stop(deleted=False)

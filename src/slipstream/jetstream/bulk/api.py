@@ -57,6 +57,7 @@ class BulkApi:
         register("BULK.HOLD.*", "bulk_hold_response", self.hold)
         register("BULK.RELEASE.*", "bulk_release_response", self.release)
         account.on_stopped.append(self.readers.drop_stream)
+        account.on_shutdown.append(self.readers.stop)
 
     def info(self, request: ApiRequest) -> Mapping[str, object]:
         """What a reader has to know before it begins."""

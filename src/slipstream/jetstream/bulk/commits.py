@@ -32,6 +32,7 @@ from slipstream.limits import (
     BULK_COMMIT_BACKLOG_BYTES,
     BULK_COMMIT_CAREFUL_BYTES,
     BULK_COMMIT_SLICE_BYTES,
+    BULK_COMMIT_WRITE_BYTES,
     BULK_COMMITS_WAITING_MAX,
     BULK_CONGESTED_NS,
 )
@@ -112,6 +113,13 @@ class Commits:
             commit.gone = True
             commit.done(TableError(errors.STREAM_GONE))
 
+    def stop(self) -> None:
+        """The account shuts down: what is not committed is not, and nobody is answered any more."""
+        for line in self._lines.values():
+            for commit in (*line.waiting, *((line.running,) if line.running else ())):
+                commit.gone = True
+        self._lines.clear()
+
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _next(self, stream: Stream) -> None:
@@ -175,8 +183,10 @@ class Commits:
         if commit.at == len(commit.parts):
             self._close(stream, commit, entry)
             return
-        if stream.store.uncommitted_bytes > BULK_COMMIT_BACKLOG_BYTES:
-            stream.committer.wake()
+        waiting_bytes = stream.store.uncommitted_bytes
+        if waiting_bytes > BULK_COMMIT_WRITE_BYTES:
+            stream.committer.wake()  # write on while the next slices are read
+        if waiting_bytes > BULK_COMMIT_BACKLOG_BYTES:
             self._ports.call_later(BULK_CONGESTED_NS, lambda: self._read(stream, commit))
             return
         part = commit.parts[commit.at]

@@ -132,14 +132,15 @@ class Stages:
             with suppress(StorageFault):
                 parts.load()
 
-        self._ports.run_blocking(load, self._arm)
+        if parts.area.is_used():
+            self._ports.run_blocking(load, self._arm)
 
     def remove_stream(self, stream: Stream) -> None:
         """A stream is gone for good, and all that was staged for it."""
         for stage in [stage for stage in self._open.values() if stage.stream is stream]:
             self._close(stage)
         parts = self._parts.pop(stream.name, None)
-        if parts is not None:
+        if parts is not None and parts.area.is_used():
             self._in_thread(parts.area.destroy, _ignore)
 
     def parts_of(self, stream: Stream) -> StagedParts:
@@ -229,8 +230,11 @@ class Stages:
         self._in_thread(remove, lambda _: done() if done is not None else None)
 
     def stop(self) -> None:
-        """The account shuts down."""
+        """The account shuts down; whole parts stay where they are."""
+        for stage in self._open.values():
+            stage.gone = True
         self._open.clear()
+        self._parts.clear()
         if self._sweeping is not None:
             self._sweeping()
             self._sweeping = None

@@ -41,6 +41,7 @@ class BulkWriteApi:
         register("BULK.ABORT.*", "bulk_abort_response", self.abort)
         account.on_started.append(self.stages.add_stream)
         account.on_stopped.append(self._stopped)
+        account.on_shutdown += (self.commits.stop, self.stages.stop)
 
     def stage(self, request: ApiRequest) -> None:
         """Begin a part."""

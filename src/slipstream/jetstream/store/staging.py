@@ -64,6 +64,10 @@ class StageArea(Protocol):
         """Whole parts and their sizes. What was left open by an earlier run is removed."""
         ...
 
+    def is_used(self) -> bool:
+        """Whether there may be any parts: quick enough for the loop."""
+        ...
+
     def destroy(self) -> None:
         """Remove everything."""
         ...
@@ -139,6 +143,10 @@ class DiskStage:
             raise as_fault(error, self._directory) from error
         return found
 
+    def is_used(self) -> bool:
+        """See `StageArea.is_used`."""
+        return self._disk.is_dir(self._directory)
+
     def destroy(self) -> None:
         """See `StageArea.destroy`."""
         try:
@@ -188,6 +196,10 @@ class MemoryStage:
     def names(self) -> list[tuple[str, int]]:
         """See `StageArea.names`."""
         return [(name, len(data)) for name, data in self._whole.items()]
+
+    def is_used(self) -> bool:
+        """See `StageArea.is_used`."""
+        return bool(self._open or self._whole)
 
     def destroy(self) -> None:
         """See `StageArea.destroy`."""

@@ -1,0 +1,175 @@
+"""The client's half of a bulk read against a server that says anything: a read is complete or an error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import deque
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from models.bulk_rows import checksum_of  # noqa: E402
+from models.records import Record, encode_record  # noqa: E402
+from slipstream.bulk.errors import BulkError  # noqa: E402
+from slipstream.bulk.link import Inbox  # noqa: E402
+from slipstream.bulk.options import ConnectOptions  # noqa: E402
+from slipstream.bulk.reading import ArrowReader, Wanted  # noqa: E402
+from slipstream.bulk.source import BulkSource  # noqa: E402
+from slipstream.bulk.values import StreamIdentity  # noqa: E402
+
+RECORDS = [Record(seq, seq * 1000, b"s.%d" % seq, b"", b"payload-%d" % seq) for seq in range(1, 11)]
+EOB = b"NATS/1.0 204 EOB\r\n\r\n"
+
+
+class Reply:
+    """What the wire client gives for a message."""
+
+    def __init__(self, payload: bytes, header: bytes = b"") -> None:
+        self.payload = payload
+        self.header = header
+
+
+class FakeLink:
+    """A connection whose server has said everything in advance."""
+
+    prefix = "$JS.API."
+
+    def __init__(self, *replies: Reply) -> None:
+        self.replies = deque(replies)
+        self.published: list[tuple[str, bytes]] = []
+        self.closed = 0
+
+    def open_inbox(self) -> Inbox:
+        return Inbox("_INBOX.x", 1)
+
+    def close_inbox(self, _inbox: Inbox) -> None:
+        self.closed += 1
+
+    def publish(self, subject: str, payload: bytes, *, reply: str = "") -> None:
+        self.published.append((subject, payload))
+
+    def next(self, _inbox: Inbox) -> Reply:
+        if not self.replies:
+            raise BulkError("the server did not answer in time", retryable=True)
+        return self.replies.popleft()
+
+
+def begun() -> Reply:
+    return Reply(b'{"type":"x","id":"ID"}')
+
+
+def chunk(*records: Record) -> Reply:
+    return Reply(b"".join(encode_record(record, 0) for record in records))
+
+
+def end(records: list[Record], **changes: Any) -> Reply:
+    fields = {"rows": len(records), "crc": checksum_of(records), "last": 10, "bytes": 1, **changes}
+    return Reply(json.dumps(fields).encode(), EOB)
+
+
+def read(*replies: Reply, **options: Any) -> tuple[list[int], ArrowReader, FakeLink]:
+    link = FakeLink(*replies)
+    wanted = Wanted("S", 1, 10, **options)
+    reader = ArrowReader(BulkSource(link, wanted), wanted, ("seq",), batch_rows=3, batch_bytes=1 << 20)  # type: ignore[arg-type]
+    return [seq for batch in reader for seq in batch.column(0).to_pylist()], reader, link
+
+
+def test_a_whole_read() -> None:
+    seqs, reader, link = read(begun(), chunk(*RECORDS[:4]), chunk(*RECORDS[4:7]), chunk(*RECORDS[7:]), end(RECORDS))
+    assert seqs == list(range(1, 11))
+    assert (reader.rows, reader.crc, reader.damaged) == (10, checksum_of(RECORDS), [])
+    asked = json.loads(link.published[0][1])
+    assert (link.published[0][0], asked["first"], asked["last"]) == ("$JS.API.BULK.READ.S", 1, 10)
+    assert link.published[1] == ("$JS.API.BULK.CREDIT.S.ID", b"2")
+    assert link.closed == 1
+
+
+@pytest.mark.parametrize(
+    ("replies", "said"),
+    [
+        ((begun(), chunk(*RECORDS[:4]), end(RECORDS)), "4 records of S came, 10 were sent"),
+        ((begun(), chunk(*RECORDS), end(RECORDS, crc=1)), "10 records"),
+        ((begun(), chunk(*RECORDS), chunk(*RECORDS), end(RECORDS)), "not above 10"),
+        ((begun(), chunk(RECORDS[1]), chunk(RECORDS[0])), "not above 2"),
+        ((begun(), chunk(*RECORDS)), "did not answer in time"),
+        ((begun(), Reply(b"noise, not records"), end(RECORDS)), "no records"),
+        ((begun(), Reply(chunk(*RECORDS).payload[:-9]), end(RECORDS)), "no records"),
+        ((begun(), chunk(*RECORDS), Reply(b"{}", EOB)), "end mark"),
+        ((), "did not answer in time"),
+    ],
+)
+def test_a_short_read_is_an_error_that_may_pass(replies: tuple[Reply, ...], said: str) -> None:
+    with pytest.raises(BulkError, match=said) as caught:
+        read(*replies)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("replies", "number", "retryable"),
+    [
+        ((Reply(b'{"error":{"code":404,"err_code":10059,"description":"stream not found"}}'),), 10059, False),
+        ((Reply(b'{"error":{"code":429,"err_code":30003,"description":"too many bulk readers"}}'),), 30003, True),
+        ((begun(), Reply(b'{"error":{"code":404,"err_code":30006}}', b"NATS/1.0 500 Failed\r\n\r\n")), 30006, False),
+        ((Reply(b"no json"),), 0, False),
+        ((Reply(b"[]"),), 0, False),
+    ],
+)
+def test_what_the_server_refuses(replies: tuple[Reply, ...], number: int, retryable: bool) -> None:
+    with pytest.raises(BulkError) as caught:
+        read(*replies)
+    assert (caught.value.err_code, caught.value.retryable) == (number, retryable)
+
+
+def test_damaged_messages_are_named_or_skipped() -> None:
+    damaged = bytearray(chunk(*RECORDS).payload)
+    damaged[40] ^= 1  # in the payload of the first
+    replies = begun(), Reply(bytes(damaged)), end(RECORDS)
+    with pytest.raises(BulkError, match="message 1 of S is damaged") as caught:
+        read(*replies)
+    assert caught.value.seqs == (1,) and not caught.value.retryable
+    seqs, reader, _ = read(*replies, fail_on_data_loss=False)
+    assert seqs == list(range(2, 11)) and reader.damaged == [1]
+
+
+def test_lost_messages_are_named_or_skipped() -> None:
+    replies = begun(), chunk(*RECORDS[1:]), end(RECORDS[1:], lost=[1], lost_count=1)
+    with pytest.raises(BulkError, match="the first is 1") as caught:
+        read(*replies)
+    assert caught.value.seqs == (1,)
+    assert read(*replies, fail_on_data_loss=False)[0] == list(range(2, 11))
+
+
+def test_the_number_a_plan_promised() -> None:
+    replies = begun(), chunk(*RECORDS), end(RECORDS)
+    assert len(read(*replies, expect_messages=10)[0]) == 10
+    with pytest.raises(BulkError, match="where 11 were planned"):
+        read(*replies, expect_messages=11)
+    assert len(read(*replies, expect_messages=11, fail_on_data_loss=False)[0]) == 10
+
+
+def test_values() -> None:
+    assert StreamIdentity.parse("12/ab") == StreamIdentity(12, "ab")
+    assert str(StreamIdentity(12, "")) == "12/"
+    with pytest.raises(ValueError, match="no stream identity"):
+        StreamIdentity.parse("12")
+    options = ConnectOptions()
+    assert (options.prefix, options.timeout_ns) == ("$JS.API.", 10_000_000_000)
+    assert ConnectOptions(domain="hub").prefix == "$JS.hub.API."
+    assert ConnectOptions(api_prefix="lake.").prefix == "lake."
+
+
+def test_pyarrow_is_imported_when_rows_are() -> None:
+    """The server, the client and everything about them come without the extra."""
+    code = """
+import sys
+sys.modules["pyarrow"] = None
+import slipstream, slipstream.bulk, slipstream.server.server, slipstream.cli.main
+from slipstream.bulk import ConnectOptions, BulkError
+slipstream.read_arrow
+assert not any(name.startswith("pyarrow.") for name in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
