@@ -1,4 +1,4 @@
-"""The example in the documentation runs, in the session of these tests."""
+"""The examples in the documentation run, in the session of these tests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from pyspark.sql import SparkSession
 from support.server_process import ServerProcess
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "features" / "spark.md"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
+BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, id=str(path.relative_to(DOCUMENTS)))
+    for path in sorted(DOCUMENTS.rglob("*.md"))
+    for code in BLOCK.findall(path.read_text())
+]
 
 
-def test_the_example(own_node: ServerProcess, spark: SparkSession) -> None:
-    blocks = re.findall(r"^```py\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
-    assert blocks
-    for code in blocks:
-        names: dict[str, object] = {}
-        exec(compile(code.replace("nats://127.0.0.1:4222", own_node.url), str(DOCUMENT), "exec"), names)
-        assert names["spark"] is spark
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_the_example(own_node: ServerProcess, spark: SparkSession, code: str) -> None:
+    names: dict[str, object] = {}
+    exec(compile(code.replace("nats://127.0.0.1:4222", own_node.url), "example", "exec"), names)
+    assert names["spark"] is spark
