@@ -275,3 +275,39 @@ def test_unknown_names_are_passed_over_when_strict_is_off(
         assert complaints[0] == complaints[1] != []
     finally:
         both.close()
+
+
+LIMITED = [
+    "{ max_mem: 1000, max_file: 2000 }",
+    "{ max_streams: 2, max_consumers: 1, max_ack_pending: 5 }",
+    "{ max_bytes_required: true, mem_max_stream_bytes: 500, disk_max_stream_bytes: 800 }",
+    "{ max_mem: 0, max_file: 0 }",
+    "{ max_mem: -1, max_file: 3000, max_bytes_required: true }",
+]
+
+
+@pytest.mark.parametrize("limits", LIMITED)
+def test_limits_of_accounts(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory, limits: str) -> None:
+    both = Pair(server_pool, tmp_path_factory, account=limits, jetstream="max_mem: 1MB, max_file: 1MB")
+    try:
+        for storage in ("memory", "file"):
+            for number, max_bytes in enumerate((-1, 0, 300, 600, 900, 1500, 2_000_000)):
+                name = f"{storage}{number}"
+                config = {"name": name, "storage": storage, "max_bytes": max_bytes, "max_consumers": number - 1}
+                both.answer("a", f"$JS.API.STREAM.CREATE.{name}", json.dumps(config).encode())
+            both.answer("a", "$JS.API.INFO", b"")
+        names = both.answer("a", "$JS.API.STREAM.NAMES", b"")[1]["streams"] or []
+        for name in names:
+            for _ in range(4):
+                both.answer("a", name, b"x" * 250)
+            for count, pending in enumerate((0, 3, 9)):
+                consumer = {"durable_name": f"C{count}", "ack_policy": "explicit", "max_ack_pending": pending}
+                body = json.dumps({"stream_name": name, "config": consumer}).encode()
+                both.answer("a", f"$JS.API.CONSUMER.DURABLE.CREATE.{name}.C{count}", body)
+            for max_bytes in (100, 700, 1_800):
+                storage = name[:-1]
+                config = {"name": name, "storage": storage, "max_bytes": max_bytes}
+                both.answer("a", f"$JS.API.STREAM.UPDATE.{name}", json.dumps(config).encode())
+        both.answer("a", "$JS.API.INFO", b"")
+    finally:
+        both.close()
