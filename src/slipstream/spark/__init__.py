@@ -11,9 +11,14 @@ package needs neither pyspark nor Java; using it says what is missing.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from slipstream.spark.errors import DataLoss, OptionError, SchemaError, SetupError, SparkSideError
+from slipstream.spark.progress import lag, lag_listener
 from slipstream.spark.session import configure, prepare, session
-from slipstream.spark.union import table
+
+if TYPE_CHECKING:
+    from slipstream.spark.union import table as table
 
 __all__ = [
     "DataLoss",
@@ -22,7 +27,17 @@ __all__ = [
     "SetupError",
     "SparkSideError",
     "configure",
+    "lag",
+    "lag_listener",
     "prepare",
     "session",
     "table",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "table":  # its module needs pyspark
+        from slipstream.spark.union import table
+
+        return table
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

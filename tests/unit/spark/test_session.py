@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,3 +81,11 @@ def test_settings_follow_the_master() -> None:
     assert all(
         settings(profile, "local")["spark.sql.python.filterPushdown.enabled"] == "true" for profile in ("test", "batch")
     )
+
+
+def test_the_package_can_be_imported_without_spark() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; import slipstream.spark as s; s.session()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "SetupError: pyspark is not installed" in done.stderr
