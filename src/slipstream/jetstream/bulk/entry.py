@@ -23,6 +23,7 @@ from slipstream.jetstream.store.base import SubjectState
 from slipstream.jetstream.store.bulk import unit_subject_state, unit_writer
 from slipstream.jetstream.stream.commit import AfterCommit
 from slipstream.jetstream.stream.conditions import message_ttl
+from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels import stagedrows
 from slipstream.kernels.stagedrows import StagedRows
@@ -60,6 +61,8 @@ class Entry:
             raise TableError(table.STREAM_SEALED)
         if config.mirror is not None:
             raise TableError(errors.INVALID_REQUEST, err="a mirror takes no messages")
+        if config.allow_msg_counter:
+            raise TableError(table.MESSAGE_INCR_MISSING)
         refusal = stream.refuse_more(size_bytes)
         if refusal is not None:
             raise refusal
@@ -74,6 +77,7 @@ class Entry:
             or self._interest_only
             or config.max_msgs_per_subject > 0
             or config.subject_transform is not None
+            or config.allow_msg_schedules
             or stream.ingest.republisher is not None
         )
         self._subjects = tuple(subject.encode() for subject in config.subjects)
@@ -88,6 +92,7 @@ class Entry:
         self._ids: dict[bytes, int] = {}
         self._expiries: list[tuple[int, int]] = []
         self._effects: list[AfterCommit] = []
+        self._newest: dict[bytes, int] = {}  # by subject, where a message ends a schedule on its subject
         self._added: dict[bytes, int] = {}  # messages by subject, where a limit per subject needs them
         self._bytes = 0  # by the formula of the limits, when careful
 
@@ -150,6 +155,9 @@ class Entry:
         if self.count:
             stream.ingest.unit_stored(self.next_seq - 1, self.ts_ns, self._last_id, self._ids)
         stream.ingest.intake.pending.extend(self._effects)
+        if stream.ingest.schedules is not None:
+            for subject, seq in self._newest.items():
+                stream.ingest.schedules.stored(seq, self.ts_ns, subject, b"")
         stream.unit_stored(self._added, self._expiries)
 
     def give_up(self) -> None:
@@ -182,6 +190,7 @@ class Entry:
         if self.careful:
             subject = stream.ingest.transformed(subject)
             self._check_room(subject, header, payload)
+        header, ttl = at_least_marker_ttl(stream.config, header, ttl)
         expires_ns = self.ts_ns + ttl * SECOND_NS if ttl > 0 else 0
         seq = self.next_seq
         republisher = stream.ingest.republisher
@@ -192,6 +201,8 @@ class Entry:
             self._ids[message_id] = seq
         if expires_ns:
             self._expiries.append((seq, expires_ns))
+        if stream.ingest.schedules is not None:
+            self._newest[subject] = seq
         if republisher is not None:
             effect = republisher.effect(seq, self.ts_ns, subject, header, payload, previous)
             if effect is not None:

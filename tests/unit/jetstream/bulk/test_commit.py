@@ -149,6 +149,24 @@ def test_life_times(world: BulkWorld) -> None:
     assert world.texts() == [b"long"]
 
 
+def test_life_times_where_removals_leave_markers(world: BulkWorld) -> None:
+    make(world, allow_msg_ttl=True, allow_rollup_hdrs=True, subject_delete_marker_ttl=60 * SECOND_NS)
+    world.commit(1, [world.stage([headed(b"x", Nats_TTL="5")])])
+    assert b"Nats-TTL: 60" in world.account.streams["S"].store.get(1).headers
+
+
+def test_counters_and_schedules(world: BulkWorld) -> None:
+    make(world, allow_msg_counter=True)
+    assert world.commit(1, [world.stage(plain(b"1"))])["error"]["err_code"] == 10169
+    storage = world.storage  # type: ignore[attr-defined]
+    world.create("T", subjects=["t.>"], storage=storage, allow_msg_schedules=True, allow_rollup_hdrs=True)
+    when = {"Nats_Schedule": "@every 1s", "Nats_Schedule_Target": "t.out"}
+    assert world.publish("t.plan", b"tick", **when)["seq"] == 1
+    world.commit(1, [world.stage(plain(b"instead", subject="t.plan"), stream="T")], stream="T")
+    world.ports.advance(5 * SECOND_NS)
+    assert world.texts("T") == [b"tick", b"instead"], "a message ends the schedule on its subject"
+
+
 def test_what_a_stream_does_not_take(world: BulkWorld) -> None:
     make(world, max_msg_size=20)
     cases = {
