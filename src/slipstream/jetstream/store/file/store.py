@@ -37,6 +37,7 @@ from slipstream.limits import (
     STORE_ALLOCATE_BYTES_MIN,
     STORE_COMPACT_LIVE_PERCENT,
     STORE_COMPACT_MERGE_MAX,
+    STORE_COMPACT_MSGS_MAX,
     STORE_SEGMENT_BYTES,
     STORE_SEGMENT_BYTES_MIN,
     STORE_SEGMENTS_PER_STREAM_MIN,
@@ -341,20 +342,21 @@ class FileStore(FileStoreWrites):
         suspects = {seg for seg, n, live in self._index.segment_counts() if live * 100 < n * STORE_COMPACT_LIVE_PERCENT}
         small = self._options.segment_bytes // 8
         found: list[Segment] = []
-        alive = 0
+        alive = alive_msgs = 0
         for segment in self._log.closed_segments():
-            used = 0
+            used = count = 0
             fits = not segment.damaged and (segment.id in suspects or segment.end < small)
             if fits:
-                used = self._index.segment_live(segment.id)[1]
+                count, used = self._index.segment_live(segment.id)
                 fits = segment.end < small or used * 100 < (segment.end - HEADER_BYTES) * STORE_COMPACT_LIVE_PERCENT
-            if fits and alive + used <= self._options.segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX:
+            room = alive + used <= self._options.segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX
+            if fits and room and (not found or alive_msgs + count <= STORE_COMPACT_MSGS_MAX):
                 found.append(segment)
-                alive += used
+                alive, alive_msgs = alive + used, alive_msgs + count
             elif self._saves_enough(found, alive):
                 break
             else:
-                found, alive = ([segment], used) if fits else ([], 0)
+                found, alive, alive_msgs = ([segment], used, count) if fits else ([], 0, 0)
         return found if self._saves_enough(found, alive) else []
 
     def _saves_enough(self, inputs: list[Segment], alive: int) -> bool:
