@@ -11,7 +11,7 @@ from slipstream.jetstream.stream.source_feed import SourceFeed
 from slipstream.jetstream.stream.sources import Sources
 from slipstream.kernels.subject import matches
 from support.consumer_world import ConsumerPorts, ConsumerWorld
-from support.jetstream_world import FakeStores
+from support.jetstream_world import FakeStores, Recovered
 
 MILLISECOND_NS = 1_000_000
 SECOND_NS = 1_000 * MILLISECOND_NS
@@ -80,3 +80,16 @@ class CopyWorld(ConsumerWorld):
     def payloads(self, name: str = "M") -> list[bytes]:
         store = self.account.streams[name].store
         return [message.payload for seq in self.seqs(name) if hasattr(message := store.get(seq), "payload")]
+
+
+def restarted(world: CopyWorld) -> CopyWorld:
+    """The same streams after a start of the server."""
+    stores = FakeStores()
+    stores.recoverable = [
+        Recovered(stream.store, stream.created_ns, stream.config) for stream in world.account.streams.values()
+    ]
+    for stream in world.account.streams.values():
+        stream.stop(deleted=False)
+    later = CopyWorld(stores=stores)
+    later.ports.clock_ns = world.ports.clock_ns + SECOND_NS
+    return later

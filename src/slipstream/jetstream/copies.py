@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.stream.mirror import Mirror
+from slipstream.jetstream.stream.source_feed import SourceFeed
 from slipstream.jetstream.stream.sources import Sources
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.jetstream.stream.upstream import NoUpstream
@@ -24,10 +25,13 @@ class Copies:
 
     def _started(self, stream: Stream) -> None:
         self._attach(stream)
-        for upstream in self._upstreams.values():
-            for feed in upstream.feeds:
-                if feed.origin == stream.name:
-                    feed.hurry()
+        for feed in self._feeds_of(stream):
+            feed.hurry()
+
+    def _feeds_of(self, origin: Stream) -> list[SourceFeed]:
+        """What reads a stream of this account."""
+        feeds = [feed for upstream in self._upstreams.values() for feed in upstream.feeds]
+        return [feed for feed in feeds if feed.origin == origin.name]
 
     def _attach(self, stream: Stream) -> None:
         account = self._account
@@ -65,6 +69,8 @@ class Copies:
 
     def _stopped(self, stream: Stream) -> None:
         self._upstreams.pop(stream.name, None)
+        for feed in self._feeds_of(stream):
+            feed.retry()  # and be told that there is no such stream any more
 
     def _caught_up(self, stream: Stream) -> None:
         for hook in self._account.on_caught_up:

@@ -13,8 +13,7 @@ from slipstream.jetstream.config.structs import (
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stream.source_names import consumer_name, index_name, origin_of, source_words, stable_id
 from slipstream.jetstream.stream.source_positions import SourcePositions
-from support.copy_world import SECOND_NS, CopyPorts, CopyWorld
-from support.jetstream_world import FakeStores, Recovered
+from support.copy_world import SECOND_NS, CopyPorts, CopyWorld, restarted
 
 
 class TestNames:
@@ -105,19 +104,6 @@ class TestPositions:
     def test_thousands_of_messages_are_looked_through(self) -> None:
         store = store_with(b"A 1 > > a", *([b""] * 9000), b"B 2 > > b", *([b"C 3 > > c"] * 5000))
         assert self.recovered(store, "A > >", "B > >", "C > >") == {"A > >": 1, "B > >": 2, "C > >": 3}
-
-
-def restarted(world: CopyWorld) -> CopyWorld:
-    """The same streams after a start of the server."""
-    stores = FakeStores()
-    stores.recoverable = [
-        Recovered(stream.store, stream.created_ns, stream.config) for stream in world.account.streams.values()
-    ]
-    for stream in world.account.streams.values():
-        stream.stop(deleted=False)
-    later = CopyWorld(stores=stores)
-    later.ports.clock_ns = world.ports.clock_ns + SECOND_NS
-    return later
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_msgs": 2}, {"max_msgs_per_subject": 1}], ids=str)
