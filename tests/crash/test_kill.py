@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.jetstream.store.base import StoredMessage
+from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import RealDisk
 from support.stores import reopen
 
@@ -34,8 +35,21 @@ def cycles(directory: Path, count: int, seed: int) -> None:
             message = store.get(seq)
             assert isinstance(message, StoredMessage), seq
             assert message.payload.rstrip(b"\0") == b"message %d" % seq
+        whole_units(store)
         # What is not committed by the victim may trim more, never less.
         assert store.first_seq >= first
+
+
+def whole_units(store: FileStore) -> None:
+    """A unit is there with its last message, or not at all; the note names the last one that is."""
+    noted = int(store.notes().get(b"unit", b"0"))
+    for seq in range(store.first_seq, store.last_seq + 1):
+        message = store.get(seq)
+        if isinstance(message, StoredMessage) and message.headers:
+            _, first, count = message.headers.split()
+            end = int(first) + int(count) - 1
+            assert isinstance(store.get(end), StoredMessage), f"{seq} without the end of its unit"
+            assert noted >= end
 
 
 def test_kill(tmp_path: Path) -> None:
