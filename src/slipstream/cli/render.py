@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["Columns", "Table", "console", "note", "print_json", "print_names"]
+__all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "print_names"]
 
 # A table without a terminal is as wide as it needs to be; rich wants a number.
 _WIDTH_UNLIMITED: Final = 100_000
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 key`, `2,000 keys`."""
+    return f"{format_number(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def note(text: str) -> None:
@@ -74,16 +79,15 @@ class Table:
         assert len(cells) == len(self._headers)
         self._rows.append([_text(cell) for cell in cells])
 
-    def print(self) -> None:
-        """Print it."""
+    def print(self, *, drop_empty: bool = False) -> None:
+        """Print it; with `drop_empty` without columns in which nothing stands, which narrow terminals never show."""
         from rich.text import Text
 
         screen = console()
         border = _border_colour()
-        table = self._built(range(len(self._headers)), border)
+        full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
+        table = self._built(full if drop_empty else range(len(self._headers)), border)
         if table.__rich_measure__(screen, screen.options.update(max_width=_WIDTH_UNLIMITED)).maximum > screen.width:
-            # A narrow terminal: columns in which nothing stands make room for the others.
-            full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
             table = self._built(full, border)
         width = min(screen.measure(table).maximum, screen.width)
         title = self._title[: width - 4].center(width - 2)

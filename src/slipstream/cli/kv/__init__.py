@@ -14,6 +14,7 @@ _WRITE = "slipstream.cli.kv.write"
 
 VERBS = {
     "add": Entry(f"{_MANAGE}:add", "Create a bucket.", ("new",), "Buckets"),
+    "edit": Entry(f"{_MANAGE}:edit", "Change a bucket.", (), "Buckets"),
     "info": Entry(f"{_MANAGE}:info", "Show a bucket.", ("view", "status"), "Buckets"),
     "ls": Entry(f"{_READ}:ls", "List buckets, or the keys of one.", ("list", "l"), "Buckets"),
     "compact": Entry(f"{_MANAGE}:compact", "Drop what is kept of deleted keys.", (), "Buckets"),

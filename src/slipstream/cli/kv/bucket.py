@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from slipstream.cli.connection import Failure, Session
@@ -18,7 +19,7 @@ from slipstream.cli.messages import Headers, decode_header, encode_header, read_
 from slipstream.cli.pulling import Feed
 from slipstream.client.wire import NoResponders
 
-__all__ = ["PREFIX", "Bucket", "Entry", "NoSuchKey", "bucket_names"]
+__all__ = ["PREFIX", "Bucket", "Entry", "NoSuchKey", "bucket_names", "checked_name"]
 
 PREFIX: Final = "KV_"
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
@@ -62,9 +63,7 @@ class Bucket:
         Raises:
             Failure: the name cannot be one of a bucket.
         """
-        if not _NAME.fullmatch(name):
-            raise Failure(f"{name!r} is no name of a bucket: letters, digits, _ and - are allowed")
-        self.name = name
+        self.name = checked_name(name)
         self.stream = f"{PREFIX}{name}"
         self._session = session
 
@@ -131,33 +130,33 @@ class Bucket:
             policy: `all` for everything, `last_per_subject` for the newest of each key.
             values: False leaves the values out.
         """
-        feed = self._feed(pattern, policy, values)
-        if not feed.pending:
-            return
-        for _, message in feed:
-            yield self._entry(message)
+        with self._feed(pattern, {"deliver_policy": policy, "headers_only": not values}) as feed:
             if not feed.pending:
                 return
+            for _, message in feed:
+                yield self._entry(message)
+                if not feed.pending:
+                    return
 
-    def watch(self, pattern: str, policy: str) -> Iterator[Entry]:
-        """What is kept and then what changes, without end."""
-        for _, message in self._feed(pattern, policy, True):
-            yield self._entry(message)
+    def watch(self, pattern: str, start: Reply) -> Iterator[Entry]:
+        """What is kept, from where the fields of a consumer say, and then what changes, without end."""
+        with self._feed(pattern, start) as feed:
+            for _, message in feed:
+                yield self._entry(message)
 
-    def _feed(self, pattern: str, policy: str, values: bool) -> Feed:
+    @contextmanager
+    def _feed(self, pattern: str, fields: Reply) -> Iterator[Feed]:
         if not _PATTERN.fullmatch(pattern):
             raise Failure(f"{pattern!r} selects no keys")
-        config = {
-            "filter_subject": f"$KV.{self.name}.{pattern}",
-            "deliver_policy": policy,
-            "headers_only": not values,
-        }
-        feed = Feed(self._session, self.stream, config=config)
+        feed = Feed(self._session, self.stream, config={"filter_subject": f"$KV.{self.name}.{pattern}", **fields})
         try:
             feed.open()
         except ApiRefusal as error:
             raise self._explained(error) from error
-        return feed
+        try:
+            yield feed
+        finally:
+            feed.close()
 
     def _entry(self, message: Any) -> Entry:
         delivery = read_delivery(message.reply)
@@ -176,6 +175,17 @@ class Bucket:
 
     def _explained(self, error: ApiRefusal) -> Exception:
         return self._missing() if error.err_code == _NO_STREAM else error
+
+
+def checked_name(name: str) -> str:
+    """The name of a bucket.
+
+    Raises:
+        Failure: it cannot be one.
+    """
+    if not _NAME.fullmatch(name):
+        raise Failure(f"{name!r} is no name of a bucket: letters, digits, _ and - are allowed")
+    return name
 
 
 def bucket_names(link: Link) -> list[str]:

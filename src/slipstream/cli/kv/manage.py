@@ -1,4 +1,4 @@
-"""Buckets: create, show, clean up."""
+"""Buckets: create, change, show, clean up."""
 
 from __future__ import annotations
 
@@ -8,45 +8,47 @@ import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_bytes, format_duration, format_time
+from slipstream.cli.jetstream import user_metadata
 from slipstream.cli.kv.bucket import Bucket
+from slipstream.cli.kv.flags import bucket_flags, changed_config, new_config
 from slipstream.cli.link import Reply
+from slipstream.cli.progress import progress
 from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.render import Columns, print_json
-from slipstream.cli.types import DURATION, SIZE, force_flag, json_flag, list_option, pairs_option
-from slipstream.limits import MINUTE_NS
+from slipstream.cli.render import Columns, counted, print_json
+from slipstream.cli.stream.edit import print_differences
+from slipstream.cli.types import force_flag, json_flag
 
-__all__ = ["add", "compact", "info", "print_bucket"]
-
-_DUPLICATES_NS = 2 * MINUTE_NS
+__all__ = ["add", "compact", "edit", "info", "print_bucket"]
 
 
 @click.command(cls=Command)
 @click.argument("bucket")
-@click.option("--history", type=click.IntRange(1, 64), default=1, help="Values to keep of each key.")
-@click.option("--ttl", type=DURATION, default=0, help="Forget values after so long.")
-@click.option("--marker-ttl", type=DURATION, default=0, help="Keep a marker of what was forgotten for so long.")
-@click.option("--storage", type=click.Choice(["file", "memory"]), default="file", help="Where to keep values.")
-@click.option("--max-value-size", type=SIZE, default=-1, help="Longest value.")
-@click.option("--max-bucket-size", type=SIZE, default=-1, help="Largest size of the whole bucket.")
-@click.option("--description", default="", help="What it is for.")
-@click.option("--replicas", type=int, default=1, help="Copies in a cluster.")
-@click.option("--cluster", default="", help="Place it in a cluster.")
-@list_option("--tags", "tags", help="Place it on servers with tags.")
-@click.option("--compress/--no-compress", default=False, help="Compress files.")
-@click.option("--republish-source", default="", help="Republish changes of these subjects.")
-@click.option("--republish-destination", default="", help="Republish changes there.")
-@click.option("--republish-headers", is_flag=True, help="Republish without values.")
-@pairs_option("--metadata", "metadata", help="Add metadata.")
+@bucket_flags
 @json_flag
 @click.pass_obj
-def add(session: Session, /, bucket: str, as_json: bool, **fields: Any) -> None:
+def add(session: Session, /, bucket: str, as_json: bool, **given: Any) -> None:
     """Create BUCKET."""
     target = Bucket(session, bucket)
-    created = target.link.api(f"STREAM.CREATE.{target.stream}", _config(target, fields))
-    if as_json:
-        print_json(created)
-    else:
-        print_bucket(target.name, created)
+    created = target.link.api(f"STREAM.CREATE.{target.stream}", new_config(target, given))
+    _show(target, created, as_json=as_json)
+
+
+@click.command(cls=Command)
+@click.argument("bucket")
+@bucket_flags
+@force_flag
+@json_flag
+@click.pass_obj
+def edit(session: Session, /, bucket: str, force: bool, as_json: bool, **given: Any) -> None:
+    """Change BUCKET; what no flag names stays as it is."""
+    target = Bucket(session, bucket)
+    found = target.info()["config"]
+    old = {**found, "metadata": user_metadata(found)}
+    new = changed_config(old, given)
+    if not print_differences(old, new, quiet=as_json):
+        return
+    confirm_or_stop(f"Really edit bucket {bucket}", force=force)
+    _show(target, target.link.api(f"STREAM.UPDATE.{target.stream}", new), as_json=as_json)
 
 
 @click.command(cls=Command)
@@ -56,11 +58,7 @@ def add(session: Session, /, bucket: str, as_json: bool, **fields: Any) -> None:
 def info(session: Session, bucket: str, as_json: bool) -> None:
     """Show BUCKET."""
     target = Bucket(session, bucket)
-    found = target.info()
-    if as_json:
-        print_json(found)
-    else:
-        print_bucket(bucket, found)
+    _show(target, target.info(), as_json=as_json)
 
 
 @click.command(cls=Command)
@@ -73,44 +71,20 @@ def compact(session: Session, bucket: str, force: bool) -> None:
     target.info()
     confirm_or_stop(f"Drop all deleted keys of bucket {bucket}", force=force)
     deleted = [entry for entry in target.read(policy="last_per_subject", values=False) if entry.operation != "PUT"]
-    for entry in deleted:
-        target.link.api(f"STREAM.PURGE.{target.stream}", {"filter": f"$KV.{bucket}.{entry.key}"})
-    click.echo(f"Dropped {len(deleted):,} deleted keys")
+    with progress("Compacting", len(deleted) or None, unit="keys") as advance:
+        for entry in deleted:
+            # Not what was set again since we looked.
+            wanted = {"filter": f"$KV.{bucket}.{entry.key}", "seq": entry.revision + 1}
+            target.link.api(f"STREAM.PURGE.{target.stream}", wanted)
+            advance(1)
+    click.echo(f"Dropped {counted(len(deleted), 'deleted key')}")
 
 
-def _config(bucket: Bucket, fields: dict[str, Any]) -> Reply:
-    config: Reply = {
-        "name": bucket.stream,
-        "subjects": [f"$KV.{bucket.name}.>"],
-        "description": fields["description"],
-        "max_msgs_per_subject": fields["history"],
-        "max_age": max(fields["ttl"], 0),
-        "max_bytes": fields["max_bucket_size"],
-        "max_msg_size": fields["max_value_size"],
-        "storage": fields["storage"],
-        "num_replicas": fields["replicas"],
-        "discard": "new",
-        "duplicate_window": min(fields["ttl"] or _DUPLICATES_NS, _DUPLICATES_NS),
-        "allow_rollup_hdrs": True,
-        "deny_delete": True,
-        "allow_direct": True,
-        "max_msgs": -1,
-        "max_consumers": -1,
-        "metadata": fields["metadata"],
-    }
-    if fields["compress"]:
-        config["compression"] = "s2"
-    if fields["marker_ttl"]:
-        config |= {"allow_msg_ttl": True, "subject_delete_marker_ttl": fields["marker_ttl"]}
-    if fields["cluster"] or fields["tags"]:
-        config["placement"] = {"cluster": fields["cluster"], "tags": fields["tags"]}
-    if fields["republish_destination"]:
-        config["republish"] = {
-            "src": fields["republish_source"] or ">",
-            "dest": fields["republish_destination"],
-            "headers_only": fields["republish_headers"],
-        }
-    return config
+def _show(bucket: Bucket, found: Reply, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        print_bucket(bucket.name, found)
 
 
 def print_bucket(name: str, info: Reply) -> None:
@@ -130,5 +104,13 @@ def print_bucket(name: str, info: Reply) -> None:
     marker_ns = config.get("subject_delete_marker_ttl", 0)
     columns.row("Limit Marker TTL", format_duration(marker_ns), when=marker_ns)
     columns.row("Compressed", config.get("compression", "none") != "none")
+    mirror = (config.get("mirror") or {}).get("name", "")
+    columns.row("Mirror of", mirror.removeprefix("KV_"), when=mirror)
+    sources = [source["name"].removeprefix("KV_") for source in config.get("sources") or []]
+    columns.row("Sources", sources, when=sources)
+    republish = config.get("republish") or {}
+    columns.row("Republishing", f"{republish.get('src')} to {republish.get('dest')}", when=republish)
+    for key, value in user_metadata(config).items():
+        columns.row(f"Metadata {key}", value)
     columns.row("JetStream Stream", config["name"])
     columns.print()

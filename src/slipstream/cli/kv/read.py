@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_bytes, format_time
+from slipstream.cli.human import format_bytes, format_time, visible
 from slipstream.cli.kv.bucket import PREFIX, Bucket, Entry, NoSuchKey, bucket_names
+from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, print_json, print_names
 from slipstream.cli.types import json_flag, names_flag
 
@@ -72,7 +74,7 @@ def get(session: Session, bucket: str, key: str, revision: int, raw: bool, as_js
         print_json(entry.as_json(bucket))
         return
     click.echo(f"{bucket} > {key} revision: {entry.revision} created @ {entry.time}\n")
-    click.echo(entry.value.decode(errors="replace"))
+    click.echo(visible(entry.value.decode(errors="replace")))
 
 
 @click.command(cls=Command)
@@ -100,21 +102,45 @@ def history(session: Session, bucket: str, key: str, as_json: bool) -> None:
 @click.argument("bucket")
 @click.argument("pattern", default=">")
 @click.option("--history", "with_history", is_flag=True, help="Begin with everything that is kept.")
-@click.option("--updates-only", is_flag=True, help="Begin with the next change.")
+@click.option("--updates-only", "--updates", is_flag=True, help="Begin with the next change.")
+@click.option("--revision", type=click.IntRange(min=1), help="Begin with this revision.")
+@click.option("--deletes/--no-deletes", default=True, help="Show deletions.")
 @click.option("--count", type=int, default=0, help="Stop after so many.")
+@click.option("--json", "-j", "as_json", is_flag=True, help="Print JSON, one change a line.")
 @click.pass_obj
-def watch(session: Session, bucket: str, pattern: str, with_history: bool, updates_only: bool, count: int) -> None:
+def watch(
+    session: Session,
+    bucket: str,
+    pattern: str,
+    with_history: bool,
+    updates_only: bool,
+    revision: int | None,
+    deletes: bool,
+    count: int,
+    as_json: bool,
+) -> None:
     """Show the values of BUCKET that match PATTERN, and their changes as they happen."""
-    policy = "all" if with_history else "new" if updates_only else "last_per_subject"
-    for number, entry in enumerate(Bucket(session, bucket).watch(pattern, policy), 1):
-        _print_change(bucket, entry)
-        if number == count:
+    if with_history + updates_only + (revision is not None) > 1:
+        raise click.UsageError("Only one of --history, --updates-only and --revision.")
+    start: Reply = {"deliver_policy": "all" if with_history else "new" if updates_only else "last_per_subject"}
+    if revision is not None:
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": revision}
+    shown = 0
+    for entry in Bucket(session, bucket).watch(pattern, start):
+        if entry.operation != "PUT" and not deletes:
+            continue
+        if as_json:
+            click.echo(json.dumps(entry.as_json(bucket), ensure_ascii=False))
+        else:
+            _print_change(bucket, entry)
+        shown += 1
+        if shown == count:
             return
 
 
 def _print_change(bucket: str, entry: Entry) -> None:
     colour = "green" if entry.operation == "PUT" else "red"
-    value = f": {entry.value.decode(errors='replace')}" if entry.operation == "PUT" else ""
+    value = f": {visible(entry.value.decode(errors='replace'))}" if entry.operation == "PUT" else ""
     click.echo(f"[{entry.time}] {click.style(entry.operation, fg=colour)} {bucket} > {entry.key}{value}")
 
 

@@ -43,9 +43,7 @@ def create(session: Session, bucket: str, key: str, value: str | None, ttl: int)
     """Set KEY of BUCKET to VALUE if it has no value."""
     target = Bucket(session, bucket)
     content = _content(value)
-    if ttl % SECOND_NS:
-        raise Failure(f"a time to live has whole seconds: {format_duration(ttl)}")
-    headers: Headers = [("Nats-TTL", f"{ttl // SECOND_NS}s")] if ttl else []
+    headers = _time_to_live(ttl)
     try:
         target.publish(key, content, [(_EXPECTED, "0"), *headers])
     except ApiRefusal as error:
@@ -112,12 +110,21 @@ def delete(session: Session, bucket: str, key: str | None, force: bool) -> None:
 @click.command(cls=Command)
 @click.argument("bucket")
 @click.argument("key")
+@click.option("--ttl", type=DURATION, default=0, help="Forget the marker after so long; the bucket needs --marker-ttl.")
 @force_flag
 @click.pass_obj
-def purge(session: Session, bucket: str, key: str, force: bool) -> None:
+def purge(session: Session, bucket: str, key: str, ttl: int, force: bool) -> None:
     """Delete KEY of BUCKET and its history."""
+    target = Bucket(session, bucket)
+    headers: Headers = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub"), *_time_to_live(ttl)]
     confirm_or_stop(f"Purge key {bucket} > {key}", force=force)
-    Bucket(session, bucket).publish(key, b"", [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub")])
+    target.publish(key, b"", headers)
+
+
+def _time_to_live(ttl_ns: int) -> Headers:
+    if ttl_ns % SECOND_NS:
+        raise Failure(f"a time to live has whole seconds: {format_duration(ttl_ns)}")
+    return [("Nats-TTL", f"{ttl_ns // SECOND_NS}s")] if ttl_ns else []
 
 
 def _content(value: str | None) -> bytes:

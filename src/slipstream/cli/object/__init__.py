@@ -13,6 +13,7 @@ _TRANSFER = "slipstream.cli.object.transfer"
 
 VERBS = {
     "add": Entry(f"{_MANAGE}:add", "Create an object store.", ("new",), "Stores"),
+    "edit": Entry(f"{_MANAGE}:edit", "Change an object store.", (), "Stores"),
     "ls": Entry(f"{_MANAGE}:ls", "List stores, or the objects of one.", ("list", "l"), "Stores"),
     "info": Entry(f"{_MANAGE}:info", "Show a store or an object.", ("show", "i"), "Stores"),
     "seal": Entry(f"{_MANAGE}:seal", "Make a store read-only for ever.", (), "Stores"),

@@ -2,61 +2,111 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_bytes, format_duration, format_time
+from slipstream.cli.jetstream import user_metadata
 from slipstream.cli.link import Reply
 from slipstream.cli.object.store import PREFIX, ObjectStore, store_names
 from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.render import Columns, Table, print_json, print_names
+from slipstream.cli.render import Columns, Table, counted, print_json, print_names
+from slipstream.cli.stream.edit import print_differences
 from slipstream.cli.types import DURATION, SIZE, force_flag, json_flag, list_option, names_flag, pairs_option
 
-__all__ = ["add", "delete", "info", "ls", "print_object", "seal", "watch"]
+__all__ = ["add", "delete", "edit", "info", "ls", "print_object", "seal", "watch"]
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory"}
+_FLAGS: Final = (
+    click.option("--description", help="What it is for."),
+    click.option("--ttl", type=DURATION, help="Forget objects after so long."),
+    click.option("--storage", type=click.Choice(list(_STORAGE)), help="Where to keep objects: file or memory."),
+    click.option("--max-bucket-size", type=SIZE, help="Largest size of the whole store."),
+    click.option("--replicas", type=click.IntRange(min=1), help="Copies in a cluster."),
+    click.option("--cluster", help="Place it in a cluster."),
+    list_option("--tags", "tags", help="Place it on servers with tags."),
+    click.option("--compress/--no-compress", default=None, help="Compress files."),
+    pairs_option("--metadata", "metadata", help="Add metadata."),
+)
+
+
+def _store_flags(command: _F) -> _F:
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
 
 
 @click.command(cls=Command)
 @click.argument("store")
-@click.option("--ttl", type=DURATION, default=0, help="Forget objects after so long.")
-@click.option("--storage", type=click.Choice(["file", "memory"]), default="file", help="Where to keep objects.")
-@click.option("--max-bucket-size", type=SIZE, default=-1, help="Largest size of the whole store.")
-@click.option("--description", default="", help="What it is for.")
-@click.option("--replicas", type=int, default=1, help="Copies in a cluster.")
-@click.option("--cluster", default="", help="Place it in a cluster.")
-@list_option("--tags", "tags", help="Place it on servers with tags.")
-@click.option("--compress/--no-compress", default=False, help="Compress files.")
-@pairs_option("--metadata", "metadata", help="Add metadata.")
+@_store_flags
 @json_flag
 @click.pass_obj
-def add(session: Session, /, store: str, as_json: bool, **fields: Any) -> None:
+def add(session: Session, /, store: str, as_json: bool, **given: Any) -> None:
     """Create the object store STORE."""
     target = ObjectStore(session, store)
-    config: Reply = {
+    base: Reply = {
         "name": target.stream,
         "subjects": [f"$O.{store}.C.>", f"$O.{store}.M.>"],
-        "description": fields["description"],
-        "max_age": max(fields["ttl"], 0),
-        "max_bytes": fields["max_bucket_size"],
-        "storage": fields["storage"],
-        "num_replicas": fields["replicas"],
+        "description": "",
+        "max_age": 0,
+        "max_bytes": -1,
+        "storage": "file",
+        "num_replicas": 1,
         "discard": "new",
         "allow_rollup_hdrs": True,
         "allow_direct": True,
         "max_msgs": -1,
         "max_consumers": -1,
-        "metadata": fields["metadata"],
+        "metadata": {},
     }
-    if fields["compress"]:
-        config["compression"] = "s2"
-    if fields["cluster"] or fields["tags"]:
-        config["placement"] = {"cluster": fields["cluster"], "tags": fields["tags"]}
-    created = target.link.api(f"STREAM.CREATE.{target.stream}", config)
-    if as_json:
-        print_json(created)
-    else:
-        _print_store(store, created)
+    created = target.link.api(f"STREAM.CREATE.{target.stream}", _changed(base, given))
+    _show(store, created, as_json=as_json)
+
+
+@click.command(cls=Command)
+@click.argument("store")
+@_store_flags
+@force_flag
+@json_flag
+@click.pass_obj
+def edit(session: Session, /, store: str, force: bool, as_json: bool, **given: Any) -> None:
+    """Change STORE; what no flag names stays as it is."""
+    target = ObjectStore(session, store)
+    found = target.info()["config"]
+    old = {**found, "metadata": user_metadata(found)}
+    new = _changed(old, given)
+    if not print_differences(old, new, quiet=as_json):
+        return
+    confirm_or_stop(f"Really edit object store {store}", force=force)
+    _show(store, target.link.api(f"STREAM.UPDATE.{target.stream}", new), as_json=as_json)
+
+
+def _changed(old: Reply, given: dict[str, Any]) -> Reply:
+    """The stream of a store with what the flags say."""
+    new = dict(old)
+    for flag, field in (
+        ("description", "description"),
+        ("max_bucket_size", "max_bytes"),
+        ("replicas", "num_replicas"),
+    ):
+        if given[flag] is not None:
+            new[field] = given[flag]
+    if given["ttl"] is not None:
+        new["max_age"] = max(given["ttl"], 0)
+    if given["storage"] is not None:
+        new["storage"] = _STORAGE[given["storage"]]
+    if given["compress"] is not None:
+        new["compression"] = "s2" if given["compress"] else "none"
+    if given["cluster"] or given["tags"]:
+        new["placement"] = {"cluster": given["cluster"] or "", "tags": given["tags"]}
+    if given["metadata"]:
+        new["metadata"] = {**(new.get("metadata") or {}), **given["metadata"]}
+    return new
 
 
 @click.command(cls=Command)
@@ -91,13 +141,12 @@ def ls(session: Session, store: str | None, names: bool, as_json: bool) -> None:
 def info(session: Session, store: str, name: str | None, as_json: bool) -> None:
     """Show STORE, or the object NAME in it."""
     target = ObjectStore(session, store)
-    found = target.info() if name is None else target.get(name)
-    if as_json:
-        print_json(found)
-    elif name is None:
-        _print_store(store, found)
+    if name is None:
+        _show(store, target.info(), as_json=as_json)
+    elif as_json:
+        print_json(target.get(name))
     else:
-        print_object(store, found)
+        print_object(store, target.get(name))
 
 
 @click.command(cls=Command)
@@ -142,7 +191,7 @@ def watch(session: Session, store: str, updates_only: bool, count: int) -> None:
         if meta.get("deleted"):
             click.echo(f"{click.style('DEL', fg='red')} {store} > {meta['name']}")
         else:
-            size = f"{format_bytes(meta['size'])} in {meta['chunks']:,} chunks"
+            size = f"{format_bytes(meta['size'])} in {counted(meta['chunks'], 'chunk')}"
             click.echo(f"{click.style('PUT', fg='green')} {store} > {meta['name']}: {size}")
         if number == count:
             return
@@ -159,6 +208,13 @@ def print_object(store: str, meta: Reply) -> None:
     for name, values in meta.get("headers", {}).items():
         columns.row(f"Header {name}", values)
     columns.print()
+
+
+def _show(store: str, found: Reply, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        _print_store(store, found)
 
 
 def _print_store(name: str, info: Reply) -> None:

@@ -110,10 +110,9 @@ class ObjectStore:
         expected, seen = meta.get("chunks", 0), 0
         if not expected:
             return
-        feed = Feed(self._session, self.stream, config={"filter_subject": self.chunk_subject(meta["nuid"])})
-        feed.open()
-        if feed.pending:
-            for _, message in feed:
+        config = {"filter_subject": self.chunk_subject(meta["nuid"])}
+        with Feed(self._session, self.stream, config=config) as feed:
+            for _, message in feed if feed.pending else ():
                 seen += 1
                 yield message.payload
                 if not feed.pending:
@@ -132,12 +131,15 @@ class ObjectStore:
             feed.open()
         except ApiRefusal as error:
             raise self._explained(error) from error
-        if not (watch or feed.pending):
-            return
-        for _, message in feed:
-            yield _described(message.payload)
+        try:
             if not (watch or feed.pending):
                 return
+            for _, message in feed:
+                yield _described(message.payload)
+                if not (watch or feed.pending):
+                    return
+        finally:
+            feed.close()
 
     def _request(self, subject: str, payload: bytes, *, rollup: bool = False) -> None:
         header = encode_header([("Nats-Rollup", "sub")] if rollup else [])
