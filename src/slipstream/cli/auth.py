@@ -10,21 +10,30 @@ from typing import Final
 import click
 
 from slipstream.auth.nkeys import KeyKind, encode_public_key, verify
-from slipstream.cli.connection import Command, Failure, Group
+from slipstream.cli.connection import Command, Failure
 from slipstream.cli.lazy import Entry, LazyGroup
 from slipstream.client.credentials import decode_seed, encode_seed
 
-__all__ = ["auth", "nkey"]
+__all__ = ["auth", "check", "gen", "nkey", "show", "sign"]
 
 _KINDS: Final = {kind.name.lower(): kind for kind in KeyKind if kind != KeyKind.CURVE}
 
 
-@click.group(cls=Group)
+_HERE: Final = "slipstream.cli.auth"
+NKEY: Final = {
+    "gen": Entry(f"{_HERE}:gen", "Make a key.", ("generate", "new")),
+    "show": Entry(f"{_HERE}:show", "Show the public key of a seed.", ()),
+    "sign": Entry(f"{_HERE}:sign", "Sign a file.", ()),
+    "check": Entry(f"{_HERE}:check", "Check a signature.", ("verify",)),
+}
+
+
+@click.group(cls=LazyGroup, entries=NKEY)
 def nkey() -> None:
     """Make and use nkeys: users without a secret on the server."""
 
 
-@nkey.command()
+@click.command(cls=Command)
 @click.argument("kind", type=click.Choice(sorted(_KINDS)), default="user")
 @click.option("--output", "-o", default="", help="Write the seed to a file that only you can read.")
 def gen(kind: str, output: str) -> None:
@@ -46,7 +55,7 @@ def gen(kind: str, output: str) -> None:
     click.echo(public)
 
 
-@nkey.command(cls=Command)
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def show(file: str) -> None:
     """Show the public key of the seed in FILE."""
@@ -58,7 +67,7 @@ def show(file: str) -> None:
     click.echo(encode_public_key(kind, bytes(SigningKey(seed).verify_key)))
 
 
-@nkey.command(cls=Command)
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("seed", type=click.Path(exists=True, dir_okay=False))
 def sign(file: str, seed: str) -> None:
@@ -70,15 +79,26 @@ def sign(file: str, seed: str) -> None:
     click.echo(base64.urlsafe_b64encode(signature).decode().rstrip("="))
 
 
-@nkey.command(cls=Command)
+@click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.argument("signature")
 @click.argument("public")
 def check(file: str, signature: str, public: str) -> None:
-    """Check that SIGNATURE of FILE was made by the key PUBLIC."""
+    """Check that SIGNATURE of FILE was made by the key PUBLIC; both may be given as files that hold them."""
+    signature, public = _word(signature), _word(public)
+    if public.startswith("S"):
+        raise Failure("that is a seed: its public key is enough, `slipstream nkey show` prints it")
     if not verify(public, None, Path(file).read_bytes(), signature):
         raise Failure("the signature does not fit")
     click.echo("Signature OK")
+
+
+def _word(text: str) -> str:
+    """A word, or what the file of that name holds."""
+    try:
+        return Path(text).read_text().strip()
+    except (OSError, ValueError):
+        return text
 
 
 AUTH = {

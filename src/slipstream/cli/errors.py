@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import click
 
-from slipstream.cli.connection import Failure, Group
+from slipstream.cli.connection import Failure
+from slipstream.cli.lazy import Entry, LazyGroup
 from slipstream.cli.render import Columns, Table, print_json
 from slipstream.cli.types import json_flag
 
-__all__ = ["errors"]
+__all__ = ["errors", "lookup", "ls"]
 
 
-@click.group(cls=Group)
+_HERE: Final = "slipstream.cli.errors"
+VERBS: Final = {
+    "ls": Entry(f"{_HERE}:ls", "List error codes.", ("list",)),
+    "lookup": Entry(f"{_HERE}:lookup", "Show what a code means.", ("find", "get", "view", "show", "l")),
+}
+
+
+@click.group(cls=LazyGroup, entries=VERBS)
 def errors() -> None:
     """Look up the error codes of JetStream."""
 
 
-@errors.command(name="ls")
+@click.command()
 @click.argument("pattern", default="")
 @json_flag
 def ls(pattern: str, as_json: bool) -> None:
@@ -39,7 +48,7 @@ def ls(pattern: str, as_json: bool) -> None:
     table.print()
 
 
-@errors.command()
+@click.command()
 @click.argument("code", type=int)
 @json_flag
 def lookup(code: int, as_json: bool) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import datetime
 from typing import Any, Final
 
 import click
 
 from slipstream.cli.connection import Command, Session
-from slipstream.cli.human import format_time
+from slipstream.cli.human import format_time, visible
 from slipstream.cli.link import Link
 from slipstream.cli.listening import listen
 from slipstream.cli.render import note
@@ -31,6 +33,8 @@ _UNINTERESTING: Final = frozenset(("type", "id", "timestamp", "client", "server"
 @click.option("--srv-advisory/--no-srv-advisory", default=False, help="Events of servers; needs the system account.")
 @list_option("--subjects", "subjects", help="Other subjects too.")
 @click.option("--all", "-a", "everything", is_flag=True, help="All of these.")
+@click.option("--filter", "pattern", metavar="REGEX", default="", help="Only events in which this occurs.")
+@click.option("--short", is_flag=True, help="A line for each event.")
 @click.option("--count", type=int, default=0, help="Stop after so many.")
 @click.option("--json", "-j", "as_json", is_flag=True, help="Print events as they are, one a line.")
 @click.pass_obj
@@ -41,6 +45,8 @@ def events(
     srv_advisory: bool,
     subjects: list[str],
     everything: bool,
+    pattern: str,
+    short: bool,
     count: int,
     as_json: bool,
 ) -> None:
@@ -55,34 +61,55 @@ def events(
         for subject in wanted:
             link.client.subscribe(subject)
 
-    note(f"Listening on {', '.join(wanted)}")
-    for number, (_, message) in enumerate(listen(session, prepare), 1):
+    if not wanted:
+        raise click.UsageError("Nothing to listen to: give --js-advisory, --js-metric, --srv-advisory or --subjects.")
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise click.UsageError(f"{pattern!r} is no regular expression: {error}") from error
+    shown = 0
+    for _, message in listen(session, prepare, ready=lambda: note(f"Listening on {', '.join(wanted)}")):
+        text = message.payload.decode(errors="replace")
+        if not expression.search(text):
+            continue
         if as_json:
-            click.echo(message.payload.decode(errors="replace"))
+            click.echo(text)
         else:
-            _print_event(message.subject, message.payload)
-        if number == count:
+            _print_event(message.subject, text, short=short)
+        shown += 1
+        if shown == count:
             return
 
 
-def _print_event(subject: str, payload: bytes) -> None:
+def _print_event(subject: str, text: str, *, short: bool) -> None:
     """One line of what and where, then what the event says, without nesting where it can be avoided."""
     try:
-        event: Any = json.loads(payload)
+        event: Any = json.loads(text)
     except ValueError:
         event = None
     if not isinstance(event, dict):
-        click.echo(f"{click.style(subject, fg='cyan')} {payload.decode(errors='replace')}\n")
+        click.echo(f"{click.style(subject, fg='cyan')} {visible(text)}")
         return
     kind = str(event.get("type", subject)).rpartition(".")[2].replace("_", " ")
-    moment = format_time(str(event.get("timestamp", "")))
-    title = click.style(kind or subject, bold=True)
+    moment = _moment(event)
+    title = click.style(visible(kind or subject), bold=True)
     click.echo(f"[{moment}] {title} {click.style(subject, fg='cyan')}")
+    if short:
+        return
     for name, value in event.items():
         if name not in _UNINTERESTING:
-            click.echo(f"{name:>20}: {value if not isinstance(value, dict | list) else json.dumps(value)}")
+            written = json.dumps(value) if isinstance(value, dict | list) else str(value)
+            click.echo(visible(f"{name:>20}: {written}"))
     who = event.get("client")
     if isinstance(who, dict):
         words = [who[field] for field in ("user", "name", "host") if isinstance(who.get(field), str)]
-        click.echo(f"{'client':>20}: {' '.join(words)}")
+        click.echo(visible(f"{'client':>20}: {' '.join(words)}"))
     click.echo()
+
+
+def _moment(event: dict[str, Any]) -> str:
+    """When it happened, or now for events that do not say it so that it can be read."""
+    try:
+        return format_time(str(event["timestamp"]))
+    except (KeyError, ValueError):
+        return datetime.now().strftime("%Y-%m-%d %H:%M:%S")

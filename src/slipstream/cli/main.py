@@ -43,11 +43,13 @@ COMMANDS: Final = {
     "object": Entry("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
     "spark": Entry("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
     "server": Entry("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
-    "account": Entry("slipstream.cli.account:account", "Show the account in use.", ("a", "acct"), _OPERATE),
+    "account": Entry(
+        "slipstream.cli.account:account", "Show the account in use, save its streams.", ("a", "acct"), _OPERATE
+    ),
     "events": Entry("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
     "top": Entry("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),
     "rtt": Entry("slipstream.cli.rtt:rtt", "Measure the round trip to servers.", (), _OPERATE),
-    "latency": Entry("slipstream.cli.rtt:latency", "Measure how long messages take.", (), _OPERATE),
+    "latency": Entry("slipstream.cli.rtt:latency", "Measure how long messages take.", ("lat",), _OPERATE),
     "bench": Entry("slipstream.cli.bench:bench", "Measure how fast a server is.", (), _OPERATE),
     "auth": Entry("slipstream.cli.auth:auth", "Make keys and password hashes.", (), _LOCAL),
     "nkey": Entry("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",), _LOCAL),

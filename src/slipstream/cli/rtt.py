@@ -15,7 +15,7 @@ from slipstream.cli.render import Columns, print_json
 from slipstream.cli.types import DURATION, SIZE, json_flag
 from slipstream.client.load import percentile
 from slipstream.client.wire import ClientError
-from slipstream.limits import SECOND_NS
+from slipstream.limits import MILLISECOND_NS, SECOND_NS
 
 __all__ = ["latency", "rtt"]
 
@@ -49,8 +49,8 @@ def rtt(session: Session, iterations: int, as_json: bool) -> None:
             if "error" in row:
                 click.echo(f"{row['url']}: {click.style(str(row['error']), fg='red')}")
             else:
-                spread = f"min {format_duration(int(row['min']))}, max {format_duration(int(row['max']))}"
-                click.echo(f"{row['url']}: {format_duration(int(row['rtt']))} ({spread})")
+                spread = f"min {_exact(int(row['min']))}, max {_exact(int(row['max']))}"
+                click.echo(f"{row['url']}: {_exact(int(row['rtt']))} ({spread})")
     if any("error" in row for row in found):
         raise Failure("not every server answers")
 
@@ -82,10 +82,10 @@ def latency(session: Session, server_b: str, duration: int, size: int, rate: int
         print_json({"messages": len(times), "min": times[0], **figures, "max": times[-1]})
         return
     columns = Columns(f"Latency of {len(times):,} messages of {size:,} bytes at {rate:,} a second")
-    columns.row("Min", format_duration(times[0]))
+    columns.row("Min", _exact(times[0]))
     for name, value in figures.items():
-        columns.row(name.upper(), format_duration(value))
-    columns.row("Max", format_duration(times[-1]))
+        columns.row(name.upper(), _exact(value))
+    columns.row("Max", _exact(times[-1]))
     columns.print()
 
 
@@ -109,6 +109,15 @@ def _measure(sender: Link, receiver: Link, subject: str, size: int, rate: int, d
                 advance(seconds - shown)
                 shown = seconds
     return times
+
+
+def _exact(duration_ns: int) -> str:
+    """A short time with the digits that matter: 84.3µs, 1.25ms."""
+    if duration_ns < MILLISECOND_NS:
+        return f"{duration_ns / 1000:.1f}µs"
+    if duration_ns < SECOND_NS:
+        return f"{duration_ns / MILLISECOND_NS:.2f}ms"
+    return format_duration(duration_ns)
 
 
 def _ping_ns(link: Link) -> int:

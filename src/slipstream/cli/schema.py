@@ -9,24 +9,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from slipstream.cli.connection import Failure, Group
+from slipstream.cli.connection import Failure
+from slipstream.cli.lazy import Entry, LazyGroup
 from slipstream.cli.render import print_json, print_names
 from slipstream.cli.types import json_flag
 
 if TYPE_CHECKING:
     from slipstream.jetstream.gojson.bind import GoStruct, GoType
 
-__all__ = ["schema"]
+__all__ = ["info", "ls", "schema", "validate"]
 
 _PREFIX: Final = "io.nats.jetstream.api.v1."
 
 
-@click.group(cls=Group)
+_HERE: Final = "slipstream.cli.schema"
+VERBS: Final = {
+    "ls": Entry(f"{_HERE}:ls", "List document types.", ("search", "find", "list")),
+    "info": Entry(f"{_HERE}:info", "Show a type as JSON Schema.", ("show", "view")),
+    "validate": Entry(f"{_HERE}:validate", "Check a document.", ("check",)),
+}
+
+
+@click.group(cls=LazyGroup, entries=VERBS)
 def schema() -> None:
     """Look up and check the documents of the JetStream API."""
 
 
-@schema.command(name="ls")
+@click.command()
 @click.argument("pattern", default="")
 @json_flag
 def ls(pattern: str, as_json: bool) -> None:
@@ -41,7 +50,7 @@ def ls(pattern: str, as_json: bool) -> None:
         print_names(names)
 
 
-@schema.command()
+@click.command()
 @click.argument("name")
 def info(name: str) -> None:
     """Show the type NAME as JSON Schema."""
@@ -49,7 +58,7 @@ def info(name: str) -> None:
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name, **_struct(document)})
 
 
-@schema.command()
+@click.command()
 @click.argument("name")
 @click.argument("file", default="-")
 def validate(name: str, file: str) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 
 from slipstream.cli.connection import Failure
 from slipstream.cli.link import Link, Reply
-from slipstream.client.wire import ClientTimeout
+from slipstream.client.wire import ClientTimeout, NoResponders
 from slipstream.limits import MILLISECOND_NS
 
-__all__ = ["ask_servers", "one_server"]
+__all__ = ["ask_all", "ask_server", "ask_servers", "one_server"]
 
 _GAP_NS: Final = 300 * MILLISECOND_NS  # servers that answer at all answer within this of each other
 _NO_RIGHT: Final = "no server answers: this needs a user of the system account, as --user and --password or a context"
@@ -32,11 +32,15 @@ def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: i
     Raises:
         Failure: none answers.
     """
+    return ask_all(link, f"$SYS.REQ.SERVER.PING.{what}" if what else "$SYS.REQ.SERVER.PING", body, expected=expected)
+
+
+def ask_all(link: Link, subject: str, body: Reply | None = None, *, expected: int = 0) -> list[tuple[Reply, int]]:
+    """The same for a subject that every server answers."""
     client = link.client
     inbox = client.new_inbox()
     sid = client.subscribe(inbox)
     started_ns = time.monotonic_ns()
-    subject = f"$SYS.REQ.SERVER.PING.{what}" if what else "$SYS.REQ.SERVER.PING"
     client.publish(subject, json.dumps(body or {}).encode(), reply=inbox)
     answers: list[tuple[Reply, int]] = []
     wait_ns = link.settings.timeout_ns
@@ -47,7 +51,7 @@ def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: i
             break
         if message.header.startswith(b"NATS/1.0 503"):
             break
-        answers.append((json.loads(message.payload), time.monotonic_ns() - started_ns))
+        answers.append((_read(message.payload), time.monotonic_ns() - started_ns))
         wait_ns = _GAP_NS
     client.unsubscribe(sid)
     if not answers:
@@ -55,14 +59,39 @@ def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: i
     return sorted(answers, key=lambda answer: str(answer[0]["server"]["name"]))
 
 
-def one_server(link: Link, what: str, name: str) -> Reply:
+def one_server(link: Link, what: str, name: str, body: Reply | None = None) -> Reply:
     """The answer of the server called `name` (or the connected one).
 
     Raises:
         Failure: it does not answer.
     """
-    wanted = name or link.client.info.server_id
-    for answer, _ in ask_servers(link, what):
-        if wanted in (answer["server"]["name"], answer["server"]["id"]):
-            return answer
-    raise Failure(f"no server called {wanted!r} answers")
+    here = link.client.info
+    is_here = name in ("", here.server_name, here.server_id)
+    return ask_server(link, here.server_id if is_here else _server_id(link, name), what, body)
+
+
+def ask_server(link: Link, server_id: str, what: str, body: Reply | None = None) -> Reply:
+    """The answer of a server whose id is known.
+
+    Raises:
+        Failure: it does not answer, or refuses.
+    """
+    try:
+        message = link.request(f"$SYS.REQ.SERVER.{server_id}.{what}", json.dumps(body or {}).encode())
+    except (NoResponders, ClientTimeout):
+        raise Failure(_NO_RIGHT) from None
+    return _read(message.payload)
+
+
+def _server_id(link: Link, name: str) -> str:
+    for answer, _ in ask_servers(link, ""):
+        if name in (answer["server"]["name"], answer["server"]["id"]):
+            return str(answer["server"]["id"])
+    raise Failure(f"no server called {name!r} answers")
+
+
+def _read(payload: bytes) -> Reply:
+    answer: Reply = json.loads(payload)
+    if answer.get("error"):
+        raise Failure(f"{answer['server']['name']}: {answer['error']['description']}")
+    return answer

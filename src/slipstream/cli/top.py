@@ -18,7 +18,7 @@ import click
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_bytes
 from slipstream.cli.link import Link, Reply
-from slipstream.cli.system import one_server
+from slipstream.cli.system import ask_server, one_server
 from slipstream.cli.types import DURATION
 from slipstream.limits import SECOND_NS
 
@@ -27,15 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["top"]
 
-_SORTS: Final = {
-    "cid": "cid",
-    "subs": "subscriptions",
-    "pending": "pending_bytes",
-    "msgs-to": "out_msgs",
-    "msgs-from": "in_msgs",
-    "bytes-to": "out_bytes",
-    "bytes-from": "in_bytes",
-}
+_SORTS: Final = ("cid", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_from", "uptime", "idle")
 _HTTP_SECONDS_MAX: Final = 10.0
 
 
@@ -51,15 +43,15 @@ class _Picture(NamedTuple):
 @click.argument("name", default="")
 @click.option("--http", metavar="URL", default="", help="Ask the monitoring port, as http://127.0.0.1:8222.")
 @click.option("--conns", "-n", type=click.IntRange(1, 1024), default=20, help="Show so many connections.")
-@click.option("--sort", type=click.Choice(list(_SORTS)), default="cid", help="What comes first.")
-@click.option("--delay", "-d", type=DURATION, default=SECOND_NS, help="Refresh so often.")
+@click.option("--sort", type=click.Choice(_SORTS), default="cid", help="What comes first.")
+@click.option("--delay", "--interval", "-d", type=DURATION, default=SECOND_NS, help="Refresh so often.")
 @click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after so many screens.")
 @click.pass_obj
 def top(session: Session, name: str, http: str, conns: int, sort: str, delay: int, count: int) -> None:
     """Watch the server NAME, by default the connected one."""
     if delay <= 0:
         raise Failure("--delay is a time longer than nothing")
-    options = {"sort": _SORTS[sort], "limit": conns, "subs": False, "auth": True}
+    options = {"sort": sort, "limit": conns, "auth": True}
     look = _over_http(http, options) if http else _over_system(session.link(), name, options)
     pause = time.sleep if http else session.link().idle
     if not sys.stdout.isatty():
@@ -93,11 +85,11 @@ def _print_screens(look: Callable[[], _Picture], pause: Callable[[float], None],
 
 def _over_system(link: Link, name: str, options: dict[str, Any]) -> Callable[[], _Picture]:
     def look() -> _Picture:
-        varz = one_server(link, "VARZ", name)["data"]
-        answer = link.request(f"$SYS.REQ.SERVER.{varz['server_id']}.CONNZ", json.dumps(options).encode())
-        connections = json.loads(answer.payload)["data"]["connections"] or []
+        varz = ask_server(link, server_id, "VARZ")["data"]
+        connections = ask_server(link, server_id, "CONNZ", options)["data"]["connections"] or []
         return _Picture(varz, connections, time.monotonic_ns())
 
+    server_id = one_server(link, "VARZ", name)["data"]["server_id"]
     return look
 
 

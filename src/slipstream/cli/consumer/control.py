@@ -1,4 +1,4 @@
-"""`consumer rm`, `pause`, `resume` and `unpin`."""
+"""`consumer rm`, `pause`, `resume`, `reset` and `unpin`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.consumer.flags import moment
-from slipstream.cli.human import format_duration, format_time, to_rfc3339
+from slipstream.cli.human import format_duration, format_number, format_time, to_rfc3339
 from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.prompts import ask, ask_choice, confirm_or_stop
 from slipstream.cli.types import force_flag
 
-__all__ = ["pause", "resume", "rm", "unpin"]
+__all__ = ["pause", "reset", "resume", "rm", "unpin"]
 
 _stream_argument = click.argument("stream", metavar="[STREAM]", required=False)
 _consumer_argument = click.argument("name", metavar="[CONSUMER]", required=False)
@@ -73,6 +73,23 @@ def resume(session: Session, stream: str | None, name: str | None, force: bool) 
     confirm_or_stop(f"Really resume Consumer {stream} > {name}", force=force)
     link.api(f"CONSUMER.PAUSE.{stream}.{name}", {})
     click.echo(f"Consumer {stream} > {name} was resumed")
+
+
+@click.command(cls=Command)
+@_stream_argument
+@_consumer_argument
+@click.option("--sequence", type=click.IntRange(min=1), help="Go back, or on, to this sequence of the stream.")
+@force_flag
+@click.pass_obj
+def reset(session: Session, stream: str | None, name: str | None, sequence: int | None, force: bool) -> None:
+    """Let CONSUMER deliver again what was not acknowledged, or everything from --sequence on."""
+    stream, name = _chosen(session, stream, name)
+    link = session.link()
+    link.api(f"CONSUMER.INFO.{stream}.{name}")  # servers do not answer for one that is not there
+    place = f"sequence {format_number(sequence)}" if sequence else "its acknowledgment floor"
+    confirm_or_stop(f"Really reset Consumer {stream} > {name} to {place}", force=force)
+    answer = link.api(f"CONSUMER.RESET.{stream}.{name}", {"seq": sequence} if sequence else None)
+    click.echo(f"Consumer {stream} > {name} was reset to sequence {format_number(answer['reset_seq'])}")
 
 
 @click.command(cls=Command)

@@ -13,16 +13,24 @@ _LOCAL = "slipstream.cli.server.local"
 
 VERBS = {
     "run": Entry(f"{_LOCAL}:run", "Run a server; takes the flags of nats-server.", (), "Here"),
-    "config": Entry(f"{_LOCAL}:config", "Check a configuration file.", ("cfg",), "Here"),
-    "passwd": Entry(f"{_LOCAL}:passwd", "Hash a password for a configuration file.", ("pass", "bcrypt"), "Here"),
+    "config": Entry(f"{_LOCAL}:config", "Check a configuration file, or have one read again.", ("cfg",), "Here"),
+    "passwd": Entry(
+        f"{_LOCAL}:passwd",
+        "Hash a password for a configuration file.",
+        ("pass", "bcrypt", "mkpasswd", "password"),
+        "Here",
+    ),
     "info": Entry(f"{_LOOK}:info", "Show a server.", ("i",), "Running servers"),
     "list": Entry(f"{_LOOK}:list_", "List servers.", ("ls",), "Running servers"),
     "ping": Entry(f"{_LOOK}:ping", "See which servers answer, and how fast.", (), "Running servers"),
     "report": Entry(
         "slipstream.cli.server.report:report",
-        "Report on connections, accounts, JetStream.",
+        "Report on connections, accounts, JetStream, health, load.",
         ("rep",),
         "Running servers",
+    ),
+    "request": Entry(
+        "slipstream.cli.server.request:request", "Ask servers for what they monitor.", ("req",), "Running servers"
     ),
     "check": Entry("slipstream.cli.server.check:check", "Check health, for monitoring systems.", (), "Running servers"),
 }

@@ -1,13 +1,8 @@
-"""Health checks in the form that monitoring systems read: one line, figures behind `|`, and a status.
-
-0 is OK, 1 a warning, 2 critical, 3 unknown.
-"""
+"""`slipstream server check`: health checks for monitoring systems; see `verdict.py` for what they print."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,56 +11,11 @@ import click
 from slipstream.cli.connection import Command, Group, Session
 from slipstream.cli.human import parse_timestamp
 from slipstream.cli.link import Link, Reply
-from slipstream.cli.types import DURATION
-from slipstream.errors import SlipstreamError
+from slipstream.cli.server.verdict import Verdict, judged
+from slipstream.cli.types import DURATION, SIZE
 from slipstream.limits import MILLISECOND_NS, SECOND_NS
 
 __all__ = ["check"]
-
-_WORDS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
-
-
-class _Result:
-    """What a check found so far."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._said: list[list[str]] = [[], [], []]
-        self._figures: list[str] = []
-
-    def say(self, status: int, text: str) -> None:
-        self._said[status].append(text)
-
-    def figure(self, name: str, value: float, unit: str = "", *, warn: float = 0, critical: float = 0) -> None:
-        limits = f";{warn:g};{critical:g}" if warn or critical else ""
-        number = f"{value:.4f}" if isinstance(value, float) else str(value)
-        self._figures.append(f"{name}={number}{unit}{limits}")
-
-    def above(self, name: str, value: float, warn: float, critical: float, unit: str = "") -> None:
-        """Complain when a value is too high; a limit that is not positive is none."""
-        self.figure(name, value, unit, warn=max(warn, 0), critical=max(critical, 0))
-        if 0 < critical <= value:
-            self.say(2, f"{name} {value:g}{unit}")
-        elif 0 < warn <= value:
-            self.say(1, f"{name} {value:g}{unit}")
-
-    def finish(self) -> None:
-        """Print the line and end the program."""
-        status = 2 if self._said[2] else 1 if self._said[1] else 0
-        complaints = (("Crit", self._said[2]), ("Warn", self._said[1]))
-        texts = [f"{word}: {', '.join(said)}" for word, said in complaints if said] or [", ".join(self._said[0])]
-        figures = f" | {' '.join(self._figures)}" if self._figures else ""
-        click.echo(f"{self._name} {_WORDS[status]} {' '.join(texts)}{figures}".rstrip())
-        sys.exit(status)
-
-
-def _checked(session: Session, name: str, examine: Callable[[Link, _Result], None]) -> None:
-    result = _Result(name)
-    try:
-        examine(session.link(), result)
-    except SlipstreamError as error:
-        result.say(2, str(error))
-    result.finish()
 
 
 @click.group(cls=Group)
@@ -82,21 +32,17 @@ def check() -> None:
 def connection(session: Session, connect_warn: int, connect_critical: int, rtt_warn: int, rtt_critical: int) -> None:
     """Check that a server can be reached."""
 
-    def examine(link: Link, result: _Result) -> None:
+    def examine(link: Link, result: Verdict) -> None:
         connected_ns = time.monotonic_ns() - started_ns
         began_ns = time.monotonic_ns()
         link.client.flush()
         rtt_ns = time.monotonic_ns() - began_ns
-        _above_ns(result, "connect_time", connected_ns, connect_warn, connect_critical)
-        _above_ns(result, "rtt", rtt_ns, rtt_warn, rtt_critical)
+        result.above_ns("connect_time", connected_ns, connect_warn, connect_critical)
+        result.above_ns("rtt", rtt_ns, rtt_warn, rtt_critical)
         result.say(0, f"connected to {link.client.info.server_name or link.client.info.server_id}")
 
     started_ns = time.monotonic_ns()
-    _checked(session, "Connection", examine)
-
-
-def _above_ns(result: _Result, name: str, value_ns: int, warn_ns: int, critical_ns: int) -> None:
-    result.above(name, value_ns / SECOND_NS, warn_ns / SECOND_NS, critical_ns / SECOND_NS, "s")
+    judged(session, "Connection", examine)
 
 
 @check.command(cls=Command)
@@ -112,7 +58,7 @@ def _above_ns(result: _Result, name: str, value_ns: int, warn_ns: int, critical_
 def jetstream(session: Session, /, **limits: int) -> None:
     """Check the account's use of JetStream."""
 
-    def examine(link: Link, result: _Result) -> None:
+    def examine(link: Link, result: Verdict) -> None:
         account = link.api("INFO")
         allowed: dict[str, Any] = account["limits"]
         for name, used, field in (
@@ -127,7 +73,7 @@ def jetstream(session: Session, /, **limits: int) -> None:
                 result.above(f"{name}_pct", percent, limits[f"{name}_warn"], limits[f"{name}_critical"], "%")
         result.say(0, f"{account['streams']} streams, {account['consumers']} consumers")
 
-    _checked(session, "JetStream", examine)
+    judged(session, "JetStream", examine)
 
 
 @check.command(cls=Command)
@@ -143,25 +89,21 @@ def jetstream(session: Session, /, **limits: int) -> None:
 def stream(session: Session, /, name: str, **limits: int) -> None:
     """Check a stream: its messages, its sources, and whether anything was lost."""
 
-    def examine(link: Link, result: _Result) -> None:
+    def examine(link: Link, result: Verdict) -> None:
         info = link.api(f"STREAM.INFO.{name}")
         state = info["state"]
         messages = state["messages"]
-        result.figure("messages", messages)
-        if messages < limits["msgs_critical"]:
-            result.say(2, f"{messages} messages")
-        elif messages < limits["msgs_warn"]:
-            result.say(1, f"{messages} messages")
+        result.below("messages", messages, limits["msgs_warn"], limits["msgs_critical"])
         result.above("subjects", state.get("num_subjects", 0), limits["subjects_warn"], limits["subjects_critical"])
         if state.get("lost"):
             result.say(2, f"{len(state['lost'].get('msgs') or [])} messages are lost")
         _check_sources(info, result, limits)
         result.say(0, f"{messages} messages")
 
-    _checked(session, name, examine)
+    judged(session, name, examine)
 
 
-def _check_sources(info: Reply, result: _Result, limits: dict[str, int]) -> None:
+def _check_sources(info: Reply, result: Verdict, limits: dict[str, int]) -> None:
     sources = info.get("sources") or []
     if len(sources) < limits["min_sources"]:
         result.say(2, f"{len(sources)} sources of expected {limits['min_sources']}")
@@ -185,7 +127,7 @@ def _check_sources(info: Reply, result: _Result, limits: dict[str, int]) -> None
 def consumer(session: Session, /, stream_name: str, name: str, **limits: int) -> None:
     """Check a consumer."""
 
-    def examine(link: Link, result: _Result) -> None:
+    def examine(link: Link, result: Verdict) -> None:
         info = link.api(f"CONSUMER.INFO.{stream_name}.{name}")
         result.above("ack_pending", info["num_ack_pending"], 0, limits["outstanding_ack_critical"])
         result.above("pull_waiting", info["num_waiting"], 0, limits["waiting_critical"])
@@ -199,4 +141,67 @@ def consumer(session: Session, /, stream_name: str, name: str, **limits: int) ->
                 result.say(2, f"no {label.removeprefix('last_')} " + ("yet" if age is None else f"for {age:.0f}s"))
         result.say(0, f"{info['num_pending']} pending")
 
-    _checked(session, f"{stream_name}_{name}", examine)
+    judged(session, f"{stream_name}_{name}", examine)
+
+
+@check.command(cls=Command)
+@click.option("--bucket", required=True, help="The bucket.")
+@click.option("--values-warn", type=int, default=-1, help="Fewer values than this.")
+@click.option("--values-critical", type=int, default=-1, help="Fewer values than this.")
+@click.option("--key", default="", help="This key has to have a value.")
+@click.pass_obj
+def kv(session: Session, bucket: str, values_warn: int, values_critical: int, key: str) -> None:
+    """Check a key-value bucket."""
+
+    def examine(_link: Link, result: Verdict) -> None:
+        from slipstream.cli.kv.bucket import Bucket
+
+        target = Bucket(session, bucket)
+        state = target.info()["state"]
+        result.below("values", state["messages"], values_warn, values_critical)
+        result.figure("bytes", state["bytes"], "B")
+        if key:
+            target.get(key)
+        result.say(0, f"{state['messages']} values")
+
+    judged(session, bucket, examine)
+
+
+@check.command(cls=Command)
+@click.option("--name", default="", help="The server; by default the connected one.")
+@click.option("--cpu-warn", type=int, default=0, help="Percent of a core.")
+@click.option("--cpu-critical", type=int, default=0, help="Percent of a core.")
+@click.option("--mem-warn", type=SIZE, default=0, help="Bytes of memory.")
+@click.option("--mem-critical", type=SIZE, default=0, help="Bytes of memory.")
+@click.option("--conn-warn", type=int, default=0, help="Connections.")
+@click.option("--conn-critical", type=int, default=0, help="Connections.")
+@click.option("--subs-warn", type=int, default=0, help="Subscriptions.")
+@click.option("--subs-critical", type=int, default=0, help="Subscriptions.")
+@click.option("--auth-required", is_flag=True, help="Users have to be known.")
+@click.option("--tls-required", is_flag=True, help="Connections have to be encrypted.")
+@click.option("--js-required", is_flag=True, help="JetStream has to be enabled.")
+@click.pass_obj
+def server(session: Session, /, name: str, **limits: int) -> None:
+    """Check a server; needs the system account."""
+
+    def examine(link: Link, result: Verdict) -> None:
+        from slipstream.cli.system import one_server
+
+        varz = one_server(link, "VARZ", name)["data"]
+        for label, field, unit in (
+            ("cpu", "cpu", "%"),
+            ("mem", "mem", "B"),
+            ("conn", "connections", ""),
+            ("subs", "subscriptions", ""),
+        ):
+            result.above(label, varz[field], limits[f"{label}_warn"], limits[f"{label}_critical"], unit)
+        for flag, holds in (
+            ("auth", varz.get("auth_required")),
+            ("tls", varz.get("tls_required")),
+            ("js", (varz.get("jetstream") or {}).get("config")),
+        ):
+            if limits[f"{flag}_required"] and not holds:
+                result.say(2, f"{flag} is not required" if flag != "js" else "JetStream is not enabled")
+        result.say(0, f"{varz['server_name']} is up for {varz['uptime']}")
+
+    judged(session, "Server", examine)

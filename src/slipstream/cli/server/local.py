@@ -9,8 +9,9 @@ from typing import Final
 
 import click
 
-from slipstream.cli.connection import Failure, Group
-from slipstream.cli.prompts import can_ask
+from slipstream.cli.connection import Command, Failure, Group, Session
+from slipstream.cli.prompts import can_ask, confirm_or_stop
+from slipstream.cli.types import force_flag
 
 __all__ = ["config", "passwd", "run"]
 
@@ -30,6 +31,21 @@ def run(flags: tuple[str, ...]) -> None:
 @click.group(cls=Group)
 def config() -> None:
     """Work with configuration files."""
+
+
+@config.command(cls=Command)
+@click.argument("name", default="")
+@force_flag
+@click.pass_obj
+def reload(session: Session, name: str, force: bool) -> None:
+    """Have the server NAME, by default the connected one, read its configuration file again."""
+    from slipstream.cli.system import ask_server, one_server
+
+    link = session.link()
+    found = one_server(link, "VARZ", name)["data"]
+    confirm_or_stop(f"Really reload the configuration of server {found['server_name']}", force=force)
+    ask_server(link, found["server_id"], "RELOAD")
+    click.echo(f"Server {found['server_name']} was told to reload its configuration")
 
 
 @config.command()

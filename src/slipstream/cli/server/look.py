@@ -6,17 +6,28 @@ Without the rights of the system account only the connected server can be shown,
 from __future__ import annotations
 
 import time
+from datetime import datetime
+from typing import Final
 
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_bytes, format_duration, format_time
+from slipstream.cli.human import format_age, format_bytes, format_duration, format_time
 from slipstream.cli.link import Link, Reply
-from slipstream.cli.render import Columns, Table, print_json
+from slipstream.cli.render import Columns, Table, note, print_json
 from slipstream.cli.system import ask_servers, one_server
 from slipstream.cli.types import json_flag
 
 __all__ = ["info", "list_", "ping"]
+
+_SORTS: Final = {
+    "conns": "connections",
+    "subs": "subscriptions",
+    "mem": "mem",
+    "cpu": "cpu",
+    "slow": "slow_consumers",
+    "uptime": "start",
+}
 
 
 @click.command(cls=Command)
@@ -93,16 +104,24 @@ def _print_greeting(link: Link, *, as_json: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("expect", type=int, default=0)
+@click.option("--sort", type=click.Choice(["name", *_SORTS]), default="name", help="What comes first.")
+@click.option("--reverse", "-R", is_flag=True, help="What comes first comes last.")
 @json_flag
 @click.pass_obj
-def list_(session: Session, expect: int, as_json: bool) -> None:
+def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool) -> None:
     """List all servers; stop waiting after EXPECT answers."""
     answers = ask_servers(session.link(), "", expected=expect)
+    if sort != "name":
+        answers.sort(key=lambda answer: answer[0]["statsz"][_SORTS[sort]], reverse=sort != "uptime")
+    if reverse:
+        answers.reverse()
     if as_json:
         print_json([answer for answer, _ in answers])
         return
-    headers = ("Name", "Cluster", "Host", "Version", "JS", "Conns", "Subs", "Mem", "CPU %", "Cores", "Slow", "RTT")
-    table = Table("Server Overview", *headers)
+    place = ("Name", "Cluster", "Host", "Version", "JS")
+    load = ("Conns", "Subs", "Mem", "CPU %", "Cores", "Slow", "Uptime", "RTT")
+    table = Table("Server Overview", *place, *load)
+    now = datetime.now().astimezone()
     for answer, rtt_ns in answers:
         server, stats = answer["server"], answer["statsz"]
         table.add(
@@ -117,16 +136,18 @@ def list_(session: Session, expect: int, as_json: bool) -> None:
             f"{stats['cpu']:.0f}",
             stats["cores"],
             stats["slow_consumers"],
+            format_age(stats["start"], now),
             format_duration(rtt_ns),
         )
-    table.print()
+    table.print(drop_empty=True)
 
 
 @click.command(cls=Command)
 @click.argument("expect", type=int, default=0)
 @click.option("--count", type=click.IntRange(min=1), default=1, help="Ping so often.")
+@click.option("--id", "show_id", is_flag=True, help="Show the ids of servers.")
 @click.pass_obj
-def ping(session: Session, expect: int, count: int) -> None:
+def ping(session: Session, expect: int, count: int, show_id: bool) -> None:
     """See which servers answer, and how fast; stop waiting after EXPECT answers."""
     link = session.link()
     for number in range(count):
@@ -135,11 +156,14 @@ def ping(session: Session, expect: int, count: int) -> None:
         try:
             answers = ask_servers(link, "", expected=expect)
         except Failure:
-            name = link.client.info.server_name or link.client.info.server_id
-            click.echo(f"{name:60} rtt={format_duration(_round_trip_ns(link))} (no system account: this server only)")
+            info = link.client.info
+            name = info.server_id if show_id else info.server_name or info.server_id
+            click.echo(f"{name:60} rtt={format_duration(_round_trip_ns(link))}")
+            if number == 0:
+                note("Only the connected server: all servers answer a user of the system account")
             continue
         for answer, rtt_ns in answers:
-            click.echo(f"{answer['server']['name']:60} rtt={format_duration(rtt_ns)}")
+            click.echo(f"{answer['server']['id' if show_id else 'name']:60} rtt={format_duration(rtt_ns)}")
         if len(answers) > 1:
             times = sorted(rtt_ns for _, rtt_ns in answers)
             click.echo(f"\n{len(times)} replies max: {format_duration(times[-1])} min: {format_duration(times[0])}")

@@ -1,134 +1,181 @@
-"""Reports over all servers: connections, accounts, JetStream. They need the system account."""
+"""Reports over all servers: connections, accounts, JetStream, health, load. They need the system account."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import click
 
-from slipstream.cli.connection import Group, Session
+from slipstream.cli.connection import Command, Session
+from slipstream.cli.connections import all_connections, connection_flags, report_connections
 from slipstream.cli.human import format_bytes
-from slipstream.cli.link import Link, Reply
-from slipstream.cli.render import Table, print_json
+from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.link import Reply
+from slipstream.cli.render import Table, counted, print_json
 from slipstream.cli.system import ask_servers
 from slipstream.cli.types import json_flag
 
-__all__ = ["report"]
+__all__ = ["accounts", "connections", "cpu", "health", "jetstream", "mem", "report"]
 
-_SORTS = {
-    "in-bytes": "in_bytes",
-    "out-bytes": "out_bytes",
+_HERE: Final = "slipstream.cli.server.report"
+REPORTS: Final = {
+    "connections": Entry(f"{_HERE}:connections", "Report on connections.", ("conn", "connz", "conns")),
+    "accounts": Entry(f"{_HERE}:accounts", "Report on what accounts do.", ("acct",)),
+    "jetstream": Entry(f"{_HERE}:jetstream", "Report on JetStream.", ("js", "jsz")),
+    "health": Entry(f"{_HERE}:health", "Report on the health of servers.", ()),
+    "cpu": Entry(f"{_HERE}:cpu", "Report on the use of processors.", ()),
+    "mem": Entry(f"{_HERE}:mem", "Report on the use of memory.", ()),
+}
+_ACCOUNT_SORTS: Final = {
+    "subs": "subscriptions",
+    "conns": "connections",
     "in-msgs": "in_msgs",
     "out-msgs": "out_msgs",
-    "subs": "subscriptions",
-    "cid": "cid",
-    "pending": "pending_bytes",
+    "in-bytes": "in_bytes",
+    "out-bytes": "out_bytes",
 }
-_PAGE = 1024
 
 
-@click.group(cls=Group)
+@click.group(cls=LazyGroup, entries=REPORTS)
 def report() -> None:
     """Report on all servers."""
 
 
-@report.command()
+@click.command(cls=Command)
 @click.argument("limit", type=click.IntRange(min=0), default=0)
 @click.option("--account", default="", help="Only this account.")
-@click.option("--sort", type=click.Choice(list(_SORTS)), default="subs", help="What comes first.")
-@json_flag
+@connection_flags
 @click.pass_obj
-def connections(session: Session, limit: int, account: str, sort: str, as_json: bool) -> None:
+def connections(session: Session, /, limit: int, account: str, **given: Any) -> None:
     """Report on connections; with LIMIT only so many."""
-    found = _connections(session.link(), account)
-    found.sort(key=lambda row: row[1].get(_SORTS[sort], 0), reverse=sort != "cid")
-    shown = found[:limit] if limit else found
-    if as_json:
-        print_json([{**connection, "server": server} for server, connection in shown])
-        return
-    place = ("CID", "Name", "Server", "IP", "Account", "Uptime")
-    volume = ("In Msgs", "Out Msgs", "In Bytes", "Out Bytes", "Subs")
-    table = Table(f"Connections Overview: {len(found):,} connections", *place, *volume)
-    for server, connection in shown:
-        table.add(
-            str(connection["cid"]),
-            connection.get("name", ""),
-            server,
-            f"{connection['ip']}:{connection['port']}",
-            connection.get("account", ""),
-            connection["uptime"],
-            connection["in_msgs"],
-            connection["out_msgs"],
-            format_bytes(connection["in_bytes"]),
-            format_bytes(connection["out_bytes"]),
-            connection["subscriptions"],
-        )
-    table.print()
+    report_connections(session.link(), given, account=account, limit=limit)
 
 
-@report.command()
+@click.command(cls=Command)
+@click.argument("account", default="")
+@click.option("--sort", type=click.Choice(list(_ACCOUNT_SORTS)), default="subs", help="What comes first.")
+@click.option("--top", type=click.IntRange(min=0), default=0, help="Only so many.")
 @json_flag
 @click.pass_obj
-def accounts(session: Session, as_json: bool) -> None:
-    """Report on what accounts do."""
+def accounts(session: Session, account: str, sort: str, top: int, as_json: bool) -> None:
+    """Report on what accounts do, or ACCOUNT alone."""
     totals: dict[str, Counter[str]] = defaultdict(Counter)
-    for _, connection in _connections(session.link(), ""):
+    for _, connection in all_connections(session.link(), {"acc": account} if account else {}):
         total = totals[connection.get("account", "")]
         total["connections"] += 1
         for field in ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions"):
             total[field] += connection[field]
+    rows = sorted(totals.items(), key=lambda row: (-row[1][_ACCOUNT_SORTS[sort]], row[0]))
+    rows = rows[:top] if top else rows
     if as_json:
-        print_json({name: dict(total) for name, total in sorted(totals.items())})
+        print_json({name: dict(total) for name, total in rows})
         return
     headers = ("Account", "Connections", "In Msgs", "Out Msgs", "In Bytes", "Out Bytes", "Subs")
-    table = Table(f"{len(totals)} Accounts Overview", *headers)
-    for name, total in sorted(totals.items()):
+    table = Table(f"Overview of {counted(len(totals), 'account')}", *headers)
+    for name, total in rows:
         volume = format_bytes(total["in_bytes"]), format_bytes(total["out_bytes"])
         table.add(name, total["connections"], total["in_msgs"], total["out_msgs"], *volume, total["subscriptions"])
     table.print()
 
 
-@report.command(name="jetstream")
+@click.command(cls=Command)
+@click.option("--account", default="", help="Only what this account has.")
 @json_flag
 @click.pass_obj
-def jetstream(session: Session, as_json: bool) -> None:
+def jetstream(session: Session, account: str, as_json: bool) -> None:
     """Report on JetStream."""
-    answers = [answer for answer, _ in ask_servers(session.link(), "JSZ", {"accounts": True})]
+    detail = {"account": account, "streams": True} if account else {}
+    answers = _answers(session, "JSZ", {"accounts": True, **detail})
     if as_json:
         print_json(answers)
         return
     headers = ("Server", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File", "API Req", "API Err")
-    table = Table("JetStream Summary", *headers)
+    table = Table("JetStream Summary" + (f" for account {account}" if account else ""), *headers)
     for answer in answers:
         data: dict[str, Any] = answer["data"]
         if data.get("disabled"):
             continue
+        held = _of_account(data, account) if account else data
         table.add(
             answer["server"]["name"],
-            data.get("streams", 0),
-            data.get("consumers", 0),
-            data.get("messages", 0),
-            format_bytes(data.get("bytes", 0)),
-            format_bytes(data["memory"]),
-            format_bytes(data["storage"]),
-            data["api"]["total"],
-            data["api"]["errors"],
+            held.get("streams", 0),
+            held.get("consumers", 0),
+            held.get("messages", 0),
+            format_bytes(held.get("bytes", 0)),
+            format_bytes(held["memory"]),
+            format_bytes(held["storage"]),
+            held["api"]["total"],
+            held["api"]["errors"],
         )
     table.print()
 
 
-def _connections(link: Link, account: str) -> list[tuple[str, Reply]]:
-    """All connections, each with the name of its server."""
-    found: list[tuple[str, Reply]] = []
-    offset = 0
-    while True:
-        options: Reply = {"auth": True, "limit": _PAGE, "offset": offset}
-        if account:
-            options["acc"] = account
-        answers = [answer for answer, _ in ask_servers(link, "CONNZ", options)]
+def _of_account(data: Reply, account: str) -> Reply:
+    """What one account has: servers name its streams and leave the counting to us."""
+    for detail in data.get("account_details") or []:
+        if account in (detail.get("name"), detail.get("id")):
+            states = [stream["state"] for stream in detail.get("stream_detail") or []]
+            counts = {
+                "streams": len(states),
+                "consumers": sum(state["consumer_count"] for state in states),
+                "messages": sum(state["messages"] for state in states),
+                "bytes": sum(state["bytes"] for state in states),
+            }
+            return {**detail, **counts}
+    return {"memory": 0, "storage": 0, "api": {"total": 0, "errors": 0}}
+
+
+@click.command(cls=Command)
+@click.option("--js-enabled", "-J", is_flag=True, help="JetStream has to be enabled.")
+@click.option("--server-only", "-S", is_flag=True, help="Do not look at streams and consumers.")
+@json_flag
+@click.pass_obj
+def health(session: Session, js_enabled: bool, server_only: bool, as_json: bool) -> None:
+    """Report on the health of servers; the status is 1 if one is not well."""
+    answers = _answers(session, "HEALTHZ", {"js-enabled-only": js_enabled, "js-server-only": server_only})
+    if as_json:
+        print_json(answers)
+    else:
+        table = Table("Health Report", "Server", "Cluster", "Status", "Error")
         for answer in answers:
-            found += [(answer["server"]["name"], each) for each in answer["data"].get("connections") or []]
-        offset += _PAGE
-        if all(answer["data"]["total"] <= offset for answer in answers):
-            return found
+            server, data = answer["server"], answer["data"]
+            table.add(server["name"], server.get("cluster", ""), data["status"], data.get("error", ""))
+        table.print()
+    if any(answer["data"]["status"] != "ok" for answer in answers):
+        click.get_current_context().exit(1)
+
+
+@click.command(cls=Command)
+@json_flag
+@click.pass_obj
+def cpu(session: Session, as_json: bool) -> None:
+    """Report on the use of processors."""
+    _report_gauge(session, "CPU Usage", "cpu", lambda value: f"{value:.1f}%", as_json=as_json)
+
+
+@click.command(cls=Command)
+@json_flag
+@click.pass_obj
+def mem(session: Session, as_json: bool) -> None:
+    """Report on the use of memory."""
+    _report_gauge(session, "Memory Usage", "mem", lambda value: format_bytes(int(value)), as_json=as_json)
+
+
+def _report_gauge(session: Session, title: str, field: str, shown: Callable[[float], str], *, as_json: bool) -> None:
+    answers = _answers(session, "", {})
+    values = sorted(
+        ((answer["server"]["name"], answer["statsz"][field]) for answer in answers), key=lambda row: -row[1]
+    )
+    if as_json:
+        print_json(dict(values))
+        return
+    table = Table(title, "Server", "Now")
+    for name, value in values:
+        table.add(name, shown(value))
+    table.print()
+
+
+def _answers(session: Session, what: str, options: Reply) -> list[Reply]:
+    return [answer for answer, _ in ask_servers(session.link(), what, options)]

@@ -26,6 +26,8 @@ VERBS = {
     "report": Entry(f"{_HERE}.listing:report", "Compare all streams.", (), _LOOK),
     "find": Entry(f"{_HERE}.find:find", "Find streams by what they are.", ("query",), _LOOK),
     "subjects": Entry(f"{_HERE}.listing:subjects", "List the subjects in a stream.", ("subj",), _LOOK),
+    "gaps": Entry(f"{_HERE}.graph:gaps", "Show which messages between others are gone.", (), _LOOK),
+    "graph": Entry(f"{_HERE}.graph:graph", "Watch how a stream grows.", (), _LOOK),
     "get": Entry(f"{_HERE}.messages:get", "Show one message.", (), _DATA),
     "view": Entry(f"{_HERE}.messages:view", "Page through messages.", (), _DATA),
     "purge": Entry(f"{_HERE}.remove:purge", "Delete messages, all or some.", (), _DATA),

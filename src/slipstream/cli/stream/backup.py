@@ -14,17 +14,18 @@ from typing import Any, BinaryIO
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_bytes, format_duration, format_number
+from slipstream.cli.human import format_bytes, format_duration
 from slipstream.cli.jetstream import choose_stream, read_config_file
 from slipstream.cli.link import ApiRefusal, Link, Reply, decoded
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.pulling import status_of
+from slipstream.cli.render import counted
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.types import SIZE, json_flag, list_option
 from slipstream.client.wire import ClientTimeout
 from slipstream.limits import KIB, MIB, MINUTE_NS
 
-__all__ = ["backup", "restore"]
+__all__ = ["backup", "read_meta", "restore", "restore_stream", "save_stream"]
 
 _META = "backup.json"
 _DATA = "stream.tar.s2"
@@ -53,17 +54,27 @@ def backup(
     window_size: int,
 ) -> None:
     """Save STREAM into the directory TARGET."""
-    link = session.link()
-    name = choose_stream(session, name)
+    options = {"no_consumers": not consumers, "chunk_size": chunk_size, "window_size": window_size, "jsck": check}
+    save_stream(session.link(), choose_stream(session, name), target, options, shown=shown)
+
+
+def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: bool) -> None:
+    """Save a stream into a directory.
+
+    Args:
+        link: the connection.
+        name: the stream.
+        target: the directory, which is made if need be.
+        options: fields of the request, such as `no_consumers`.
+        shown: show a progress bar.
+
+    Raises:
+        ApiRefusal: the server refuses.
+        Failure: it stopped in the middle.
+    """
     inbox = link.client.new_inbox()
-    link.client.subscribe(inbox)
-    body = {
-        "deliver_subject": inbox,
-        "no_consumers": not consumers,
-        "chunk_size": chunk_size,
-        "window_size": window_size,
-        "jsck": check,
-    }
+    sid = link.client.subscribe(inbox)
+    body = {**options, "deliver_subject": inbox}
     started_ns = time.monotonic_ns()
     found = link.api(f"STREAM.SNAPSHOT.{name}", body, timeout_ns=max(_SILENCE_NS, link.settings.timeout_ns))
     target.mkdir(parents=True, exist_ok=True)
@@ -74,10 +85,11 @@ def backup(
     ):
         chunks = _receive(link, file, advance)
         size = file.tell()
+    link.client.unsubscribe(sid)
     meta = {"config": found["config"], "state": found["state"]}
     (target / _META).write_text(json.dumps(meta, indent=2) + "\n")
     elapsed = format_duration(time.monotonic_ns() - started_ns)
-    click.echo(f"Received {format_bytes(size)} in {format_number(chunks)} chunks for Stream {name} in {elapsed}")
+    click.echo(f"Received {format_bytes(size)} in {counted(chunks, 'chunk')} for Stream {name} in {elapsed}")
 
 
 def _receive(link: Link, file: BinaryIO, advance: Advance) -> int:
@@ -119,7 +131,7 @@ def restore(
     as_json: bool,
 ) -> None:
     """Bring back the stream that was saved in DIRECTORY."""
-    meta = _read_meta(source)
+    meta = read_meta(source)
     config = meta["config"]
     name = choose_stream(session, config["name"])
     if config_file:
@@ -131,18 +143,38 @@ def restore(
         config["placement"] = {"cluster": cluster or "", "tags": tags}
     if replicas:
         config["num_replicas"] = replicas
-    link = session.link()
+    found = restore_stream(session.link(), source, config, meta["state"], shown=shown, quiet=as_json)
+    click.echo(err=as_json)
+    print_stream(found, as_json=as_json)
+
+
+def restore_stream(link: Link, source: Path, config: Reply, state: Reply, *, shown: bool, quiet: bool) -> Reply:
+    """Bring a stream back from a directory and return its info.
+
+    Args:
+        link: the connection.
+        source: the directory.
+        config: what the stream shall be.
+        state: what it held.
+        shown: show a progress bar.
+        quiet: keep standard output for something else.
+
+    Raises:
+        Failure: there is such a stream already.
+        ApiRefusal: the server refuses.
+    """
+    name = config["name"]
     if _exists(link, name):
         raise Failure(f"stream {name} exists already")
     started_ns = time.monotonic_ns()
-    target = link.api(f"STREAM.RESTORE.{name}", {"config": config, "state": meta["state"]})["deliver_subject"]
+    target = link.api(f"STREAM.RESTORE.{name}", {"config": config, "state": state})["deliver_subject"]
     data = source / _DATA
-    click.echo(f"Starting restore of Stream {name} from {source}", err=as_json)
+    click.echo(f"Starting restore of Stream {name} from {source}", err=quiet)
     with data.open("rb") as file, progress("Sending", data.stat().st_size, unit="bytes", shown=shown) as advance:
         found = _send(link, file, target, advance)
     elapsed = format_duration(time.monotonic_ns() - started_ns)
-    click.echo(f"Restored Stream {name} in {elapsed}\n", err=as_json)
-    print_stream(found, as_json=as_json)
+    click.echo(f"Restored Stream {name} in {elapsed}", err=quiet)
+    return found
 
 
 def _send(link: Link, file: BinaryIO, target: str, advance: Advance) -> Reply:
@@ -166,7 +198,12 @@ def _exists(link: Link, name: str) -> bool:
     return True
 
 
-def _read_meta(source: Path) -> dict[str, Any]:
+def read_meta(source: Path) -> dict[str, Any]:
+    """The description of a backup: the configuration and the state of its stream.
+
+    Raises:
+        Failure: there is none.
+    """
     try:
         meta = json.loads((source / _META).read_text())
         meta["config"]["name"], meta["state"]

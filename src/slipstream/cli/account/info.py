@@ -1,4 +1,4 @@
-"""`slipstream account`: what the account in use may and does."""
+"""`slipstream account info`: who is connected, and what the account may and does."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ import json
 
 import click
 
-from slipstream.cli.connection import Group, Session
+from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_bytes, format_duration
-from slipstream.cli.jetstream import all_streams
 from slipstream.cli.link import Link, Reply
-from slipstream.cli.render import Columns, Table, print_json
+from slipstream.cli.render import Columns, print_json
 from slipstream.cli.types import json_flag
 from slipstream.client.wire import ClientError
 
-__all__ = ["account"]
+__all__ = ["info"]
 
 
-@click.group(cls=Group)
-def account() -> None:
-    """Show the account in use."""
-
-
-@account.command()
+@click.command(cls=Command)
 @json_flag
 @click.pass_obj
 def info(session: Session, as_json: bool) -> None:
@@ -62,28 +56,6 @@ def _add_jetstream(columns: Columns, jetstream: Reply | None) -> None:
     columns.row("API Requests", jetstream["api"]["total"])
     columns.row("API Errors", jetstream["api"]["errors"])
     columns.row("Max Bytes Required", limits.get("max_bytes_required", False))
-
-
-@account.group(cls=Group)
-def report() -> None:
-    """Report on the account."""
-
-
-@report.command()
-@json_flag
-@click.pass_obj
-def jetstream(session: Session, as_json: bool) -> None:
-    """Report on what the account's streams hold."""
-    streams = all_streams(session.link())
-    if as_json:
-        print_json(streams)
-        return
-    table = Table("Account JetStream", "Stream", "Storage", "Messages", "Bytes", "Subjects", "Consumers")
-    for each in streams:
-        config, state = each["config"], each["state"]
-        held = (state["messages"], format_bytes(state["bytes"]), state.get("num_subjects", 0), state["consumer_count"])
-        table.add(config["name"], config["storage"], *held)
-    table.print()
 
 
 def _user(link: Link) -> Reply:
