@@ -540,3 +540,6 @@ RESTORE_COMMIT_BYTES: Final = 4 * MIB
 # Largest name and content of an entry that is believed: a name is a subject, the content a message or a configuration.
 BACKUP_NAME_BYTES_MAX: Final = 64 * KIB
 BACKUP_ENTRY_BYTES_MAX: Final = 128 * MIB
+# A read this short is a client that waits for answers. If no other client makes work for the end of the turn, the turn
+# ends with it: what a publisher waits for leaves one round of the event loop earlier.
+LONE_READ_BYTES_MAX: Final = 4 * KIB

@@ -75,7 +75,7 @@ class Ports(Protocol):
         ...
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call once at the end of this turn of the loop, after all input of the turn was handled."""
+        """Call once at the end of this turn of the loop: after all its input, or after that of a lone client."""
         ...
 
     def call_after_flush(self, callback: Callable[[], None]) -> None:

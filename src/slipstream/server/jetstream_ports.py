@@ -56,9 +56,9 @@ class AccountPorts:
         self._rng = server.hub.rng
         self._ending: list[Callable[[], None]] = []  # called at the end of this turn
         self._flushed: list[Callable[[], None]] = []  # called after that, when everything was sent
-        self._call_soon = loop.call_soon
-        self._run_and_flush = server.run_and_flush
         self._end = self._end_turn
+        self._interest = account.interest
+        self._publish_answers = account.delivery.publish_answers
         self.now_ns = server.clock.now_ns
         self.is_bound = account.is_bound
         self.flush = server.flush
@@ -67,7 +67,7 @@ class AccountPorts:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once at the end of this turn, together with others: what they write is sent in one go."""
         if not self._ending:
-            self._call_soon(self._run_and_flush, self._end)
+            self._server.at_end_of_turn(self._end)
         self._ending.append(callback)
 
     def call_after_flush(self, callback: Callable[[], None]) -> None:
@@ -117,7 +117,7 @@ class AccountPorts:
 
     def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
         """Publish the answers of a commit, up to the first that is not a message."""
-        return self._account.delivery.publish_answers(self._account.interest, answers, start, prefix)
+        return self._publish_answers(self._interest, answers, start, prefix)
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
         """Hand out stored messages: found by their target, shown under their own subject."""

@@ -102,8 +102,15 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection = self.connection
         connection.last_read_ns = time.time_ns()
         parser = connection.parser
+        server = self._server
         before = parser.msgs
-        parser.filled(self._shared, nbytes)
+        server.reading = True
+        try:
+            parser.filled(self._shared, nbytes)
+        finally:
+            server.reading = False
+            if server.ends:
+                server.end_read(connection.cid, nbytes)
         if parser.msgs != before:
             connection.last_activity_ns = connection.last_read_ns
             if self._delivery.stalled and self._delivery.take_stalled():

@@ -26,6 +26,7 @@ from slipstream.limits import (
     AUTH_AFTER_TLS_NS,
     AUTH_TIMEOUT_NS,
     LISTEN_BACKLOG,
+    LONE_READ_BYTES_MAX,
     PASSWORD_CHECK_THREADS,
     READ_BUFFER_BYTES,
     SECOND_NS,
@@ -94,6 +95,9 @@ class Server:
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
         self.queue = FlushQueue(self._schedule_flush, _flush_now)
         self._flush_follows = False  # whoever runs now will flush at its end
+        self.reading = False  # a connection handles what it read
+        self.ends: list[Callable[[], None]] = []  # work for the end of the turn
+        self._last_reader = 0  # connection whose input made work for the end of a turn last
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
         self.monitoring: Monitoring | None = None
@@ -435,6 +439,28 @@ class Server:
         finally:
             self._flush_follows = False
             self.flush()
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """Do some work when the input of this turn was handled, and send what it wrote."""
+        if not self.ends and not self.reading:
+            self.call_soon(self._run_ends)
+        self.ends.append(work)
+
+    def end_read(self, cid: int, nbytes: int) -> None:
+        """A read made work for the end of the turn. It ends here if this client is the only one, and waits for answers.
+
+        Work of several clients is done together; a client that was the last to make some is taken to be alone.
+        """
+        if cid == self._last_reader and nbytes <= LONE_READ_BYTES_MAX:
+            self._run_ends()
+        else:
+            self._last_reader = cid
+            self.call_soon(self._run_ends)
+
+    def _run_ends(self) -> None:
+        ends, self.ends = self.ends, []
+        for work in ends:
+            self.run_and_flush(work)
 
     def _schedule_flush(self) -> None:
         assert self._loop is not None

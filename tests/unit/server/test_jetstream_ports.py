@@ -19,6 +19,9 @@ class FakeServer:
     def log(self, level: str, text: str) -> None:
         self.events.append(text)
 
+    def at_end_of_turn(self, work: Any) -> None:
+        asyncio.get_running_loop().call_soon(self.run_and_flush, work)
+
     def run_and_flush(self, work: Any) -> None:
         work()
         self.flush()
@@ -28,7 +31,8 @@ class FakeServer:
 
 
 def ports_of(server: FakeServer, executor: ThreadPoolExecutor) -> AccountPorts:
-    account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False)
+    delivery = SimpleNamespace(publish_answers=None)
+    account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False, interest=None, delivery=delivery)
     return AccountPorts(cast(Any, server), cast(Any, account), asyncio.get_running_loop(), executor)
 
 
@@ -47,6 +51,24 @@ def test_callbacks_of_a_turn_are_flushed_together() -> None:
         return server.events
 
     assert asyncio.run(run()) == ["a", "b", "flush", "later", "flush"]
+
+
+def test_what_waits_for_a_flush_comes_after_it() -> None:
+    async def run() -> list[str]:
+        server = FakeServer()
+        with ThreadPoolExecutor(1) as executor:
+            ports = ports_of(server, executor)
+            for name in ("a", "b"):
+                ports.call_soon(
+                    lambda name=name: (  # type: ignore[misc]
+                        server.events.append(name),
+                        ports.call_after_flush(lambda: server.events.append(f"after {name}")),
+                    )[0]
+                )
+            await asyncio.sleep(0)
+        return server.events
+
+    assert asyncio.run(run()) == ["a", "b", "flush", "after a", "after b", "flush"]
 
 
 def test_a_failing_callback_does_not_keep_the_others() -> None:

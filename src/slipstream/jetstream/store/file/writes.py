@@ -442,6 +442,7 @@ class FileStoreWrites(IndexedReads):
 
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
+        log = self._log
         if (
             sync
             or self._job is not None
@@ -453,11 +454,10 @@ class FileStoreWrites(IndexedReads):
             or self._overwrites
             or self._config_due
             or self._notes_due
-            or self._log.unit is not None
+            or log.unit is not None
             or self._journal.is_changed
         ):
             return -1
-        log = self._log
         try:
             if not log.write_at_once():
                 return -1

@@ -1,0 +1,90 @@
+"""When work for the end of a turn is done: with the read of a client that is alone, else after all reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from slipstream.limits import LONE_READ_BYTES_MAX
+from slipstream.server.server import Server
+
+
+class Loop:
+    """Keeps what is to be called at the end of the turn."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], object]] = []
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+
+
+class World:
+    def __init__(self) -> None:
+        self.server = Server(port=-1)
+        self.loop = Loop()
+        self.server._loop = cast(Any, self.loop)
+        self.done: list[str] = []
+
+    def read(self, cid: int, what: str, nbytes: int = 100) -> None:
+        """A read of a client that makes work."""
+        self.server.reading = True
+        self.server.at_end_of_turn(lambda: self.done.append(what))
+        self.server.reading = False
+        self.server.end_read(cid, nbytes)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_work_outside_of_a_read_waits_for_the_end_of_the_turn(world: World) -> None:
+    for what in ("a", "b"):
+        world.server.at_end_of_turn(lambda what=what: world.done.append(what))  # type: ignore[misc]
+    assert world.done == [] and len(world.loop.soon) == 1
+    world.loop.turn()
+    assert world.done == ["a", "b"]
+
+
+def test_a_client_that_is_alone_does_not_wait_for_the_end_of_the_turn(world: World) -> None:
+    world.read(1, "first")
+    assert world.done == []
+    world.loop.turn()
+    world.read(1, "second")
+    assert world.done == ["first", "second"] and world.loop.soon == []
+
+
+def test_work_of_several_clients_is_done_together(world: World) -> None:
+    for what in ("a", "b"):
+        world.read(1, what + "1")
+        world.read(2, what + "2")
+        assert world.done == []
+        world.loop.turn()
+        assert world.done == [what + "1", what + "2"]
+        world.done.clear()
+
+
+def test_a_large_read_is_not_a_client_that_waits(world: World) -> None:
+    for what in ("a", "b"):
+        world.read(1, what, LONE_READ_BYTES_MAX + 1)
+        assert what not in world.done
+        world.loop.turn()
+    assert world.done == ["a", "b"]
+
+
+def test_a_lone_client_takes_along_what_waited(world: World) -> None:
+    world.read(1, "a")
+    world.loop.turn()
+    world.server.at_end_of_turn(lambda: world.done.append("timer"))
+    world.read(1, "b")
+    assert world.done == ["a", "timer", "b"]
+    world.loop.turn()
+    assert world.done == ["a", "timer", "b"]
