@@ -282,7 +282,7 @@ CAMPAIGNS = {
         "Crash states",
         "Whatever a crash before any call to the disk can leave is opened as what was promised.",
         crash_states,
-        20_000,
+        100_000,
     ),
     "at-rest": Campaign(
         "Damage at rest",
@@ -306,7 +306,7 @@ CAMPAIGNS = {
         "nats-server",
         "Random API scripts get the same answers from this implementation and from nats-server.",
         oracle,
-        300,
+        2_000,
     ),
     "consumer-model": Campaign(
         "Consumers and retention against a model",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,9 @@ import pytest
 from campaigns.at_rest import damage
 from campaigns.deaths import Deaths
 from campaigns.disk_errors import every_call, without_syncs
+from campaigns.runs import CAMPAIGNS
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
@@ -42,3 +47,15 @@ def test_errors_of_the_disk_are_refused_and_pass() -> None:
 
 def test_false_acks_would_be_noticed() -> None:
     assert without_syncs(rounds=2)
+
+
+def test_the_page_of_proofs_is_made_from_the_figures() -> None:
+    tool = importlib.util.spec_from_file_location("prove", ROOT / "tools" / "prove.py")
+    assert tool is not None and tool.loader is not None
+    prove = importlib.util.module_from_spec(tool)
+    tool.loader.exec_module(prove)
+    figures = json.loads((ROOT / "docs" / "proofs.json").read_text())
+    assert (ROOT / "docs" / "proofs.md").read_text() == prove.page(figures)
+    assert set(figures) <= set(CAMPAIGNS)
+    for name, entry in figures.items():
+        assert entry["broken"] == [] and entry["control_found"], name
