@@ -419,6 +419,9 @@ SOURCE_LASTING_TIMEOUT_NS: Final = 5 * SECOND_NS
 SOURCE_SILENCE_NS: Final = 10 * SECOND_NS
 # `ack_wait` of a reader's consumer, which expects no acks: longer than anything.
 SOURCE_ACK_WAIT_NS: Final = 22 * 60 * MINUTE_NS
+# Copies that wait for the disk, of all sources of a stream together. Each is bound by flow control already, so this is
+# for streams of many sources; it is not the limit of what publishers may have waiting.
+SOURCE_BUFFERED_BYTES_MAX: Final = 256 * MIB
 # Refused messages of one origin are logged once in this time.
 SOURCE_ERROR_LOG_NS: Final = 10 * SECOND_NS
 # How far sources were read is written down this often, if it is not known from the messages stored.

@@ -211,3 +211,12 @@ def test_the_consumer_is_announced_as_any_other(world: CopyWorld) -> None:
     world.wait()
     world.api("STREAM.DELETE.O")
     assert told == [b"$JS.EVENT.ADVISORY.CONSUMER.%b.O.JS_MIRROR_ih8eMwqr" % verb for verb in (b"CREATED", b"DELETED")]
+
+
+def test_what_publishers_may_have_waiting_does_not_slow_a_copy() -> None:
+    world = CopyWorld(max_buffered_bytes=1)
+    world.origin(count=50)
+    world.mirror()
+    world.sources({"name": "O"})
+    world.wait()
+    assert world.last_seq() == world.last_seq("S") == 50

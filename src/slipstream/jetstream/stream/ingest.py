@@ -38,10 +38,7 @@ from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl, no_p
 from slipstream.jetstream.stream.staging import Prepared
 from slipstream.kernels.intake import Intake
 from slipstream.kernels.subject import is_valid_publish
-from slipstream.limits import (
-    SECOND_NS,
-    STREAM_HEADER_BYTES_MAX,
-)
+from slipstream.limits import SECOND_NS, SOURCE_BUFFERED_BYTES_MAX, STREAM_HEADER_BYTES_MAX
 from slipstream.subjects.transform import SubjectTransform
 
 __all__ = ["Ingest", "IngestOwner", "Resources"]
@@ -292,7 +289,7 @@ class Ingest:
             or resources.limited
             or resources.server_exceeded
             or len(header) + len(payload) > self._max_msg_size
-            or self._committer.waiting_bytes > self._buffered_bytes_max
+            or self._committer.waiting_bytes > SOURCE_BUFFERED_BYTES_MAX
         ):
             return self.store_copy(subject, header, payload, seq=seq, ts_ns=ts_ns)
         seq = seq or intake.last_seq + 1
@@ -327,7 +324,7 @@ class Ingest:
             ts_ns: the origin's time, for a mirror; 0 for now.
         """
         committer = self._committer
-        if self._held is not None or committer.waiting_bytes > self._buffered_bytes_max:
+        if self._held is not None or committer.waiting_bytes > SOURCE_BUFFERED_BYTES_MAX:
             return TableError(table.STREAM_TOO_MANY_REQUESTS)
         if self._transform is not None:
             subject = self.transformed(subject)
@@ -384,7 +381,7 @@ class Ingest:
                     self._answer(reply, self._acks.duplicate(original))
                     return
             rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
-            refusal = self._wrong_last_id(header) or wrong_rollup(self._config, rollup)
+            refusal = self.wrong_last_id(header) or wrong_rollup(self._config, rollup)
             if refusal is not None:
                 self.refuse(reply, refusal)
                 return
@@ -571,7 +568,8 @@ class Ingest:
             self.ids.add(message_id, seq, ts_ns)
             self._owner.remembered()
 
-    def _wrong_last_id(self, header: bytes) -> ApiError | None:
+    def wrong_last_id(self, header: bytes) -> ApiError | None:
+        """Why a message may not follow the last one, by the id that one should have."""
         expected = headers.find(header, b"Nats-Expected-Last-Msg-Id")
         last_id = self.intake.last_id
         if not expected or expected == last_id:
