@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.limits import KIB, PRE_AUTH_BYTES
-from slipstream.protocol.connection import State
+from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_handshake import Cookies
 from support.hub_world import FakePeer, HubClient, HubWorld

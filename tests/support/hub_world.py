@@ -18,7 +18,8 @@ from typing import Self
 from slipstream.config.options import Options
 from slipstream.kernels.outbox import FlushQueue
 from slipstream.limits import READ_BUFFER_BYTES
-from slipstream.protocol.connection import ClientConnection, State
+from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from support.config_loading import loaded

@@ -10,7 +10,8 @@ from typing import Protocol
 from slipstream.clock import rfc3339
 from slipstream.limits import MIB, SECOND_NS
 from slipstream.protocol.certificate import CertificateFacts, MalformedCertificate, read_certificate
-from slipstream.protocol.connection import ClientConnection, Peer
+from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.host import Peer
 
 __all__ = ["TlsSession", "certificate_expiry", "issuer_of", "text", "tls_of", "user_of"]
 

@@ -34,7 +34,7 @@ from slipstream.monitoring.routez import RoutezOptions, routez
 from slipstream.monitoring.subsz import Subsz, SubszOptions, subsz
 from slipstream.monitoring.varz import varz
 from slipstream.monitoring.worker import Steps
-from slipstream.protocol.connection import State
+from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:

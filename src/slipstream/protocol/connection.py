@@ -15,15 +15,15 @@ is written after CLOSED.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from slipstream.kernels import wire
 from slipstream.kernels.interest import Subscription
-from slipstream.kernels.outbox import FlushQueue, Outbox
+from slipstream.kernels.outbox import Outbox
 from slipstream.kernels.subject import is_valid_publish, is_valid_subscription, token_count
 from slipstream.limits import PRE_AUTH_BYTES
 from slipstream.protocol import texts
+from slipstream.protocol.host import Host, Peer, State
 from slipstream.protocol.info import ConnectOptions, decode_connect
 from slipstream.protocol.texts import CloseReason, error_line
 from slipstream.protocol.tracelog import connect_line, message_line, operation_line, payload_line, refused_line
@@ -32,12 +32,9 @@ from slipstream.routing.permissions import ResponsePermits
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.authenticator import Identity
-    from slipstream.config.options import Options
-    from slipstream.kernels.delivery import Delivery
     from slipstream.routing.permissions import Permissions
-    from slipstream.routing.trace import TraceRequest
 
-__all__ = ["ClientConnection", "Host", "Peer", "State"]
+__all__ = ["ClientConnection"]
 
 _OK = b"+OK\r\n"
 _PING = b"PING\r\n"
@@ -47,63 +44,6 @@ _SERVER_SUBJECTS = (b"_GR_.", b"$GR.")
 _RAFT_SUBJECTS = b"$NRG."
 _SERVER_REPLIES = (b"$JS.ACK.", b"_GR_.", b"$GR.")
 _SERVICE_REPLY = b"_R_."
-
-
-class State(Enum):
-    """Where a connection is in its life."""
-
-    GREETED = "greeted"
-    AUTHENTICATING = "authenticating"
-    READY = "ready"
-    CLOSED = "closed"
-
-
-class Peer(Protocol):
-    """What is known of the other end before it says anything."""
-
-    @property
-    def kind(self) -> str:
-        """`nats` or `websocket`, as monitoring names it."""
-        ...
-
-    @property
-    def ip(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
-class Host(Protocol):
-    """What a connection needs of its server."""
-
-    @property
-    def options(self) -> Options: ...
-    @property
-    def delivery(self) -> Delivery: ...
-    @property
-    def flush_queue(self) -> FlushQueue: ...
-
-    def now_ns(self) -> int: ...
-    def info_line(self, connection: ClientConnection, *, after_connect: bool = False) -> bytes: ...
-    def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None: ...
-    def account_of(self, identity: Identity) -> Account | None: ...
-    def connected(self, connection: ClientConnection) -> None: ...
-    def closed(self, connection: ClientConnection, reason: CloseReason) -> None: ...
-    def log(self, level: str, connection: ClientConnection, text: str) -> None: ...
-    def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None: ...
-    def publish(
-        self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
-    ) -> int: ...
-    def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None: ...
-    def publish_traced(
-        self,
-        connection: ClientConnection,
-        traced: TraceRequest,
-        published: bytes,
-        subject: bytes,
-        reply: bytes | None,
-        header_size: int,
-        body: bytes,
-    ) -> int: ...
 
 
 class ClientConnection:

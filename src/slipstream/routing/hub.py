@@ -31,7 +31,8 @@ from slipstream.kernels.outbox import FlushQueue
 from slipstream.kernels.subject import is_valid_publish
 from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol import texts
-from slipstream.protocol.connection import ClientConnection, Peer, State
+from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.host import Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.topology import Topology

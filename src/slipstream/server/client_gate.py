@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, cast
 
 from slipstream.limits import PROXY_HEADER_TIMEOUT_NS, SECOND_NS
-from slipstream.protocol.connection import State
+from slipstream.protocol.host import State
 from slipstream.protocol.proxy import ProxyDecoder, ProxyViolation
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.listener import address_of

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, cast
 from slipstream.config.durations import format_duration
 from slipstream.limits import EARLY_FLUSH_BYTES, FIRST_PING_MAX_NS, LISTEN_BACKLOG, PRODUCER_STALL_NS, SECOND_NS
 from slipstream.protocol import texts
-from slipstream.protocol.connection import ClientConnection, State
+from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:

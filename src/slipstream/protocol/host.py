@@ -1,0 +1,77 @@
+"""What a client connection needs of others: its host, what is known of its peer, and the states both talk about."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.kernels.outbox import FlushQueue
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.auth.authenticator import Identity
+    from slipstream.config.options import Options
+    from slipstream.kernels.delivery import Delivery
+    from slipstream.protocol.connection import ClientConnection
+    from slipstream.protocol.info import ConnectOptions
+    from slipstream.protocol.texts import CloseReason
+    from slipstream.routing.trace import TraceRequest
+
+__all__ = ["Host", "Peer", "State"]
+
+
+class State(Enum):
+    """Where a connection is in its life."""
+
+    GREETED = "greeted"
+    AUTHENTICATING = "authenticating"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class Peer(Protocol):
+    """What is known of the other end before it says anything."""
+
+    @property
+    def kind(self) -> str:
+        """`nats` or `websocket`, as monitoring names it."""
+        ...
+
+    @property
+    def ip(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    @property
+    def options(self) -> Options: ...
+    @property
+    def delivery(self) -> Delivery: ...
+    @property
+    def flush_queue(self) -> FlushQueue: ...
+
+    def now_ns(self) -> int: ...
+    def info_line(self, connection: ClientConnection, *, after_connect: bool = False) -> bytes: ...
+    def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None: ...
+    def account_of(self, identity: Identity) -> Account | None: ...
+    def connected(self, connection: ClientConnection) -> None: ...
+    def closed(self, connection: ClientConnection, reason: CloseReason) -> None: ...
+    def log(self, level: str, connection: ClientConnection, text: str) -> None: ...
+    def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None: ...
+    def publish(
+        self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> int: ...
+    def trace_request(self, connection: ClientConnection, header: bytes) -> TraceRequest | None: ...
+    def publish_traced(
+        self,
+        connection: ClientConnection,
+        traced: TraceRequest,
+        published: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> int: ...
