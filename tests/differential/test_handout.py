@@ -88,6 +88,26 @@ def test_subjects_of_a_range(messages: list[tuple[bytes, bytes, bytes, int]], fi
     assert store.subjects_between(first, last) == list(expected)
 
 
+@given(
+    messages=st.lists(message, min_size=1, max_size=20),
+    seqs=st.sets(st.integers(1, 22), max_size=12),
+    max_bytes=st.integers(0, 300),
+)
+def test_chosen_sequences(messages: list[tuple[bytes, bytes, bytes, int]], seqs: set[int], max_bytes: int) -> None:
+    store = filled(messages)
+    batch = store.gather_seqs(sorted(seqs), max_bytes=max_bytes)
+    expected, used = [], 0
+    for seq in sorted(seqs):
+        found = store.get(seq)
+        if not isinstance(found, StoredMessage):
+            break
+        used += len(found.subject) + len(found.headers) + len(found.payload)
+        if expected and used > max_bytes:
+            break
+        expected.append(found)
+    assert [batch.message(i) for i in range(len(batch))] == expected
+
+
 def test_bounds_are_checked() -> None:
     batch = filled([(b"a", b"", b"x", 0)]).gather((), 0, max_msgs=5, max_bytes=100, up_to_seq=1)
     arguments = (Delivery(1), Interest(16))

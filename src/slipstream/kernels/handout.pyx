@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 
 from slipstream.kernels.delivery cimport Delivery
 from slipstream.kernels.interest cimport Interest, Route
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Run, Subject, lower, seq_at
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Cursor, Run, Subject, lower, seq_at
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
@@ -147,6 +147,22 @@ cdef class Batch:
             (<const char *>text + slen)[:hlen], (<const char *>text + slen + hlen)[:plen],
             <int64_t>get64(p + HEAD) if get16(p + 26) & FLAG_EXPIRES else 0,
         )
+
+
+def select_seqs(MessageIndex index not None, list seqs not None, uint64_t max_bytes, Selection out not None):
+    """Fill `out` with the places of these messages, up to the first that is not there; at least one, if it is."""
+    cdef Cursor c
+    cdef Run *r
+    cdef uint64_t seq, used = 0
+    out.n = 0
+    for seq in seqs:
+        if not index.locate_entry(seq, &c) or index.runs[c.run].sid[c.pos] == NO_SUBJECT:
+            break
+        r = index.runs[c.run]
+        used += (r.len[c.pos] & LENGTH_MASK) - HEAD
+        if out.n and used > max_bytes:
+            break
+        out.push(seq, r.seg, r.off[c.pos], r.len[c.pos])
 
 
 def subjects_between(MessageIndex index not None, uint64_t first, uint64_t last):

@@ -8,7 +8,9 @@ What this is not: reading. `delivery` reads and says what has passed.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ class Ahead:
         self._consumer = consumer
         self._owner = consumer.owner
         self._store = consumer.store
-        self._newest: list[int] | None = None  # last per subject: what is left of the snapshot, None: not read yet
+        self._newest: list[int] | None = None  # last per subject: the snapshot, None: not read yet
+        self._newest_at = 0
+        self._newest_gone: set[int] = set()  # of what is left in it, removed from the stream meanwhile
         self._version = -1  # of the stream when it was counted; -1: not
         self._count = 0
         self._counted_seq = 0  # committed and counted up to here
@@ -54,7 +58,8 @@ class Ahead:
     def _total(self) -> int:
         state = self._consumer.state
         if state.resume_seq:
-            return len(self.snapshot()) + self._committed_from(state.resume_seq + 1)
+            left = len(self._snapshot()) - self._newest_at - len(self._newest_gone)
+            return left + self._committed_from(state.resume_seq + 1)
         return self._committed_from(state.next_seq)
 
     def _committed_from(self, from_seq: int) -> int:
@@ -72,28 +77,49 @@ class Ahead:
         state = self._consumer.state
         if not state.resume_seq or seq > state.resume_seq:
             return seq >= state.next_seq
-        snapshot = self.snapshot()
-        at = bisect_left(snapshot, seq)
-        return at < len(snapshot) and snapshot[at] == seq
-
-    def snapshot(self) -> list[int]:
-        """Last per subject: what is still to be delivered of the newest messages at the start, ascending."""
-        state = self._consumer.state
-        if self._newest is None:
-            newest = self._store.last_per_subject(self._consumer.filters.for_store, state.resume_seq)
-            self._newest = newest[bisect_left(newest, state.next_seq) :]
-        return self._newest
-
-    def end_snapshot(self) -> None:
-        """It is used up: go on behind it, with every message."""
-        state = self._consumer.state
-        state.next_seq, state.resume_seq, self._newest = state.resume_seq + 1, 0, None
+        return self._in_snapshot(seq)
 
     def passed(self, last_seq: int, delivered: int) -> None:
         """First deliveries up to here are done with, and so many of them were counted as pending."""
         state = self._consumer.state
         if state.resume_seq:
-            newest = self.snapshot()
-            del newest[: bisect_left(newest, last_seq + 1)]
+            newest = self._snapshot()
+            self._newest_at = bisect_right(newest, last_seq, self._newest_at)
+            if self._newest_gone:
+                self._newest_gone = {seq for seq in self._newest_gone if seq > last_seq}
         state.next_seq = last_seq + 1
         self._count -= delivered
+
+    # --- last per subject: first the newest messages as they were at the start, then whatever comes behind them ---
+
+    def snapshot(self, count: int) -> list[int]:
+        """The next so many of the snapshot. Empty: it is used up, and the position is behind it."""
+        newest, gone = self._snapshot(), self._newest_gone
+        if not gone:
+            found = newest[self._newest_at : self._newest_at + count]
+        else:
+            rest = (newest[at] for at in range(self._newest_at, len(newest)))
+            found = list(islice((seq for seq in rest if seq not in gone), count))
+        if not found:
+            state = self._consumer.state
+            state.next_seq, state.resume_seq, self._newest = state.resume_seq + 1, 0, None
+        return found
+
+    def removed(self, seqs: Iterable[int]) -> None:
+        """These messages left the stream: they are no longer in the snapshot."""
+        if self._consumer.state.resume_seq:
+            self._newest_gone.update(seq for seq in seqs if self._in_snapshot(seq))
+
+    def _in_snapshot(self, seq: int) -> bool:
+        newest = self._snapshot()
+        at = bisect_left(newest, seq, self._newest_at)
+        return at < len(newest) and newest[at] == seq and seq not in self._newest_gone
+
+    def _snapshot(self) -> list[int]:
+        """All of it, ascending; what is before `_newest_at` is delivered."""
+        state = self._consumer.state
+        if self._newest is None:
+            self._newest = self._store.last_per_subject(self._consumer.filters.for_store, state.resume_seq)
+            self._newest_at = bisect_left(self._newest, state.next_seq)
+            self._newest_gone = set()
+        return self._newest

@@ -58,7 +58,7 @@ class ConsumerOwner(Protocol):
         ...
 
     def tracking(self, consumer: Consumer) -> None:
-        """Tell this one when messages are removed."""
+        """Tell this one when messages are removed, until nothing of it is out, dead or in a snapshot."""
         ...
 
     def acked(self, consumer: Consumer, seqs: Sequence[int]) -> None:
@@ -202,6 +202,8 @@ class Consumer:
         self.idleness.arm_pause()
         self.replies.arm()
         self.dead_letters.resume()
+        if self.state.resume_seq:
+            self.owner.tracking(self)
         self.wake()
 
     def close(self, status: bytes, *, counts: bool = False) -> None:
@@ -279,6 +281,7 @@ class Consumer:
         for seq, dseq, deliveries in self.state.acks.remove(seqs):
             self.events.terminated(seq, dseq, deliveries, _REMOVED_REASON)
         self.dead_letters.lost(seqs)
+        self.deliverer.ahead.removed(seqs)
         self.wake_if_full()
 
     def on_purged(self) -> None:

@@ -103,7 +103,7 @@ class Consumers:
         for name, consumer in list(self._tracking.items()):
             consumer.on_removed(seqs)
             state = consumer.state
-            if not (state.acks.pending or state.acks.exhausted or state.dead):
+            if not (state.acks.pending or state.acks.exhausted or state.dead or state.resume_seq):
                 self._tracking.pop(name, None)
 
     def on_purged(self, subject: bytes) -> None:

@@ -122,19 +122,22 @@ class Deliverer:
         """Hand out the next messages as they are stored; how many. 0: that is not possible, or there are none."""
         consumer, store, ahead = self._consumer, self._store, self.ahead
         state, sink = consumer.state, consumer.sink
-        if not self._as_stored or state.resume_seq:
+        if not self._as_stored:
             return 0
         pending = ahead.pending()
         plan = sink.plan(min(most, pending)) if pending else None
         if plan is None:
             return 0
-        batch = store.gather(
-            consumer.filters.for_store,
-            state.next_seq,
-            max_msgs=plan.messages,
-            max_bytes=CONSUMER_SLICE_BYTES,
-            up_to_seq=store.committed_seq,
-        )
+        if state.resume_seq and (seqs := ahead.snapshot(plan.messages)):
+            batch = store.gather_seqs(seqs, max_bytes=CONSUMER_SLICE_BYTES)
+        else:
+            batch = store.gather(
+                consumer.filters.for_store,
+                state.next_seq,
+                max_msgs=plan.messages,
+                max_bytes=CONSUMER_SLICE_BYTES,
+                up_to_seq=store.committed_seq,
+            )
         if not batch:
             return 0
         if consumer.out:
@@ -160,11 +163,11 @@ class Deliverer:
     def _read(self, count: int) -> list[Read]:
         consumer, store = self._consumer, self._store
         state = consumer.state
-        if state.resume_seq:
-            found = self._read_snapshot(count)
-            if found:
-                return found
-            self.ahead.end_snapshot()
+        while state.resume_seq and (seqs := self.ahead.snapshot(min(count, CONSUMER_CAREFUL_MSGS))):
+            read = {seq: store.get(seq) for seq in seqs}
+            self.ahead.removed(seq for seq, message in read.items() if message is None)
+            if messages := [message for message in read.values() if message is not None]:
+                return messages
         committed_seq = store.committed_seq
         if state.next_seq > committed_seq:
             return []
@@ -177,16 +180,6 @@ class Deliverer:
         )
         if not found:
             state.next_seq = committed_seq + 1
-        return found
-
-    def _read_snapshot(self, count: int) -> list[Read]:
-        newest = self.ahead.snapshot()
-        found: list[Read] = []
-        while newest and not found:
-            chosen = newest[: min(count, CONSUMER_CAREFUL_MSGS)]
-            found = [message for seq in chosen if (message := self._store.get(seq)) is not None]
-            if not found:
-                del newest[: len(chosen)]
         return found
 
     def _first_deliveries(self, messages: list[Read]) -> int:

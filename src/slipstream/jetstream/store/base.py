@@ -249,6 +249,10 @@ class Store(Protocol):
         """
         ...
 
+    def gather_seqs(self, seqs: list[int], *, max_bytes: int) -> Batch:
+        """The same for chosen sequences, ascending. Ends before one that is not there."""
+        ...
+
     def load_last(self, subject: bytes) -> Read | None:
         """The newest message under a subject or wildcard."""
         ...

@@ -6,7 +6,7 @@ A subclass says where bytes lie (`_slice`); this class finds, decodes and checks
 from __future__ import annotations
 
 from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
-from slipstream.kernels.handout import Batch, subjects_between
+from slipstream.kernels.handout import Batch, select_seqs, subjects_between
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
@@ -161,9 +161,19 @@ class IndexedReads:
         batch = Batch()
         if max_msgs <= 0 or up_to_seq <= 0 or self._lost_ranges:
             return batch
-        chosen = batch.chosen
-        count = self._index.select(filters, max(from_seq, 0), up_to_seq, max_msgs, max(max_bytes, 0), chosen)
-        taken = 0
+        self._index.select(filters, max(from_seq, 0), up_to_seq, max_msgs, max(max_bytes, 0), batch.chosen)
+        return self._fetched(batch)
+
+    def gather_seqs(self, seqs: list[int], *, max_bytes: int) -> Batch:
+        """See `Store.gather_seqs`."""
+        batch = Batch()
+        select_seqs(self._index, seqs, max(max_bytes, 0), batch.chosen)
+        return self._fetched(batch)
+
+    def _fetched(self, batch: Batch) -> Batch:
+        """A batch with the bytes of what was chosen."""
+        chosen, taken = batch.chosen, 0
+        count = len(chosen)
         while taken < count:
             _seq, segment, offset, length = chosen.place(taken)
             reach = chosen.reach(taken, STORE_READ_AHEAD_BYTES)

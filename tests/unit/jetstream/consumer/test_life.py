@@ -7,7 +7,7 @@ import pytest
 
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.limits import CONSUMER_COMMIT_DELAY_NS
-from support.consumer_world import SECOND_NS, ConsumerWorld, tokens
+from support.consumer_world import SECOND_NS, ConsumerWorld, status, tokens
 
 MS = 1_000_000
 
@@ -238,6 +238,32 @@ def test_last_per_subject_resumes_after_a_restart() -> None:
     w = w.restart()
     assert w.info()["num_pending"] == 4
     assert w.pull(10).seqs() == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize("change", ["update", "delete", "expire"])
+def test_pending_is_exact_while_keys_change_under_a_watcher(change: str) -> None:
+    """What a key-value watcher relies on: the last of the initial values says that nothing is pending."""
+    w = world(max_msgs_per_subject=2, max_age=3_600 * SECOND_NS)
+    for number in range(6):
+        w.publish(f"s.{number}")
+        w.publish(f"s.{number}")
+    w.add("C", deliver_policy="last_per_subject", filter_subject="s.*", ack_policy="none")
+    assert [tokens(message)[4] for message in w.pull(2).messages()] == [5, 4]
+    if change == "update":
+        w.publish("s.4")
+        w.publish("s.4")  # the value in the snapshot is gone now
+        expected = 5
+    elif change == "delete":
+        w.api("STREAM.MSG.DELETE.S", {"seq": 10})
+        expected = 3
+    else:
+        w.ports.advance(3_601 * SECOND_NS)
+        w.publish("s.9")
+        expected = 1
+    assert w.info()["num_pending"] == expected
+    rest = [message for message in w.pull({"batch": 10, "no_wait": True}).take() if status(message) is None]
+    assert [tokens(message)[4] for message in rest] == list(range(expected))[::-1]
+    assert w.info()["num_pending"] == 0
 
 
 def test_many_filters() -> None:
