@@ -30,6 +30,9 @@ __all__ = ["BulkClient", "connect"]
 _DEFAULT_COLUMNS = ("stream", "seq", "ts", "subject", "headers", "payload")
 _HOLD_NOT_FOUND = 30009
 _PROBE_GRACE_NS = 250 * MILLISECOND_NS  # a server further away may answer this much later than the one we talk to
+_REMEMBERED_MAX = 256
+# What servers said, by their process and who asked: without bulk calls they say nothing, which takes a while to hear.
+_offers_bulk: dict[tuple[str, ConnectOptions], bool] = {}
 _TRANSPORTS = ("auto", "bulk", "direct", "consumer")
 
 
@@ -69,9 +72,14 @@ class BulkClient:
 
     @property
     def is_slipstream(self) -> bool:
-        """Whether the server offers bulk calls (asked once). A refused permission counts as no."""
+        """Whether the server offers bulk calls to us: asked once a process. A refused permission counts as no."""
         if self._offers_bulk is None:
-            self._offers_bulk = self._probe()
+            key = (self._link.server, self.options)
+            if key not in _offers_bulk:
+                if len(_offers_bulk) >= _REMEMBERED_MAX:
+                    _offers_bulk.clear()
+                _offers_bulk[key] = self._probe()
+            self._offers_bulk = _offers_bulk[key]
         return self._offers_bulk
 
     def stream_info(self, stream: str) -> dict[str, Any]:

@@ -51,6 +51,11 @@ class Link:
         """Bytes the server takes in one message."""
         return self._wire.info.max_payload or 1 << 20
 
+    @property
+    def server(self) -> str:
+        """Identifier of the server process we talk to."""
+        return self._wire.info.server_id
+
     def request(self, call: str, body: Mapping[str, object] | bytes = b"", *, timeout_ns: int = 0) -> dict[str, Any]:
         """Call the API; `call` is what follows the prefix.
 

@@ -164,8 +164,8 @@ def measure(
     """Add marks `(last sequence, messages, bytes)` to `marks`, one whenever `every` bytes of records were passed.
 
     Stops before the message that would exceed `max_msgs` or `max_bytes` in this call (but takes at least one), when
-    `scan_max` entries were looked at, or when there are `marks_max` marks. Returns the sequence to go on from, as `pick` does, and whether a limit was what
-    stopped it. The rest since the last mark is a mark of its own.
+    `scan_max` entries were looked at, or when there are `marks_max` marks. Returns the sequence to go on from, as `pick`
+    does, and whether a limit was what stopped it. The rest since the last mark is a mark of its own.
     """
     cdef FilterView view = index.view(filters)
     cdef Py_ssize_t i, scanned = 0
