@@ -324,6 +324,22 @@ def test_refusals_in_fast_batches(both: Both, gap: str, at: int, lines: list[str
     everything(both, 8)
 
 
+@pytest.mark.parametrize("gap", ["ok", "fail"])
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("expected", ["id", "other"])
+def test_the_last_message_id_in_fast_batches(both: Both, gap: str, at: int, expected: str) -> None:
+    make(both, allow_batched=True)
+    both.ask("s.a", b"before", block("Nats-Msg-Id: id"))
+    fast = Fast(both)
+    for seq in range(1, 6):
+        operation = START if seq == 1 else COMMIT if seq == 5 else APPEND
+        lines = (
+            (f"Nats-Expected-Last-Msg-Id: {expected}",) if seq == at else ("Nats-Msg-Id: other",) if seq == 2 else ()
+        )
+        fast.send(seq, operation, gap=gap, flow=2, lines=lines)
+    everything(both, 8)
+
+
 def test_several_fast_batches_share(both: Both) -> None:
     make(both, allow_batched=True)
     batches = [Fast(both, f"f{number}") for number in range(4)]

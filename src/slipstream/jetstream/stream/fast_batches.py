@@ -56,6 +56,10 @@ class Operation(NamedTuple):
 class FastTarget(BatchTarget, Protocol):
     """The stream's ingest, as far as fast batches need it."""
 
+    def wrong_last_id(self, header: bytes) -> ApiError | None:
+        """Why a message may not follow the last one, by the id that one should have."""
+        ...
+
     def store_one(self, message: Prepared) -> ApiError | None:
         """Store one message, without an answer; its sequence is `last_seq` then."""
         ...
@@ -193,6 +197,13 @@ class FastBatches:
         block = headers.remove(header, b"Nats-Request-Info") if header else header
         checked = Staging(target).check(target.transformed(subject), block, payload)
         if isinstance(checked, Prepared):
+            error = target.wrong_last_id(checked.header) if checked.header else None
+            if error is not None:
+                # Looked at only when all else holds: it concerns this message alone and does not end the batch.
+                target.refuse(reply, error)
+                if operation.commits:
+                    self._end(operation.batch_id)
+                return
             error = target.store_one(checked)
             checked = Refused(error) if error is not None else checked
         if isinstance(checked, Refused):

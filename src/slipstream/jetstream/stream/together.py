@@ -109,6 +109,10 @@ class StreamBatches:
         """See `BatchTarget.transformed`."""
         return self._ingest.transformed(subject)
 
+    def wrong_last_id(self, header: bytes) -> ApiError | None:
+        """See `FastTarget.wrong_last_id`."""
+        return self._ingest.wrong_last_id(header)
+
     def store_one(self, message: Prepared) -> ApiError | None:
         """See `FastTarget.store_one`."""
         return self._ingest.store_checked(message)
