@@ -41,7 +41,9 @@ def test_a_full_disk(tmp_path: Path) -> None:
         connection = Connection(server.port)
         connection.ask(f"{API}STREAM.CREATE.F", {"name": "F", "subjects": ["full"]})
         for turn in range(3):
+            position = len(server.log_lines)
             assert fill(connection) == {10047}
+            server.wait_for_log("Stream 'F' is out of storage", after=position, timeout_s=RESUME_S)
             info = connection.ask(f"{API}STREAM.INFO.F")["state"]
             consumer = {"stream_name": "F", "config": {"durable_name": f"C{turn}", "ack_policy": "explicit"}}
             assert "error" not in connection.ask(f"{API}CONSUMER.DURABLE.CREATE.F.C{turn}", consumer)

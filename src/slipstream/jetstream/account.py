@@ -61,6 +61,7 @@ class JetStreamServer:
             StorageType.FILE: ServerBudget(facts.max_storage),
         }
         self.scrubber = Scrubber()
+        self.on_full: Callable[[str], None] | None = None  # told of streams that find no space on the disk
         self.load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit)
 
     def set_limits(self, *, max_memory: int, max_storage: int) -> None:
@@ -426,6 +427,7 @@ class JetStreamAccount:
     def _start(self, stream: Stream, *, reserve: bool = True) -> None:
         self.streams[stream.name] = stream
         stream.on_lost = self.advisories.stream_damaged
+        stream.on_full = self.server.on_full
         if reserve:
             self._reserve(stream.config.storage, max(stream.config.max_bytes, 0))
         for hook in self.on_started:

@@ -68,6 +68,7 @@ class JetStreamRunner:
         self._reserve = Reserve(self._disk, self.directory)
         self.facts = _server_facts(server, self.directory)
         self.shared = JetStreamServer(self.facts)
+        self.server_id = server.identity.id
         self.accounts: dict[str, JetStreamAccount] = {}
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
         self._system: SystemApi | None = None
@@ -84,9 +85,9 @@ class JetStreamRunner:
         self._announce()
         if not self._reserve.fill():
             self._server.log("WRN", f"Not enough space in {self.directory} to keep a reserve for when it is full")
+        self._open_system_account()
         for name, limits in self._wanted().items():
             self._open(name, limits)
-        self._open_system_account()
         self._server.hub.jetstream = True
         self._server.log("INF", f"Took {(time.perf_counter() - began) * 1000:.6f}ms to start JetStream")
 

@@ -43,6 +43,7 @@ class SystemApi:
         self._dropped = [0, 0]  # since the last report: calls that change something, calls that look
         self._report_timer: Cancel | None = None
         runner.shared.load.on_dropped = self.dropped
+        runner.shared.on_full = self.full
 
     def answer(
         self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, _header_size: int, _body: bytes
@@ -61,6 +62,16 @@ class SystemApi:
         self._dropped[looks] += 1
         if self._report_timer is None:
             self._report_dropped()
+
+    def full(self, stream: str) -> None:
+        """A stream finds no space on the disk. Unlike nats-server, JetStream goes on."""
+        facts = {
+            "server": self._runner.facts.name,
+            "server_id": self._runner.server_id,
+            "stream": stream,
+            "cluster": "",
+        }
+        self._advisories.publish("SERVER.OUT_OF_STORAGE", "server_out_of_space", facts)
 
     def stop(self) -> None:
         """No more reports."""

@@ -27,7 +27,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.ports import Cancel, Ports, ServerFacts, Subscription
-from slipstream.jetstream.store.base import ALL, Damaged, Lost, Store
+from slipstream.jetstream.store.base import ALL, Damaged, Lost, Store, StoreUnavailable
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.commit import AfterCommit, Committer
 from slipstream.jetstream.stream.expiry import Expiry
@@ -95,6 +95,8 @@ class Stream:
         self._resources = resources
         self._reported_bytes = 0  # size the account knows of
         self._lost_count = 0  # messages that could not be read when upkeep last ended
+        self._is_full = False  # there was no space when the store was last looked at
+        self.on_full: Callable[[str], None] | None = None  # told when there is no space for messages any more
         self.on_lost: Callable[[str, Lost], None] | None = None  # told of messages that cannot be read any more
         acks = PubAcks(config.name, facts.domain)
         self.committer = Committer(
@@ -315,7 +317,9 @@ class Stream:
         self.interest.on_committed(first_seq, last_seq)
 
     def on_settled(self) -> None:
-        """Let the account know how much is stored."""
+        """Let the account know how much is stored, and everybody when there is no space for more."""
+        if self.store.fault is not None:
+            self._look_for_space()
         now_bytes = self.store.size_bytes
         if now_bytes != self._reported_bytes:
             self._resources.report(now_bytes - self._reported_bytes)
@@ -324,6 +328,7 @@ class Stream:
     def on_fault(self, fault: StorageFault) -> None:
         """A commit failed: forget what did not happen."""
         self._ports.log("ERR", f"Stream '{self.name}' could not store messages: {fault}")
+        self._look_for_space()
         self._take_over()
 
     def on_repaired(self) -> None:
@@ -332,13 +337,23 @@ class Stream:
         self._take_over()
 
     def on_upkeep(self) -> None:
-        """Say so when more messages than before cannot be read."""
+        """Say so when more messages than before cannot be read, and when there is no space for more."""
         lost = self.store.lost()
         if len(lost.seqs) > self._lost_count:
             self._ports.log("ERR", f"Stream '{self.name}' cannot read {len(lost.seqs)} of its messages any more")
             if self.on_lost is not None:
                 self.on_lost(self.name, lost)
         self._lost_count = len(lost.seqs)
+        self._look_for_space()
+
+    def _look_for_space(self) -> None:
+        fault = self.store.fault
+        is_full = isinstance(fault, StoreUnavailable) and fault.full
+        if is_full and not self._is_full:
+            self._ports.log("ERR", f"Stream '{self.name}' is out of storage and takes no messages until there is space")
+            if self.on_full is not None:
+                self.on_full(self.name)
+        self._is_full = is_full
 
     def _take_over(self) -> None:
         """Derive anew what was derived from the store."""
