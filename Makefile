@@ -18,7 +18,7 @@ demo: $(STAMP)  ## the product, told step by step: server, streams, kill -9, Spa
 
 # Many tests watch two live processes on a machine that may be busy: what failed is run once more, alone.
 test: $(STAMP)  ## every test that fits into a commit
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	@$(BIN)/python -m pytest -n 2 || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 check: $(STAMP)  ## format, lint, types, layers
 	@$(BIN)/ruff format --check .

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,6 +38,23 @@ def pytest_sessionstart() -> None:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None or not spec.origin.endswith(".so"):
             raise pytest.UsageError(f"{name} is built as {library.name} but {spec and spec.origin} would be loaded")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives all tests with Spark to one worker, so that one Java machine serves them; other tests go anywhere.
+
+    The marker `xdist_group` would say the same, but pytest 9.2 and xdist 3.8 do not agree on where a test keeps its id.
+    """
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class OneWorkerForSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return OneWorkerForSpark(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """One Spark session and one server of ours for all of these tests; each test has streams of its own.
 
-All tests here are in one group, so that a parallel run starts one Java machine. Tasks are tried three times, as on a
+In a parallel run one worker gets all of them, so that one Java machine is started. Tasks are tried three times, as on a
 cluster, so that faults in tasks can be survived.
 """
 

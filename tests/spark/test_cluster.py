@@ -12,7 +12,7 @@ import pytest
 
 from support.spark_streams import Streams
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 COUNT = 3000
 
 

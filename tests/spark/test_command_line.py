@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from slipstream.cli.main import cli
 from support.spark_streams import Streams
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 class Commands:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from support.server_process import ServerProcess
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 BLOCK = re.compile(r"^```py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = [

@@ -21,7 +21,7 @@ from support.server_process import ServerProcess
 from support.spark_faults import FaultySource
 from support.spark_streams import Streams
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 WAIT_S = 120
 COUNT = 900
 

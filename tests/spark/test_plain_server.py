@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.server_process import ServerProcess
 from support.spark_streams import Streams
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support import nats_py
 from support.server_process import ServerProcess
 from support.spark_streams import Streams
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def read(spark: SparkSession, streams: Streams, **options: Any) -> DataFrame:

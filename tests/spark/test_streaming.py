@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from slipstream.spark.progress import lag
 from support.spark_streams import Streams
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 WAIT_S = 120
 
 

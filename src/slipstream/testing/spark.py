@@ -5,8 +5,8 @@
     def test_orders(spark, nats_server):
         frame = spark.read.format("slipstream").options(servers=nats_server.url, stream="ORDERS").load()
 
-One session serves the whole run. With pytest-xdist give tests that use it one group
-(`pytest.mark.xdist_group("spark")`, `--dist loadgroup`), or every worker starts a Java machine.
+One session serves the whole run. With pytest-xdist keep tests that use it in one file or directory and use
+`--dist loadfile` or a scheduler of your own, or every worker starts a Java machine.
 """
 
 from __future__ import annotations
