@@ -25,9 +25,9 @@ MAGIC: Final = b"NATSARC1"
 _DIGITS_MAX = 10  # bytes of the longest varint
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Entry:
-    """One entry. All zero and empty: the end."""
+    """One entry, not to be changed. All zero and empty: the end."""
 
     name: bytes = b""
     ts_ns: int = 0
@@ -48,7 +48,12 @@ def encode_entry(entry: Entry) -> bytes:
     return b"".join((*map(_uvarint, numbers), entry.name, entry.headers, entry.payload))
 
 
+_SHORT = [bytes((number,)) for number in range(128)]
+
+
 def _uvarint(number: int) -> bytes:
+    if number < 128:
+        return _SHORT[number]
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -100,25 +105,32 @@ class ArchiveReader:
     def _entry(self, at: int) -> tuple[int, Entry] | None:
         waiting = self._waiting
         numbers: list[int] = []
+        size = len(waiting)
         for _ in range(5):
-            number = shift = 0
-            while True:
-                if at >= len(waiting):
-                    return None
-                byte = waiting[at]
-                at += 1
-                number |= (byte & 127) << shift
-                shift += 7
-                if byte < 128:
-                    break
-                if shift >= 7 * _DIGITS_MAX:
-                    raise BadBackup("archive: invalid archive stream")
+            if at >= size:
+                return None
+            number = waiting[at]
+            at += 1
+            if number >= 128:
+                number &= 127
+                shift = 7
+                while True:
+                    if at >= size:
+                        return None
+                    byte = waiting[at]
+                    at += 1
+                    number |= (byte & 127) << shift
+                    shift += 7
+                    if byte < 128:
+                        break
+                    if shift >= 7 * _DIGITS_MAX:
+                        raise BadBackup("archive: invalid archive stream")
             numbers.append(number)
         name_size, zigzag, seq, header_size, payload_size = numbers
         if name_size > BACKUP_NAME_BYTES_MAX or header_size + payload_size > BACKUP_ENTRY_BYTES_MAX or seq >= 1 << 63:
             raise BadBackup("archive: invalid archive stream")
         end = at + name_size + header_size + payload_size
-        if end > len(waiting):
+        if end > size:
             return None
         name = bytes(waiting[at : at + name_size])
         at += name_size
