@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.backups import BackupClient
 from support.copies import Side
 from support.jetstream_oracle import Oracle
 from support.server_process import ServerProcess
@@ -119,3 +120,24 @@ def test_a_work_queue_is_moved_whole(server: ServerProcess) -> None:
         assert len({data for _, _, _, data in found}) == last
 
     kill_while_busy(server, 3, 3, check)
+
+
+def test_half_a_restore_leaves_nothing(server: ServerProcess) -> None:
+    client = BackupClient(server.port)
+    client.api("STREAM.CREATE.B", {"name": "B", "subjects": ["b.>"]})
+    rng = random.Random(4)
+    for number in range(100):
+        client.request(f"b.{number % 3}", rng.randbytes(100_000), None, 1)
+    answer, backup, _, _ = client.back_up("B")
+    client.api("STREAM.DELETE.B")
+    begun = client.api("STREAM.RESTORE.B", {"config": answer["config"], "state": answer["state"]})
+    for at in range(0, len(backup) * 3 // 4, 500_000):
+        client.request(begun["deliver_subject"], backup[at : at + 500_000], None, 1)
+    server.kill()
+    client.close()
+    server.start()
+    client = BackupClient(server.port)
+    assert client.api("STREAM.NAMES")["streams"] is None
+    restored = client.restore("B", answer, backup)
+    assert restored["state"]["messages"] == 100
+    client.close()
