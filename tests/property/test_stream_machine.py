@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from models.stream import StoredModel, StreamModel
 from slipstream.jetstream.directory import DirectoryStores
+from slipstream.jetstream.store import pieces
+from slipstream.jetstream.stream import slices, stream
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import SECOND_NS, ConsumerPorts, ConsumerWorld
 from support.disk_world import ROOT
@@ -214,5 +217,26 @@ class StreamMachine(RuleBasedStateMachine):
         assert "lost" not in state
 
 
+class SlicedMachine(StreamMachine):
+    """The same with slices of one or two messages, so that every removal takes several turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        for module, name, size in (
+            (slices, "PURGE_SLICE_MSGS", 2),
+            (stream, "PURGE_SLICE_MSGS", 2),
+            (stream, "LIMIT_SLICE_MSGS", 1),
+            (stream, "LIMIT_SLICE_SUBJECTS", 1),
+            (pieces, "PURGE_SLICE_SEQS", 3),
+        ):
+            self.patch.setattr(module, name, size)
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+
+TestSlicedMachine = SlicedMachine.TestCase
+TestSlicedMachine.settings = settings(stateful_step_count=30, deadline=None)
 TestStreamMachine = StreamMachine.TestCase
 TestStreamMachine.settings = settings(stateful_step_count=30, deadline=None)
