@@ -30,6 +30,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.content: dict[int, StoredMessage] = {}
         self.config = b'{"name":"S"}'
         self.journal: dict[bytes, list[bytes]] = {}
+        self.notes: dict[bytes, bytes] = {}
         self.ts = 0
 
     @property
@@ -53,6 +54,53 @@ class StoreMachine(RuleBasedStateMachine):
                 store.append(seq, self.ts, subject, headers, payload, expires)
             self.content[seq] = message
             self.model.append(seq, subject, self.file.message_bytes(len(subject), len(headers), len(payload)))
+
+    @rule(
+        slices=st.lists(st.integers(1, 30), min_size=1, max_size=4),
+        subject=SUBJECTS,
+        gap=st.sampled_from([0, 0, 0, 5]),
+        ends=st.booleans(),
+        deleted=st.integers(0, 30),
+    )
+    def unit(self, slices: list[int], subject: bytes, gap: int, ends: bool, deleted: int) -> None:
+        """A unit in several commits, with a message removed in between; it ends or is given up."""
+        before, start_ts = self.model.last_seq, self.ts
+        added: list[StoredMessage] = []
+        for store in self.both:
+            store.begin_atomic()
+        for count in slices:
+            for _ in range(count):
+                self.ts += 7
+                seq = (added[-1].seq if added else before + gap) + 1
+                added.append(StoredMessage(seq, self.ts, subject, b"", b"%d" % seq, 0))
+                for store in self.both:
+                    store.append_atomic(seq, self.ts, subject, b"", b"%d" % seq)
+            self.agree()
+            for store in self.both:
+                done = commit(store)
+                assert done is None or (done.fault is None and done.last_seq == before)
+        expected = self.model.delete(before - deleted)
+        assert [store.delete(before - deleted) for store in self.both] == [expected, expected]
+        if not ends:
+            self.ts = start_ts
+            for store in self.both:
+                store.abort_atomic()
+            return
+        self.notes[b"unit"] = b"%d" % added[-1].seq
+        for store in self.both:
+            store.end_atomic({b"unit": self.notes[b"unit"]})
+        for message in added:
+            self.content[message.seq] = message
+            size = self.file.message_bytes(len(subject), 0, len(message.payload))
+            self.model.append(message.seq, subject, size)
+
+    @rule(key=st.sampled_from([b"a", b"b"]), value=st.sampled_from([b"", b"1", b"22"]))
+    def note(self, key: bytes, value: bytes) -> None:
+        self.notes[key] = value
+        if not value:
+            del self.notes[key]
+        for store in self.both:
+            store.put_note(key, value)
 
     @rule(back=st.integers(0, 30))
     def delete(self, back: int) -> None:
@@ -146,6 +194,7 @@ class StoreMachine(RuleBasedStateMachine):
             everything = store.read_batch(ALL, 0, max_msgs=10**6, max_bytes=1 << 40, up_to_seq=max(model.last_seq, 1))
             assert everything == [self.content[seq] for seq in sorted(model.subjects)]
             assert store.config == self.config
+            assert store.notes() == self.notes
             assert store.journal_entries() == self.journal
             if model.last_seq < 10_000:
                 assert store.deleted(40) == model.deleted(40)

@@ -126,3 +126,27 @@ def test_segment_size_follows_max_bytes() -> None:
     assert segment_bytes_for(-1) == segment_bytes_for(1 << 40) == 64 << 20
     assert segment_bytes_for(1000) == 256 << 10
     assert segment_bytes_for(80 << 20) == 10 << 20
+
+
+def test_a_note_that_was_removed_stays_removed_when_segments_are_rewritten() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=8192)
+    store.put_note(b"gone", b"1")
+    store.put_note(b"kept", b"2")
+    fill(store, 60)
+    commit(store)
+    first_part = store.last_seq
+    fill(store, 60)
+    store.put_note(b"gone", b"")
+    commit(store)
+    fill(store, 300)
+    commit(store)
+    for seq in range(first_part + 1, store.last_seq - 100):
+        store.delete(seq)
+    commit(store)
+    upkeep(store)
+    commit(store)
+    upkeep(store)
+    assert any(".0001.seg" in path for path in disk.paths()), "a segment must have been rewritten"
+    assert any("0000000001.0000.seg" in path for path in disk.paths()), "and the first one not"
+    assert reopen(disk, segment_bytes=8192).notes() == store.notes() == {b"kept": b"2"}

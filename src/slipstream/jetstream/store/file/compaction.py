@@ -28,7 +28,7 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
-from slipstream.kernels.record import CONFIG, ERASE, SKIP, STATE, TOMBS, TRIM, LogWriter
+from slipstream.kernels.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM, LogWriter
 from slipstream.kernels.segscan import SegmentScan
 
 __all__ = ["CompactionJob", "write_whole_file"]
@@ -137,6 +137,8 @@ class CompactionJob:
         present = memoryview(self.elsewhere).cast("Q")
         rewritten = {(segment.header.no, segment.header.generation) for segment in self.inputs}
         trim = 0
+        # The last word on each note, also that it was removed: an older segment may still hold it.
+        notes: dict[bytes, tuple[int, int, bytes]] = {}
         for scan in scans:
             for kind, seq, ts, key, payload in scan.controls:
                 if kind == TOMBS:
@@ -151,6 +153,10 @@ class CompactionJob:
                     intent = unpack_erase(payload)
                     if (intent.no, intent.generation) not in rewritten and _contains(present, seq):
                         writer.control(ERASE, seq, ts, key, payload)
+                elif kind == NOTE:
+                    notes[key] = (seq, ts, payload)
+        for key, (seq, ts, payload) in notes.items():
+            writer.control(NOTE, seq, ts, key, payload)
         if trim > 1:
             writer.control(TRIM, trim, 0, b"", b"")
 
