@@ -74,7 +74,7 @@ def test_a_mirror_equals_its_origin(server: ServerProcess) -> None:
         side.until_last("M", last)
         assert contents(side, "M") == contents(side, "O")
 
-    kill_while_busy(server, 3, 1, check)
+    kill_while_busy(server, 2, 1, check)
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_msgs_per_subject": 1}], ids=["all", "last per subject"])
@@ -102,7 +102,7 @@ def test_sources_equal_their_origin(server: ServerProcess, settings: dict[str, A
         assert copy == origin
         assert side.api("STREAM.INFO.S")["state"]["last_seq"] == state["last_seq"]
 
-    kill_while_busy(server, 3, 2, check)
+    kill_while_busy(server, 2, 2, check)
 
 
 def test_a_work_queue_is_moved_whole(server: ServerProcess) -> None:
@@ -119,7 +119,7 @@ def test_a_work_queue_is_moved_whole(server: ServerProcess) -> None:
         assert len(found) == last
         assert len({data for _, _, _, data in found}) == last
 
-    kill_while_busy(server, 3, 3, check)
+    kill_while_busy(server, 2, 3, check)
 
 
 def test_half_a_restore_leaves_nothing(server: ServerProcess) -> None:
