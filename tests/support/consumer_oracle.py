@@ -22,6 +22,8 @@ class ListeningOracle(Oracle):
 
     def __init__(self, port: int, login: str = "") -> None:
         super().__init__(port, login)
+        # Answers to requests only: whether anybody listens on an inbox of a pull is for the test to say.
+        self._socket.sendall(b"UNSUB 1\r\nSUB _INBOX.* 1\r\n")
         self._sid = 100
         self._queues: dict[bytes, list[Frame]] = {}
 
