@@ -1,0 +1,215 @@
+"""The streaming reader against a server, called as Spark calls it, without Spark: losses, holds, limits, consumers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StructType
+
+from slipstream.spark import connection
+from slipstream.spark.errors import DataLoss, OptionError
+from slipstream.spark.source import SlipstreamSource
+from slipstream.spark.stream_reader import SlipstreamStreamReader
+from slipstream.spark.target import Reach
+from support.servers import Launcher
+from support.spark_streams import Streams
+
+SCHEMA = StructType().add("seq", LongType()).add("payload", BinaryType())
+
+
+@pytest.fixture
+def streams(ours: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
+    """A server of the test's own."""
+    monkeypatch.setattr(connection, "_settled", True)  # the garbage of other tests is not to be frozen
+    server = ours.prepared("", "-js")
+    server.flags += ["-sd", str(server.directory / "store")]
+    server.start()
+    yield Streams(server.url)
+    for reach in list(connection._connections):
+        connection.drop_connection(reach)
+
+
+class Query:
+    """A query as Spark runs it: offsets go through JSON, what was planned is read, the batch before is committed."""
+
+    def __init__(self, server: Streams, **options: Any) -> None:
+        self._given = {"servers": server.url, "starting": "earliest", **options}
+        self.checkpoint: dict[str, Any] | None = None
+        self.batches: list[list[bytes]] = []
+
+    def reader(self, **options: Any) -> SlipstreamStreamReader:
+        source = SlipstreamSource({name: str(value) for name, value in {**self._given, **options}.items()})
+        reader = source.streamReader(SCHEMA)
+        assert isinstance(reader, SlipstreamStreamReader)
+        return reader
+
+    def run(self, **options: Any) -> list[bytes]:
+        """Everything that is there, from where the last run ended; the payloads of this run."""
+        reader = self.reader(**options)
+        reader.prepareForTriggerAvailableNow()
+        start = self.checkpoint or reader.initialOffset()
+        new: list[bytes] = []
+        while True:
+            end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+            if end == start:
+                break
+            self.batches.append(read(reader, start, end))
+            new += self.batches[-1]
+            self.checkpoint = start = end
+            reader.commit(end)
+        reader.stop()
+        return new
+
+
+def read(reader: SlipstreamStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
+    """The payloads of a batch, in order."""
+    rows = [row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()]
+    return [row["payload"] for row in sorted(rows, key=lambda row: row["seq"])]
+
+
+def test_losses_are_errors_unless_accepted(streams: Streams) -> None:
+    streams.create("A")
+    query = Query(streams, stream="A")
+    assert query.run() == []
+    first = streams.fill("A", 10)
+    assert query.run() == first
+    streams.fill("A", 10, begin=10)
+    streams.purge("A", seq=16)
+    with pytest.raises(DataLoss, match="no longer holds messages 11 to 15"):
+        query.run()
+    assert query.run(failOnDataLoss="false") == [b"%06d" % number for number in range(15, 20)]
+    streams.delete("A")
+    streams.create("A")
+    anew = streams.fill("A", 3, begin=100)
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        query.run()
+    assert query.run(failOnDataLoss="false") == anew
+    streams.delete("A")
+    with pytest.raises(DataLoss, match="stream 'A' is gone"):
+        query.run()
+    assert query.run(failOnDataLoss="false") == []
+
+
+def test_a_batch_can_be_read_again_exactly_while_it_is_open(streams: Streams) -> None:
+    """Limits leave what is not committed, also for a reader that begins again, until twice the limit is reached."""
+    streams.create("A", max_msgs=50)
+    expected = streams.fill("A", 50)
+    reader = Query(streams, stream="A").reader()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    streams.fill("A", 40, begin=50)
+    assert read(reader, start, end) == expected
+    again = Query(streams, stream="A").reader()
+    assert read(again, start, end) == expected
+    again.commit(end)
+    reader.commit(end)
+    streams.fill("A", 1, begin=90)
+    assert streams.state("A")["first_seq"] == 42
+    with pytest.raises(DataLoss, match="no longer holds messages 1 to 41"):
+        again.partitions(start, end)
+
+
+def test_messages_that_go_between_plan_and_read_are_missed(streams: Streams) -> None:
+    streams.create("A")
+    streams.fill("A", 20)
+    query = Query(streams, stream="A", hold="false")
+    reader = query.reader()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    tasks = reader.partitions(start, end)
+    streams.api("STREAM.MSG.DELETE.A", {"seq": 7})
+    with pytest.raises(DataLoss, match="has 19 of the 20 messages"):
+        [batch for task in tasks for batch in reader.read(task)]
+    assert len(read(query.reader(), start, end)) == 19, "planned anew it is a gap like any other"
+
+
+def test_limits_and_filters(streams: Streams) -> None:
+    streams.create("A")
+    expected = streams.fill("A", 100)
+    query = Query(streams, stream="A", subjects="A.3,A.4", maxMessagesPerTrigger=6)
+    assert query.run() == [payload for payload in expected if payload[-1:] in b"34"]
+    assert [len(batch) for batch in query.batches] == [6, 6, 6, 2]
+    by_bytes = Query(streams, stream="A", maxBytesPerTrigger=500)
+    assert by_bytes.run() == expected and len(by_bytes.batches) > 5
+
+
+def test_a_least_number_waits_unless_the_query_is_to_finish(streams: Streams) -> None:
+    streams.create("A")
+    streams.fill("A", 5)
+    query = Query(streams, stream="A", minMessagesPerTrigger=10)
+    reader = query.reader()
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    assert reader.reportLatestOffset()["s"]["A"]["q"] == 6
+    assert len(query.run()) == 5
+
+
+def test_starts(streams: Streams) -> None:
+    streams.create("A")
+    streams.fill("A", 5)
+
+    def first(**options: Any) -> int:
+        given = {name: str(value) for name, value in {"servers": streams.url, "stream": "A", **options}.items()}
+        reader = SlipstreamSource(given).streamReader(SCHEMA)
+        return int(reader.initialOffset()["s"]["A"]["q"])
+
+    assert first() == 6
+    assert first(starting="earliest") == 1
+    assert first(startingSequence=3) == 3
+    assert first(startingTime="2001-01-01") == 1
+    assert first(startingTime="2100-01-01") == 6
+    streams.purge("A", seq=4)
+    with pytest.raises(DataLoss, match="outOfRange=adjust"):
+        first(startingSequence=2)
+    assert first(startingSequence=2, outOfRange="adjust") == 4
+
+
+def test_several_streams_and_new_ones(streams: Streams) -> None:
+    for name in ("Sa", "Sb"):
+        streams.create(name)
+        streams.fill(name, 40)
+    query = Query(streams, streams="S*", maxMessagesPerTrigger=30)
+    assert len(query.run()) == 80
+    assert all(len(batch) <= 30 for batch in query.batches)
+    streams.create("Sc")
+    assert query.run() == []
+    new = streams.fill("Sc", 5)
+    assert query.run() == new
+
+
+def test_a_durable_consumer_is_told(streams: Streams) -> None:
+    streams.create("A")
+    streams.fill("A", 60)
+    config = {"durable_name": "LAG", "ack_policy": "all", "headers_only": True}
+    streams.api("CONSUMER.DURABLE.CREATE.A.LAG", {"stream_name": "A", "config": config})
+    query = Query(streams, stream="A", durable="LAG", maxMessagesPerTrigger=25)
+    query.run()
+    streams.fill("A", 3, begin=60)
+    info = streams.api("CONSUMER.INFO.A.LAG")
+    assert (info["ack_floor"]["stream_seq"], info["num_pending"]) == (60, 3)
+    with pytest.raises(OptionError, match="consumer 'NOBODY'"):
+        query.run(durable="NOBODY")
+
+
+def test_a_bucket_whose_entries_are_replaced_loses_nothing(streams: Streams) -> None:
+    config = {"max_msgs_per_subject": 1, "subjects": ["$KV.b.>"], "allow_rollup_hdrs": True}
+    streams.create("KV_b", **config)
+    streams.publish([("$KV.b.x", b"1"), ("$KV.b.y", b"2")])
+    source = SlipstreamSource({"servers": streams.url, "bucket": "b", "starting": "earliest", "hold": "false"})
+    reader = source.streamReader(StructType().add("revision", LongType()).add("value", BinaryType()))
+    start = reader.initialOffset()
+    streams.publish([("$KV.b.x", b"3")])
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    rows = [row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()]
+    assert sorted((row["revision"], row["value"]) for row in rows) == [(2, b"2"), (3, b"3")]
+
+
+def test_options_that_make_no_sense(streams: Streams) -> None:
+    with pytest.raises(OptionError, match="does not go with a streaming read"):
+        Query(streams, stream="A", endingSequence=5).reader()
+    with pytest.raises(DataLoss, match="there is no stream 'NOWHERE'"):
+        Query(streams, stream="NOWHERE").run()
+    assert Reach(servers=streams.url) in connection._connections
