@@ -91,7 +91,7 @@ def main(messages: int, repeat: int, quick: bool, output: Path) -> None:
 
 def _measure(bench: Bench, data: Sequence[Dataset], repeat: int) -> tuple[list[Timed], list[Bar]]:
     small = data[0]
-    java = _java_pid()
+    clock = TreeClock(_java_pid())
     timed: list[Timed] = []
     bars: list[Bar] = []
 
@@ -100,11 +100,11 @@ def _measure(bench: Bench, data: Sequence[Dataset], repeat: int) -> tuple[list[T
         for number in range(repeat + 1):
             for one, (name, work) in zip(made, cases, strict=True):
                 click.echo(f"{name} …", err=True)
-                cpu, began = _tree_seconds(java), time.perf_counter()
+                cpu, began = clock.seconds(), time.perf_counter()
                 one.rows = work()
                 if number:  # the first time warms up
                     one.wall_s.append(time.perf_counter() - began)
-                    one.cpu_s.append(_tree_seconds(java) - cpu)
+                    one.cpu_s.append(clock.seconds() - cpu)
         timed.extend(made)
         return made
 
@@ -179,26 +179,36 @@ def _java_pid() -> int:
     return int(gateway.proc.pid)
 
 
-def _tree_seconds(root: int) -> float:
-    """Processor time of a process and everything below it, ended children included."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+class TreeClock:
+    """Processor time of a process and everything below it.
+
+    Workers end at any time, some without anybody waiting for them; what they had used when last seen stays counted.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._seen: dict[tuple[int, str], int] = {}  # process id and start time, to ticks
+
+    def seconds(self) -> float:
+        """Used so far."""
+        parents: dict[int, int] = {}
+        found: dict[int, tuple[str, int]] = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
             try:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            pid = int(entry.name)
-            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
-    total = 0
-    for pid in ticks:
-        above = pid
-        while above not in (root, 0, 1) and above in parents:
-            above = parents[above]
-        if above == root:
-            total += ticks[pid]
-    return total / _TICKS
+            parents[int(entry.name)] = int(fields[1])
+            found[int(entry.name)] = fields[19], int(fields[11]) + int(fields[12])
+        for pid, (started, ticks) in found.items():
+            above = pid
+            while above not in (self._root, 0, 1) and above in parents:
+                above = parents[above]
+            if above == self._root:
+                self._seen[pid, started] = ticks
+        return sum(self._seen.values()) / _TICKS
 
 
 if __name__ == "__main__":
