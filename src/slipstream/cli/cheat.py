@@ -15,7 +15,7 @@ __all__ = ["SECTIONS", "cheat"]
 SECTIONS: Final = {
     "pub": """\
 # a hundred messages with random bodies of 100 to 1,000 letters
-slipstream pub my.subject "{{ Random 100 1000 }}" -H Count:{{ Count }} --count 100
+slipstream pub my.subject "{{ Random 100 1000 }}" -H "Count:{{ Count }}" --count 100
 
 # standard input, and a file
 echo "hello world" | slipstream pub destination.subject
@@ -56,6 +56,11 @@ slipstream stream info ORDERS
 slipstream stream view ORDERS
 slipstream stream get ORDERS 12
 slipstream stream report
+slipstream stream graph ORDERS
+
+# keep a copy elsewhere, of a stream or of all
+slipstream stream backup ORDERS ./backup
+slipstream account backup ./backups --force
 
 # remove messages, all messages, everything
 slipstream stream rmm ORDERS 12
@@ -94,6 +99,18 @@ slipstream object put PICTURES cat.png
 slipstream object ls PICTURES
 slipstream object get PICTURES cat.png --output copy.png
 """,
+    "account": """\
+# who am I, what may I, what is connected
+slipstream account info
+slipstream account report connections --sort out-msgs --top 10
+
+# what does that error mean
+slipstream errors lookup 10058
+
+# a key pair for a user, and a password hash for the configuration
+slipstream auth nkey gen user --output user.nk
+slipstream auth passwd --generate
+""",
     "context": """\
 # name a connection, and use it by default
 slipstream context add prod --server nats://orders.example.net:4222 --creds ~/prod.creds
@@ -107,6 +124,7 @@ slipstream server run -js -sd ./data
 # look at servers, with a user of the system account
 slipstream server ls --user sys --password secret
 slipstream server report connections --user sys --password secret
+slipstream server report health --user sys --password secret
 
 # for monitoring systems
 slipstream server check stream --stream ORDERS --msgs-critical 1

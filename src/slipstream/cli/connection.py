@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.cli.link import Link
     from slipstream.cli.settings import Settings
 
-__all__ = ["Command", "Failure", "Group", "Session"]
+__all__ = ["Command", "EndlessCommand", "Failure", "Group", "Session"]
 
 
 class Failure(click.ClickException):
@@ -180,6 +180,17 @@ class Command(click.Command):
             if error.filename is None:
                 raise  # a closed pipe is click's business
             raise Failure(f"{error.filename}: {error.strerror}") from error
+
+
+class EndlessCommand(Command):
+    """A command that goes on until somebody stops it: Ctrl-C is its proper end, not a failure."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run until stopped."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            return None
 
 
 class Group(click.Group):

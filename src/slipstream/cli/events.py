@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from datetime import datetime
 from typing import Any, Final
 
 import click
 
-from slipstream.cli.connection import Command, Session
+from slipstream.cli.connection import EndlessCommand, Session
 from slipstream.cli.human import format_time, visible
 from slipstream.cli.link import Link
 from slipstream.cli.listening import listen
@@ -27,7 +29,7 @@ _SERVER_SUBJECTS: Final = (
 _UNINTERESTING: Final = frozenset(("type", "id", "timestamp", "client", "server"))
 
 
-@click.command(cls=Command)
+@click.command(cls=EndlessCommand)
 @click.option("--js-advisory/--no-js-advisory", default=True, help="Advisories of JetStream.")
 @click.option("--js-metric/--no-js-metric", default=True, help="Metrics of JetStream, such as sampled acks.")
 @click.option("--srv-advisory/--no-srv-advisory", default=False, help="Events of servers; needs the system account.")
@@ -99,12 +101,18 @@ def _print_event(subject: str, text: str, *, short: bool) -> None:
     for name, value in event.items():
         if name not in _UNINTERESTING:
             written = json.dumps(value) if isinstance(value, dict | list) else str(value)
-            click.echo(visible(f"{name:>20}: {written}"))
+            click.echo(_cut(visible(f"{name:>20}: {written}".replace("\n", " "))))
     who = event.get("client")
     if isinstance(who, dict):
         words = [who[field] for field in ("user", "name", "host") if isinstance(who.get(field), str)]
         click.echo(visible(f"{'client':>20}: {' '.join(words)}"))
     click.echo()
+
+
+def _cut(line: str) -> str:
+    """A line that a terminal shows as one; whole for other readers."""
+    width = shutil.get_terminal_size().columns
+    return f"{line[: width - 1]}…" if sys.stdout.isatty() and len(line) > width else line
 
 
 def _moment(event: dict[str, Any]) -> str:

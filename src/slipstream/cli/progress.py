@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from slipstream.cli.human import format_bytes
+
 __all__ = ["progress"]
 
 
@@ -30,13 +32,22 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
         DownloadColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TaskProgressColumn,
         TextColumn,
         TimeRemainingColumn,
-        TransferSpeedColumn,
     )
+    from rich.text import Text
 
-    amount = [DownloadColumn(binary_units=True), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
+    class SpeedColumn(ProgressColumn):
+        """Bytes a second in the units of the bytes beside it."""
+
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text(f"{format_bytes(int(speed))}/s" if speed else "", style="progress.data.speed")
+
+    amount = [DownloadColumn(binary_units=True), SpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

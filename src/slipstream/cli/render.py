@@ -27,6 +27,8 @@ __all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "prin
 
 # A table without a terminal is as wide as it needs to be; rich wants a number.
 _WIDTH_UNLIMITED: Final = 100_000
+_CELL_KEPT_MAX: Final = 9  # cells up to this are not wrapped: `161 MiB`, `3 / 100%`
+_WORD_MAX: Final = 24  # longer words are broken where a table has to be narrow
 
 
 def counted(number: int, noun: str) -> str:
@@ -80,35 +82,82 @@ class Table:
         self._rows.append([_text(cell) for cell in cells])
 
     def print(self, *, drop_empty: bool = False) -> None:
-        """Print it; with `drop_empty` without columns in which nothing stands, which narrow terminals never show."""
+        """Print it; with `drop_empty` without columns in which nothing stands, which narrow terminals never show.
+
+        Where there is no room, cells are wrapped between words, then the blanks beside them are left out, and then
+        every row becomes a block of lines.
+        """
         from rich.text import Text
 
         screen = console()
         border = _border_colour()
         full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
-        table = self._built(full if drop_empty else range(len(self._headers)), border)
-        if table.__rich_measure__(screen, screen.options.update(max_width=_WIDTH_UNLIMITED)).maximum > screen.width:
-            table = self._built(full, border)
-        width = min(screen.measure(table).maximum, screen.width)
+        everything = list(range(len(self._headers)))
+        for columns, padding in ((full if drop_empty else everything, 1), (full, 1), (full, 0)):
+            widths = self._widths(columns, screen.width - len(columns) * (1 + 2 * padding) - 1, wrap=columns is full)
+            if widths:
+                break
+        else:
+            self._print_blocks(full)
+            return
+        width = max(sum(widths) + len(columns) * (1 + 2 * padding) + 1, min(len(self._title) + 4, screen.width))
         title = self._title[: width - 4].center(width - 2)
         screen.print(Text(f"╭{'─' * (width - 2)}╮", style=border), soft_wrap=True)
         line = Text.assemble(("│", border), (title, "bold"), ("│", border))
         screen.print(line, soft_wrap=True)
-        screen.print(table)
+        screen.print(self._built(columns, widths, padding, width, border))
 
-    def _built(self, columns: Iterable[int], border: str) -> RichTable:
+    def _widths(self, columns: Sequence[int], room: int, *, wrap: bool) -> list[int]:
+        """How wide each column is so that all fit; none if they do not."""
+        cells = [[self._headers[index], *(row[index] for row in self._rows)] for index in columns]
+        natural = [max(map(_width, column), default=0) for column in cells]
+        if sum(natural) <= room or not wrap:
+            return natural if sum(natural) <= room else []
+        least = [_least(column) for column in cells]
+        if sum(least) > room:
+            return []
+        widths = natural
+        for cap in range(max(natural), 0, -1):  # the widest columns give first
+            widths = [max(low, min(high, cap)) for low, high in zip(least, natural, strict=True)]
+            if sum(widths) <= room:
+                break
+        return widths
+
+    def _built(self, columns: Sequence[int], widths: Sequence[int], padding: int, width: int, border: str) -> RichTable:
         from rich.box import Box
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        columns = list(columns)
         box = Box("├─┬┤\n│ ││\n├─┼┤\n│ ││\n├─┼┤\n├─┼┤\n│ ││\n╰─┴╯\n")
-        table = RichTable(box=box, border_style=border, header_style="bold", min_width=len(self._title) + 4)
-        for index in columns:
-            table.add_column(self._headers[index], overflow="fold")
+        # A long title makes columns wider than they need to be, which rich sees to.
+        fixed = sum(widths) + len(widths) * (1 + 2 * padding) + 1 == width
+        table = RichTable(box=box, border_style=border, header_style="bold", min_width=width, padding=(0, padding))
+        for index, room in zip(columns, widths, strict=True):
+            table.add_column(self._headers[index], overflow="fold", width=room if fixed else None)
         for row in self._rows:
             table.add_row(*(Text(row[index]) for index in columns))
         return table
+
+    def _print_blocks(self, columns: Sequence[int]) -> None:
+        click.echo(click.style(self._title, bold=True))
+        for row in self._rows:
+            click.echo()
+            block = Columns()
+            for index in columns:
+                block.row(self._headers[index], row[index])
+            block.print()
+
+
+def _least(column: Sequence[str]) -> int:
+    """The narrowest a column can be: as its longest word, or cell of a few letters such as a size."""
+    words = [word for cell in column[1:] for word in ([cell] if len(cell) <= _CELL_KEPT_MAX else cell.split())]
+    return max((min(_width(word), _WORD_MAX) for word in [*column[0].split(), *words]), default=1)
+
+
+def _width(text: str) -> int:
+    from rich.cells import cell_len
+
+    return max(map(cell_len, text.split("\n")))
 
 
 class Columns:

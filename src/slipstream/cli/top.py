@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.human import format_bytes
+from slipstream.cli.connection import EndlessCommand, Failure, Session
+from slipstream.cli.human import format_bytes, visible
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.system import ask_server, one_server
 from slipstream.cli.types import DURATION
@@ -29,6 +29,10 @@ __all__ = ["top"]
 
 _SORTS: Final = ("cid", "subs", "pending", "msgs_to", "msgs_from", "bytes_to", "bytes_from", "uptime", "idle")
 _HTTP_SECONDS_MAX: Final = 10.0
+_COLUMNS: Final = (
+    *("HOST", "CID", "NAME", "SUBS", "PENDING", "MSGS_TO", "MSGS_FROM", "BYTES_TO", "BYTES_FROM", "LANG", "UPTIME"),
+)
+_DISPENSABLE: Final = ("LANG", "PENDING", "UPTIME", "HOST", "BYTES_FROM", "BYTES_TO")
 
 
 class _Picture(NamedTuple):
@@ -39,7 +43,7 @@ class _Picture(NamedTuple):
     taken_ns: int
 
 
-@click.command(cls=Command)
+@click.command(cls=EndlessCommand)
 @click.argument("name", default="")
 @click.option("--http", metavar="URL", default="", help="Ask the monitoring port, as http://127.0.0.1:8222.")
 @click.option("--conns", "-n", type=click.IntRange(1, 1024), default=20, help="Show so many connections.")
@@ -54,19 +58,21 @@ def top(session: Session, name: str, http: str, conns: int, sort: str, delay: in
     options = {"sort": sort, "limit": conns, "auth": True}
     look = _over_http(http, options) if http else _over_system(session.link(), name, options)
     pause = time.sleep if http else session.link().idle
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() or count == 1:
         _print_screens(look, pause, delay, count or 1)
         return
     from rich.console import Console
     from rich.live import Live
 
     before = look()
-    with Live(_screen(before, before), console=Console(), screen=count == 0, auto_refresh=False) as live:
+    terminal = Console(highlight=False)
+    with Live(_screen(before, before, terminal.width), console=terminal, screen=count == 0, auto_refresh=False) as live:
+        live.refresh()
         shown = 1
         while not count or shown < count:
             pause(delay / SECOND_NS)
             now = look()
-            live.update(_screen(before, now), refresh=True)
+            live.update(_screen(before, now, terminal.width), refresh=True)
             before = now
             shown += 1
 
@@ -74,12 +80,13 @@ def top(session: Session, name: str, http: str, conns: int, sort: str, delay: in
 def _print_screens(look: Callable[[], _Picture], pause: Callable[[float], None], delay_ns: int, count: int) -> None:
     from slipstream.cli.render import console
 
+    screen = console()
     before = look()
-    console().print(_screen(before, before))
+    screen.print(_screen(before, before, screen.width))
     for _ in range(count - 1):
         pause(delay_ns / SECOND_NS)
         now = look()
-        console().print(_screen(before, now))
+        screen.print(_screen(before, now, screen.width))
         before = now
 
 
@@ -109,7 +116,7 @@ def _over_http(url: str, options: dict[str, Any]) -> Callable[[], _Picture]:
     return look
 
 
-def _screen(before: _Picture, now: _Picture) -> Group:
+def _screen(before: _Picture, now: _Picture, width: int) -> Group:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -131,23 +138,37 @@ def _screen(before: _Picture, now: _Picture) -> Group:
         "",
         f"Connections: {varz['connections']:,}",
     ]
+    rows = [_row(each) for each in now.connections]
     table = Table(box=None, header_style="bold reverse", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("HOST", "CID", "NAME", "SUBS", "PENDING", "MSGS_TO", "MSGS_FROM", "BYTES_TO", "BYTES_FROM"):
-        table.add_column(heading, no_wrap=True, justify="left" if heading in ("HOST", "NAME") else "right")
-    table.add_column("LANG")
-    table.add_column("UPTIME", justify="right")
-    for each in now.connections:
-        table.add_row(
-            f"{each['ip']}:{each['port']}",
-            str(each["cid"]),
-            Text(each.get("name", "")),
-            f"{each['subscriptions']:,}",
-            format_bytes(each["pending_bytes"]),
-            f"{each['out_msgs']:,}",
-            f"{each['in_msgs']:,}",
-            format_bytes(each["out_bytes"]),
-            format_bytes(each["in_bytes"]),
-            each.get("lang", ""),
-            each["uptime"],
-        )
+    for heading in (columns := _columns_that_fit(rows, width)):
+        table.add_column(heading, no_wrap=True, justify="left" if heading in ("HOST", "NAME", "LANG") else "right")
+    for row in rows:
+        table.add_row(*(Text(row[heading]) for heading in columns))
     return Group(Text("\n".join(figures)), table)
+
+
+def _row(connection: Reply) -> dict[str, str]:
+    return {
+        "HOST": f"{connection['ip']}:{connection['port']}",
+        "CID": str(connection["cid"]),
+        "NAME": visible(connection.get("name", "")),
+        "SUBS": f"{connection['subscriptions']:,}",
+        "PENDING": format_bytes(connection["pending_bytes"]),
+        "MSGS_TO": f"{connection['out_msgs']:,}",
+        "MSGS_FROM": f"{connection['in_msgs']:,}",
+        "BYTES_TO": format_bytes(connection["out_bytes"]),
+        "BYTES_FROM": format_bytes(connection["in_bytes"]),
+        "LANG": visible(connection.get("lang", "")),
+        "UPTIME": connection["uptime"],
+    }
+
+
+def _columns_that_fit(rows: list[dict[str, str]], width: int) -> list[str]:
+    """The columns of a screen of this width: the least interesting ones go first."""
+    columns = list(_COLUMNS)
+    for dispensable in _DISPENSABLE:
+        widths = [max(len(heading), *(len(row[heading]) for row in rows), 0) for heading in columns]
+        if sum(widths) + 2 * len(widths) <= width:
+            break
+        columns.remove(dispensable)
+    return columns

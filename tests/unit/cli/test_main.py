@@ -75,15 +75,16 @@ def test_every_command_can_be_imported_and_explains_itself() -> None:
 
 
 def test_aliases_are_not_used_twice() -> None:
-    from slipstream.cli.consumer import VERBS as CONSUMER_VERBS
-    from slipstream.cli.context import VERBS as CONTEXT_VERBS
-    from slipstream.cli.main import COMMANDS
-    from slipstream.cli.preview import PREVIEW
-    from slipstream.cli.stream import VERBS as STREAM_VERBS
+    from slipstream.cli.lazy import LazyGroup
+    from slipstream.cli.main import cli
 
-    for entries in ({**COMMANDS, **PREVIEW}, STREAM_VERBS, CONSUMER_VERBS, CONTEXT_VERBS):
-        names = [alias for name, entry in entries.items() for alias in (name, *entry.aliases)]
-        assert len(names) == len(set(names))
+    def check(group: LazyGroup) -> int:
+        names = [alias for name, entry in group.entries.items() for alias in (name, *entry.aliases)]
+        assert len(names) == len(set(names)), group.name
+        commands = [group.get_command(click.Context(group), name) for name in group.entries]
+        return 1 + sum(check(command) for command in commands if isinstance(command, LazyGroup))
+
+    assert check(cli) > 10
 
 
 def test_connection_flags_stand_anywhere() -> None:

@@ -17,6 +17,19 @@ WORDS = {
         "stream str st ms s",
         "consumer con obs c",
         "context ctx",
+        "kv",
+        "object obj",
+        "server srv",
+        "account a",
+        "events event e",
+        "errors err error",
+        "latency lat",
+        "rtt",
+        "top",
+        "schema",
+        "auth",
+        "bench",
+        "cheat",
     ],
     "stream": [
         "add create new",
@@ -36,6 +49,8 @@ WORDS = {
         "subjects subj",
         "backup snapshot",
         "restore",
+        "gaps",
+        "graph",
     ],
     "consumer": [
         "add create new",
@@ -52,7 +67,25 @@ WORDS = {
         "report",
         "unpin",
         "find query",
+        "graph",
+        "reset",
     ],
+    "kv": [
+        *("add new", "edit", "put", "get", "create", "update", "del rm", "purge", "history", "revert"),
+        *("info view status", "watch", "ls list", "compact"),
+    ],
+    "object": ["add", "edit", "put", "del rm", "get", "info show i", "ls", "seal", "watch"],
+    "server": [
+        *("run", "config", "passwd mkpasswd pass password", "info i", "list ls", "ping", "report rep"),
+        *("request req", "check"),
+    ],
+    "server report": ["connections conn connz conns", "accounts acct", "jetstream jsz js", "health", "cpu", "mem"],
+    "account": ["info nfo", "report rep", "backup snapshot", "restore"],
+    "account report": ["connections conn connz conns", "statistics stats statsz"],
+    "errors": ["ls list", "lookup find get l view show"],
+    "schema": ["ls search find list", "info show view", "validate check"],
+    "auth": ["nkey nk"],
+    "auth nkey": ["gen", "show", "sign", "check verify"],
     "context": [
         "add create save",
         "copy cp",
@@ -70,7 +103,10 @@ WORDS = {
 
 @pytest.mark.parametrize(("noun", "words"), [(noun, words) for noun, rows in WORDS.items() for words in rows])
 def test_aliases(noun: str, words: str) -> None:
-    group = cli.get_command(click.Context(cli), noun) if noun else cli
+    group: click.Command | None = cli
+    for word in noun.split():
+        assert isinstance(group, LazyGroup)
+        group = group.get_command(click.Context(group), word)
     assert isinstance(group, LazyGroup)
     name, *aliases = words.split()
     command = group.get_command(click.Context(group), name)

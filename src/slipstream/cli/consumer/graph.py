@@ -6,7 +6,7 @@ import time
 
 import click
 
-from slipstream.cli.connection import Command, Session
+from slipstream.cli.connection import EndlessCommand, Session
 from slipstream.cli.graphs import show_graphs
 from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.types import DURATION
@@ -15,7 +15,7 @@ from slipstream.limits import SECOND_NS
 __all__ = ["graph"]
 
 
-@click.command(cls=Command)
+@click.command(cls=EndlessCommand)
 @click.argument("stream", metavar="[STREAM]", required=False)
 @click.argument("name", metavar="[CONSUMER]", required=False)
 @click.option("--interval", type=DURATION, default=SECOND_NS, help="Look so often.")

@@ -9,7 +9,7 @@ from slipstream.cli.consumer.info import ACK_NAMES
 from slipstream.cli.human import format_age, format_duration, format_number, format_time
 from slipstream.cli.jetstream import all_consumers, api_level, choose_stream, now_of, replicas_of
 from slipstream.cli.link import Reply
-from slipstream.cli.render import Table, print_json, print_names
+from slipstream.cli.render import Table, counted, print_json, print_names
 from slipstream.cli.types import json_flag, names_flag
 
 __all__ = ["ls", "print_consumers", "report"]
@@ -70,7 +70,7 @@ def report(session: Session, stream: str | None, raw: bool, as_json: bool) -> No
     if not consumers:
         click.echo("No Consumers defined")
         return
-    title = f"Consumer report for {stream} with {format_number(len(consumers))} consumers"
+    title = f"Consumer report for {stream} with {counted(len(consumers), 'consumer')}"
     numbers = ("Ack Pending", "Redelivered", "Unprocessed", "Ack Floor")
     table = Table(title, "Consumer", "Mode", "Ack Policy", "Ack Wait", *numbers, "API Level", "Cluster")
     for info in consumers:

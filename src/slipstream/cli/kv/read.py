@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.connection import Command, EndlessCommand, Failure, Session
 from slipstream.cli.human import format_bytes, format_time, visible
 from slipstream.cli.kv.bucket import PREFIX, Bucket, Entry, NoSuchKey, bucket_names
 from slipstream.cli.link import Reply
@@ -98,7 +98,7 @@ def history(session: Session, bucket: str, key: str, as_json: bool) -> None:
     table.print()
 
 
-@click.command(cls=Command)
+@click.command(cls=EndlessCommand)
 @click.argument("bucket")
 @click.argument("pattern", default=">")
 @click.option("--history", "with_history", is_flag=True, help="Begin with everything that is kept.")

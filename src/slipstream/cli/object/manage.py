@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from slipstream.cli.connection import Command, Session
+from slipstream.cli.connection import Command, EndlessCommand, Session
 from slipstream.cli.human import format_bytes, format_duration, format_time
 from slipstream.cli.jetstream import user_metadata
 from slipstream.cli.link import Reply
@@ -179,7 +179,7 @@ def delete(session: Session, store: str, name: str | None, force: bool) -> None:
     target.link.api(f"STREAM.DELETE.{target.stream}")
 
 
-@click.command(cls=Command)
+@click.command(cls=EndlessCommand)
 @click.argument("store")
 @click.option("--updates-only", is_flag=True, help="Begin with the next change.")
 @click.option("--count", type=int, default=0, help="Stop after so many.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-from slipstream.cli.connection import Command, Session
+from slipstream.cli.connection import Command, EndlessCommand, Session
 from slipstream.cli.graphs import show_graphs
 from slipstream.cli.jetstream import choose_stream
 from slipstream.cli.render import Table, counted, print_json
@@ -17,7 +17,7 @@ from slipstream.limits import SECOND_NS
 __all__ = ["gaps", "graph", "ranges_of"]
 
 
-@click.command(cls=Command)
+@click.command(cls=EndlessCommand)
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--interval", type=DURATION, default=SECOND_NS, help="Look so often.")
 @click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after so many screens.")

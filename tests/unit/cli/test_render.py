@@ -1,0 +1,112 @@
+"""Tables in terminals of every width, and graphs: what is drawn fits, and words stay whole."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slipstream.cli import render
+from slipstream.cli.graphs import draw_bars
+from slipstream.cli.render import Table, counted
+from slipstream.cli.stream.graph import ranges_of
+
+NARROWER = """\
+╭─────────────────────────────────────────╮
+│                 Servers                 │
+├──────────┬───────────┬─────────┬────────┤
+│ Name     │ Messages  │ Size    │ Remark │
+├──────────┼───────────┼─────────┼────────┤
+│ server-1 │ 1,234,567 │ 161 MiB │ all    │
+│          │           │         │ well   │
+│          │           │         │ today  │
+╰──────────┴───────────┴─────────┴────────╯
+"""
+
+TIGHT = """\
+╭─────────────────────────────────╮
+│             Servers             │
+├────────┬─────────┬───────┬──────┤
+│Name    │Messages │Size   │Remark│
+├────────┼─────────┼───────┼──────┤
+│server-1│1,234,567│161 MiB│all   │
+│        │         │       │well  │
+│        │         │       │today │
+╰────────┴─────────┴───────┴──────╯
+"""
+
+BLOCKS = """\
+Servers
+
+      Name: server-1
+  Messages: 1,234,567
+      Size: 161 MiB
+    Remark: all well today
+"""
+
+
+def drawn(width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(render, "_WIDTH_UNLIMITED", width)
+    table = Table("Servers", "Name", "Messages", "Cluster", "Size", "Remark")
+    table.add("server-1", 1_234_567, "", "161 MiB", "all well today")
+    table.print()
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("width", "wanted"), [(43, NARROWER), (35, TIGHT), (34, BLOCKS)])
+def test_narrow_tables(
+    width: int, wanted: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert drawn(width, capsys, monkeypatch) == wanted
+
+
+@pytest.mark.parametrize("width", range(20, 80))
+def test_no_line_is_longer_than_the_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = drawn(width, capsys, monkeypatch).splitlines()
+    assert lines[0].startswith("Servers") or max(map(len, lines)) <= width
+    assert len({len(line) for line in lines}) == 1 or lines[0] == "Servers"
+
+
+def test_columns_in_which_nothing_stands_go_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("T", "A", "B")
+    table.add("1", "")
+    table.print(drop_empty=True)
+    table.print()
+    short, long = capsys.readouterr().out.split("╯\n")[:2]
+    assert "B" not in short and "B" in long
+
+
+def test_a_long_title_widens_its_table(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("A title that is longer than the rest", "A")
+    table.add("1")
+    table.print()
+    lines = capsys.readouterr().out.splitlines()
+    assert {len(line) for line in lines} == {len("A title that is longer than the rest") + 4}
+
+
+def test_counted() -> None:
+    assert [counted(number, "key") for number in (0, 1, 2000)] == ["0 keys", "1 key", "2,000 keys"]
+
+
+def test_bars() -> None:
+    assert draw_bars([0, 1, 2, 4], 10, 2) == ["         4 ┤   █", "         0 ┤ ▄██"]
+    assert draw_bars([0, 0], 10, 2) == ["           ┤  ", "         0 ┤  "]
+    assert draw_bars(range(100), 3, 1) == ["         0 ┤███"]
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e12), max_size=50), st.integers(1, 40), st.integers(1, 9))
+def test_bars_fit(values: list[float], width: int, height: int) -> None:
+    lines = draw_bars(values, width, height)
+    assert len(lines) == height
+    assert {len(line.partition("┤")[2]) for line in lines} == {min(width, len(values))}
+
+
+@given(st.sets(st.integers(1, 60)))
+def test_ranges_hold_exactly_their_numbers(numbers: set[int]) -> None:
+    ranges = list(ranges_of(sorted(numbers)))
+    assert [number for first, last in ranges for number in range(first, last + 1)] == sorted(numbers)
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(ranges))
