@@ -1,0 +1,329 @@
+"""`slipstream server`, `top`, `events`, `rtt` and `latency`, with a user of the system account and without."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.cli import Cli, steady
+from support.server_process import ServerProcess
+from support.servers import Launcher, ServerPool
+
+CONFIG = """\
+port: -1
+server_name: demo
+http: "127.0.0.1:-1"
+accounts {
+  SYS: { users: [ {user: sys, password: secret} ] }
+  APP: { jetstream: enabled, users: [ {user: app, password: pw} ] }
+}
+system_account: SYS
+no_auth_user: app
+"""
+SYSTEM = ("--user", "sys", "--password", "secret")
+NEEDS_SYSTEM = "this needs a user of the system account"
+
+HEALTH = """\
+╭───────────────────────────────────╮
+│           Health Report           │
+├────────┬─────────┬────────┬───────┤
+│ Server │ Cluster │ Status │ Error │
+├────────┼─────────┼────────┼───────┤
+│ demo   │         │ ok     │       │
+╰────────┴─────────┴────────┴───────╯
+"""
+
+JETSTREAM = """\
+╭─────────────────────────────────────────────────────────────────────────────────────╮
+│                          JetStream Summary for account APP                          │
+├────────┬─────────┬───────────┬──────────┬───────┬────────┬──────┬─────────┬─────────┤
+│ Server │ Streams │ Consumers │ Messages │ Bytes │ Memory │ File │ API Req │ API Err │
+├────────┼─────────┼───────────┼──────────┼───────┼────────┼──────┼─────────┼─────────┤
+"""
+
+
+@pytest.fixture(scope="module")
+def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with a stream of two messages and a consumer."""
+    with server_pool.prepared("ours", CONFIG, ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
+        cli = Cli(tmp_path_factory.mktemp("home"), server.url)
+        cli.call("stream", "add", "ORDERS", "--subjects", "orders.*", "--defaults")
+        cli.call("pub", "orders.new", "body", "--count", "2", "-J", "-q")
+        cli.call("consumer", "add", "ORDERS", "worker", "--pull", "--defaults")
+        yield server
+
+
+@pytest.fixture
+def cli(server: ServerProcess, tmp_path: Path) -> Cli:
+    return Cli(tmp_path, server.url)
+
+
+def cells(screen: str) -> list[list[str]]:
+    """The rows of a table, its heading first."""
+    lines = [line for line in screen.splitlines() if line.startswith("│")][1:]
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+
+
+def test_info(cli: Cli) -> None:
+    screen = cli.screen("server", "info", *SYSTEM)
+    for text in ("Server information for demo (N", "Max Payload: 1.0 MiB", "Enabled: true", "Slow Consumers: 0"):
+        assert text in screen
+    greeting = cli.screen("server", "info")
+    assert "Server information for demo" in greeting and "A user of the system account sees more." in greeting
+    assert cli.json("server", "info", "demo", "-j", *SYSTEM)["server_name"] == "demo"
+    assert cli.json("server", "info", "-j")["server_name"] == "demo"
+    assert NEEDS_SYSTEM in cli.call("server", "info", "demo", status=1).stderr
+    assert "no server called 'other'" in cli.call("server", "info", "other", *SYSTEM, status=1).stderr
+
+
+def test_list_and_ping(cli: Cli) -> None:
+    heading, row = cells(cli.screen("server", "list", "1", *SYSTEM))
+    assert heading == [
+        "Name",
+        "Host",
+        "Version",
+        "JS",
+        "Conns",
+        "Subs",
+        "Mem",
+        "CPU %",
+        "Cores",
+        "Slow",
+        "Uptime",
+        "RTT",
+    ]
+    assert (row[0], row[1], row[3], row[4]) == ("demo", "127.0.0.1", "yes", "1")
+    (found,) = cli.json("server", "ls", "1", "--sort", "uptime", "-R", "-j", *SYSTEM)
+    assert found["server"]["name"] == "demo"
+    assert NEEDS_SYSTEM in cli.call("server", "ls", status=1).stderr
+    assert re.fullmatch(r"demo +rtt=\S+\n", cli.screen("server", "ping", "1", *SYSTEM))
+    assert "Only the connected server" in cli.screen("server", "ping")
+    assert cli.call("server", "ping", "--id").stdout.startswith("N")
+
+
+def test_report_connections(cli: Cli) -> None:
+    with cli.terminal("sub", "orders.>", "--connection-name", "listener") as listener:
+        listener.expect("Subscribing")
+        cli.call("rtt")
+        screen = cli.screen("server", "report", "connections", "--account", "APP", *SYSTEM, columns=160)
+        assert "Connections Overview: 1 connection" in screen
+        heading, row = cells(screen)
+        assert heading[:6] == ["CID", "Name", "Server", "IP", "Account", "Uptime"]
+        assert (row[1], row[2], row[4], row[-1]) == ("listener", "demo", "APP", "1")
+        narrow = cli.screen("server", "report", "conns", "--account", "APP", *SYSTEM, columns=60)
+        assert "Name: listener\n" in narrow, "what does not fit becomes a block of lines"
+        names = [row["name"] for row in cli.json("server", "report", "connz", "--sort", "cid", "-j", *SYSTEM)]
+        assert names[0] == "listener" and len(names) == 2
+        reverse = cli.json("server", "report", "connz", "1", "--sort", "uptime", "-R", "-j", *SYSTEM)
+        assert [row["name"] for row in reverse] == names[1:]
+        (by_subject,) = cli.json(
+            "server", "report", "conn", "--account", "APP", "--subject", "orders.new", "-j", *SYSTEM
+        )
+        assert by_subject["name"] == "listener"
+        (by_user,) = cli.json("server", "report", "conn", "--username", "sys", "-j", *SYSTEM)
+        assert by_user["account"] == "SYS"
+        # Everybody sees the connections of the own account.
+        own = cli.json("account", "report", "connections", "-j")
+        assert {row["account"] for row in own} == {"APP"} and len(own) == 2
+        assert "listener" in cli.screen("account", "report", "conns", columns=160)
+        accounts = cells(cli.screen("server", "report", "accounts", *SYSTEM))
+        assert [row[:2] for row in accounts] == [["Account", "Connections"], ["APP", "1"], ["SYS", "1"]]
+        assert list(cli.json("server", "report", "acct", "APP", "-j", *SYSTEM)) == ["APP"]
+        assert len(cli.json("server", "report", "acct", "--top", "1", "-j", *SYSTEM)) == 1
+        listener.interrupt().finish()
+    closed = cli.json("server", "report", "conn", "--state", "closed", "--closed-reason", "client", "-j", *SYSTEM)
+    assert closed and {row["reason"] for row in closed} == {"Client Closed"}
+    assert "No connections match" in cli.call("server", "report", "conn", "--account", "NOPE", *SYSTEM).stdout
+    assert (
+        "no regular expression"
+        in cli.call("server", "report", "conn", "--closed-reason", "(", *SYSTEM, status=2).stderr
+    )
+
+
+def test_report_jetstream_health_and_load(cli: Cli) -> None:
+    screen = cli.screen("server", "report", "jetstream", "--account", "APP", *SYSTEM)
+    assert screen.startswith(JETSTREAM)
+    assert cells(screen)[1][:6] == ["demo", "1", "1", "2", "88 B", "0 B"]
+    assert cells(cli.screen("server", "report", "js", *SYSTEM))[1][:4] == ["demo", "1", "1", "2"]
+    assert cli.json("server", "report", "jsz", "-j", *SYSTEM)[0]["data"]["streams"] == 1
+    assert cli.screen("server", "report", "health", *SYSTEM) == HEALTH
+    assert cli.json("server", "report", "health", "-S", "-j", *SYSTEM)[0]["data"]["status"] == "ok"
+    assert re.search(r"│ demo   │ [\d.]+% │", cli.screen("server", "report", "cpu", *SYSTEM))
+    assert re.search(r"│ demo   │ \d+ MiB │", cli.screen("server", "report", "mem", *SYSTEM))
+    assert cli.json("server", "report", "mem", "-j", *SYSTEM)["demo"] > 0
+    assert NEEDS_SYSTEM in cli.call("server", "report", "js", status=1).stderr
+
+
+def test_request(cli: Cli) -> None:
+    (answer,) = json.loads(cli.screen("server", "request", "variables", *SYSTEM, columns=400))
+    assert answer["data"]["server_name"] == "demo"
+    (answer,) = cli.json("server", "req", "connz", "1", "--option", "limit=1", "--option", "acc=SYS", *SYSTEM)
+    assert len(answer["data"]["connections"]) == 1
+    (answer,) = cli.json("server", "req", "healthz", "--name", "demo", *SYSTEM)
+    assert answer["data"]["status"] == "ok"
+    assert (
+        "no server answers"
+        in cli.call("server", "req", "varz", "--name", "x", *SYSTEM, "--timeout", "200ms", status=1).stderr
+    )
+    cli.call("server", "req", "nonsense", *SYSTEM, status=2)
+
+
+def test_checks(cli: Cli) -> None:
+    def check(*words: str, status: int = 0) -> str:
+        return steady(cli.call("server", "check", *words, status=status).stdout)
+
+    assert cli.screen("server", "check", "connection").startswith("Connection OK connected to demo | connect_time=")
+    assert cli.screen("server", "check", "jetstream").startswith("JetStream OK 1 streams, 1 consumers | mem=0 store=88")
+    assert cli.screen("server", "check", "stream", "--stream", "ORDERS") == (
+        "ORDERS OK 2 messages | messages=2 subjects=1\n"
+    )
+    assert cli.screen("server", "check", "consumer", "--stream", "ORDERS", "--consumer", "worker") == (
+        "ORDERS_worker OK 2 pending | ack_pending=0 pull_waiting=0 pending=2 redelivered=0\n"
+    )
+    assert cli.screen("server", "check", "server", *SYSTEM).startswith("Server OK demo is up for ")
+    assert "Crit: rtt" in check("connection", "--rtt-critical", "1ns", status=2)
+    assert check("stream", "--stream", "ORDERS", "--msgs-warn", "3", status=1) == (
+        "ORDERS WARNING Warn: messages 2 | messages=2;3;0 subjects=1\n"
+    )
+    assert "Crit: messages 2" in check("stream", "--stream", "ORDERS", "--msgs-critical", "3", status=2)
+    assert "0 sources of expected 1" in check("stream", "--stream", "ORDERS", "--min-sources", "1", status=2)
+    assert check("stream", "--stream", "NOPE", status=2) == "NOPE CRITICAL Crit: stream not found (10059)\n"
+    wanted = ("--stream", "ORDERS", "--consumer", "worker", "--unprocessed-critical", "2", "--last-ack-critical", "1s")
+    assert "Crit: pending 2, no ack yet" in check("consumer", *wanted, status=2)
+    assert "Crit: tls is not required" in check("server", "--tls-required", *SYSTEM, status=2)
+    assert "JetStream is not enabled" not in check("server", "--js-required", *SYSTEM)
+    assert NEEDS_SYSTEM in check("server", status=2)
+    cli.call("kv", "add", "CHECKED")
+    assert "Crit: values 0" in check("kv", "--bucket", "CHECKED", "--values-critical", "1", status=2)
+    cli.call("kv", "put", "CHECKED", "a", "b")
+    assert check("kv", "--bucket", "CHECKED", "--key", "a").startswith("CHECKED OK 1 values | values=1 bytes=")
+    assert "Crit: CHECKED > b has no value" in check("kv", "--bucket", "CHECKED", "--key", "b", status=2)
+    cli.call("kv", "del", "CHECKED", "-f")
+    cli.env["NATS_URL"] = "nats://127.0.0.1:1"
+    assert check("connection", status=2).startswith("Connection CRITICAL Crit: ")
+
+
+def test_config_reload(cli: Cli, server: ServerProcess) -> None:
+    with cli.terminal("server", "config", "reload", *SYSTEM) as terminal:
+        terminal.answer("Really reload the configuration of server demo?", "y").expect("was told to reload").finish()
+    server.wait_for_log("Reloaded server configuration")
+    assert "give --force" in cli.call("server", "config", "reload", *SYSTEM, status=1).stderr
+
+
+def test_run_and_config_check(cli: Cli, tmp_path: Path) -> None:
+    with cli.terminal("server", "run", "-p", "-1", "-a", "127.0.0.1") as terminal:
+        terminal.expect("Server is ready")
+        terminal.interrupt().finish()
+    good, bad = tmp_path / "good.conf", tmp_path / "bad.conf"
+    good.write_text("port: 4222\n")
+    bad.write_text("port: 4222\nnonsense: 1\n")
+    assert "configuration file good.conf is valid" in cli.screen("server", "config", "check", str(good)).replace(
+        f"{tmp_path}/", ""
+    )
+    assert 'bad.conf:2:1: unknown field "nonsense"' in cli.screen("server", "config", "check", str(bad), status=1)
+    cli.call("server", "config", "check", str(tmp_path / "missing"), status=2)
+
+
+def test_passwd(cli: Cli) -> None:
+    import bcrypt
+
+    password = "a-long-password-nobody-guesses"
+    with cli.terminal("server", "passwd", "--cost", "4") as terminal:
+        terminal.answer("Enter password:", password).answer("Repeat for confirmation:", password)
+        hashed = terminal.finish().split()[-1]
+    assert hashed.startswith("$2a$04$") and bcrypt.checkpw(password.encode(), hashed.encode())
+    generated, hashed = cli.call("server", "pass", "--generate", "--cost", "4").stdout.split()
+    assert bcrypt.checkpw(generated.encode(), hashed.encode())
+    assert "too short" in cli.call("server", "passwd", "-p", "short", status=1).stderr
+    assert "no terminal to ask" in cli.call("auth", "passwd", status=1).stderr
+
+
+def test_top(cli: Cli, server: ServerProcess) -> None:
+    with cli.terminal("top", "--delay", "200ms", "--conns", "5", *SYSTEM) as terminal:
+        terminal.expect("NATS server version").expect("Connections: 1").expect("slipstream CLI")
+        cli.call("pub", "nowhere", "x", "-q")
+        terminal.expect("Msgs/Sec").interrupt().finish()
+    screen = cli.screen("top", "--count", "1", "--sort", "msgs_to", *SYSTEM, columns=80)
+    assert "BYTES_FROM" in screen and "HOST" not in screen and max(map(len, screen.splitlines())) <= 80
+    plain = cli.run("top", "--count", "2", "--delay", "10ms", *SYSTEM).stdout.decode()
+    assert plain.count("NATS server version") == 2 and "LANG" in plain and "\x1b" not in plain
+    over_http = cli.call("top", "--http", f"http://127.0.0.1:{server.monitor_port}").stdout
+    assert "Connections: 0" in over_http
+    assert "does not answer as a monitoring port" in cli.call("top", "--http", "http://127.0.0.1:1", status=1).stderr
+    assert NEEDS_SYSTEM in cli.call("top", status=1).stderr
+    assert "longer than nothing" in cli.call("top", "--delay", "0", *SYSTEM, status=1).stderr
+
+
+def test_events(cli: Cli) -> None:
+    with cli.terminal("events") as terminal:
+        terminal.expect("Listening on $JS.EVENT.ADVISORY.>, $JS.EVENT.METRIC.>")
+        cli.call("stream", "add", "NEW", "--subjects", "new", "--defaults")
+        terminal.expect("] stream action $JS.EVENT.ADVISORY.STREAM.CREATED.NEW\n")
+        terminal.expect("              stream: NEW\n              action: create\n")
+        screen = terminal.interrupt().finish()
+    assert max(map(len, screen.splitlines())) <= 120, "long requests are cut to a line"
+    with cli.terminal("events", "--filter", "delete", "--no-js-metric", "--short", "--count", "1") as terminal:
+        terminal.expect("Listening on $JS.EVENT.ADVISORY.>\n")
+        cli.call("stream", "rm", "NEW", "-f")
+        terminal.finish()
+        assert terminal.screen.count("\n") == 2
+    with cli.terminal("events", "--srv-advisory", "--no-js-advisory", "--json", *SYSTEM) as terminal:
+        terminal.expect("Listening on")
+        cli.call("pub", "a", "b", "-q")
+        terminal.expect('"type":"io.nats.server.advisory.v1.client_connect"')
+        terminal.expect('"type":"io.nats.server.advisory.v1.client_disconnect"').interrupt().finish()
+    nothing = ("--no-js-advisory", "--no-js-metric")
+    assert "Nothing to listen to" in cli.call("events", *nothing, status=2).stderr
+    with cli.terminal("events", *nothing, "--subjects", "mine", "--count", "2") as terminal:
+        terminal.expect("Listening on mine")
+        cli.call("pub", "mine", '{"type": "a.b_c", "timestamp": "nonsense", "x": {"y": 1}}', "-q")
+        cli.call("pub", "mine", "no \x1b[31mJSON", "-q")
+        terminal.expect("b c mine").expect('x: {"y": 1}').expect("mine no \\x1b[31mJSON").finish()
+
+
+def test_rtt_and_latency(cli: Cli, server: ServerProcess) -> None:
+    pattern = rf"{re.escape(server.url)}: [\d.]+(µs|ms) \(min [\d.]+(µs|ms), max [\d.]+m?(µ|m)?s\)\n"
+    assert re.fullmatch(pattern, cli.screen("rtt"))
+    (row,) = cli.json("rtt", "2", "--json", "-s", server.url.replace("://", "://app:pw@"))
+    assert row["url"] == server.url and 0 < row["min"] <= row["rtt"] <= row["max"]
+    refused = cli.call("rtt", "-s", f"nats://127.0.0.1:1,{server.url}", status=1)
+    assert "not every server answers" in refused.stderr and refused.stdout.count("\n") == 2
+    with cli.terminal("latency", "--duration", "200ms", "--rate", "100") as terminal:
+        terminal.expect("Measuring").expect("messages of 8 bytes at 100 a second").expect("P99.9:").finish()
+    figures = cli.json("lat", "--duration", "50ms", "--server-b", server.url, "--json")
+    assert 0 < figures["min"] <= figures["p50"] <= figures["p99"] <= figures["max"]
+
+
+def test_without_a_server(cli: Cli) -> None:
+    cli.env["NATS_URL"] = "nats://127.0.0.1:1"
+    for words in (("server", "info"), ("account", "info"), ("top",), ("latency",), ("kv", "ls"), ("object", "ls")):
+        assert "127.0.0.1:1" in cli.call(*words, status=1).stderr
+
+
+def test_account_info(cli: Cli, ours: Launcher) -> None:
+    screen = cli.screen("account", "info")
+    for line in ("User: app", "Account: APP", "Streams: 1 of unlimited", "Server: demo"):
+        assert line in screen
+    assert "not available to this account" in cli.call("account", "nfo", *SYSTEM).stdout
+    found = cli.json("a", "info", "-j")
+    assert (found["user"]["account"], found["jetstream"]["streams"]) == ("APP", 1)
+    rules = '{publish: {allow: ["a.>", "$SYS.REQ.USER.INFO", "$JS.API.INFO"], deny: "a.b"}, subscribe: "_INBOX.>"}'
+    url = ours(f"port: -1\nauthorization {{ users: [ {{user: joe, password: x, permissions: {rules}}} ] }}\n").url
+    screen = cli.call("account", "info", "-s", url, "--user", "joe", "--password", "x").stdout
+    assert "User: joe" in screen and "Permissions to publish:" in screen and "Denied: a.b" in screen
+    assert "Permissions to subscribe:\n\n" in screen and "Allowed: _INBOX.>" in screen
+
+
+def test_account_reports(cli: Cli) -> None:
+    heading, row = cells(cli.screen("account", "report", "statistics"))
+    assert heading[:4] == ["Server", "Account", "Conns", "Leafs"] and row[:3] == ["demo", "APP", "1"]
+    assert cli.json("account", "report", "stats", "-j")[0]["data"]["account_statz"][0]["acc"] == "APP"
+    assert cells(cli.screen("account", "report", "jetstream")) == [
+        ["Stream", "Storage", "Messages", "Bytes", "Subjects", "Consumers"],
+        ["ORDERS", "File", "2", "88 B", "1", "1"],
+    ]
+    assert len(cli.json("account", "report", "js", "-j")) == 1
