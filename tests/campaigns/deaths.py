@@ -19,7 +19,12 @@ from support.server_process import ServerProcess, ServerStartError
 from support.servers import server_binary
 
 PLAIN, BOUNDED = "PLAIN", "BOUNDED"  # a stream that keeps all, and one that drops its oldest
-STREAMS = {PLAIN: {"subjects": ["PLAIN.>"]}, BOUNDED: {"subjects": ["BOUNDED.>"], "max_msgs": 800}}
+# On a busy machine a server may be away for longer than the two minutes in which ids are remembered by default.
+_WINDOW = {"duplicate_window": 3_600_000_000_000}
+STREAMS = {
+    PLAIN: {"subjects": ["PLAIN.>"], **_WINDOW},
+    BOUNDED: {"subjects": ["BOUNDED.>"], "max_msgs": 800, **_WINDOW},
+}
 PAGE = 500
 START_S = 120.0  # campaigns run beside other work
 
@@ -70,6 +75,7 @@ class Deaths:
         self._configs: dict[str, str] = {}  # stream -> description that was acknowledged
         self._deleted: set[str] = set()
         self._checked: dict[str, int] = {}
+        self._seen: dict[str, dict[str, tuple[int, str]]] = {name: {} for name in STREAMS}  # id → sequence, time
         self._workers: list[Publisher | Counter] = [
             *(Publisher(self._ledger, stream, number) for stream in STREAMS for number in range(3)),
             *(Counter(self._ledger, PLAIN, number) for number in range(2)),
@@ -171,9 +177,13 @@ class Deaths:
         start = first if everything else max(first, self._checked.get(name, 0) + 1)
         stored = self._read(connection, name, start, last)
         by_id: dict[str, int] = {}
-        for seq, (message_id, body) in stored.items():
-            if message_id in by_id:
-                self._outcome.duplicates.append(f"{name}: {message_id} under {by_id[message_id]} and {seq}")
+        seen = self._seen[name]
+        for seq, (message_id, body, time_stored) in stored.items():
+            before_seq, before_time = seen.setdefault(message_id, (seq, time_stored))
+            if before_seq != seq:
+                self._outcome.duplicates.append(
+                    f"{name}: {message_id} under {before_seq} of {before_time} and {seq} of {time_stored}"
+                )
             by_id[message_id] = seq
             if body != payload_of(message_id):
                 self._outcome.wrong.append(f"{name}: wrong bytes under {seq}")
@@ -184,8 +194,8 @@ class Deaths:
                 self._outcome.lost.append(f"{name}: {message_id}, acknowledged as {seq}, is {by_id.get(message_id)}")
         self._checked[name] = last
 
-    def _read(self, connection: Connection, name: str, first: int, last: int) -> dict[int, tuple[str, bytes]]:
-        found: dict[int, tuple[str, bytes]] = {}
+    def _read(self, connection: Connection, name: str, first: int, last: int) -> dict[int, tuple[str, bytes, str]]:
+        found: dict[int, tuple[str, bytes, str]] = {}
         seq = first
         while seq <= last:
             request = {"seq": seq, "batch": PAGE}
@@ -198,6 +208,6 @@ class Deaths:
                 if b"Nats-Sequence" not in fields:
                     break
                 at = int(fields[b"Nats-Sequence"])
-                found[at] = (fields[b"Nats-Msg-Id"].decode(), body)
+                found[at] = (fields[b"Nats-Msg-Id"].decode(), body, fields[b"Nats-Time-Stamp"].decode())
             seq = max(found, default=last) + 1 if found and max(found) >= seq else last + 1
         return found
