@@ -58,7 +58,7 @@ def decode_block(bytes block not None, Py_ssize_t size_max):
 cdef bint _decode(const uint8_t *p, const uint8_t *end, uint8_t *start, Py_ssize_t size) noexcept nogil:
     cdef uint8_t *out = start
     cdef uint8_t *limit = start + size
-    cdef Py_ssize_t length, offset = 0, found, extra, i
+    cdef Py_ssize_t length, offset = 0, found, extra, i, _i
     cdef uint8_t tag
     while p < end:
         tag = p[0]
@@ -113,7 +113,7 @@ cdef bint _decode(const uint8_t *p, const uint8_t *end, uint8_t *start, Py_ssize
             memcpy(out, out - offset, length)
             out += length
         else:
-            for i in range(length):
+            for _i in range(length):
                 out[0] = out[-offset]
                 out += 1
     return out == limit
