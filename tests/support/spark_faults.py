@@ -50,7 +50,7 @@ class Fault:
             os._exit(9)
         if kind == "kill":
             os.kill(int((Path(self.directory) / "java.pid").read_text()), signal.SIGKILL)
-            time.sleep(WAIT_SECONDS_MAX)
+            os._exit(9)
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while not (Path(self.directory) / "go").exists():
             if time.monotonic() > deadline:
