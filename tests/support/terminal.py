@@ -43,12 +43,13 @@ class Terminal:
         self._expected_to = 0  # what is in front of this position of the screen was expected before
         self._master, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._process = subprocess.Popen(
             self.command,
             stdin=child,
             stdout=child,
             stderr=child,
-            env={**os.environ, "TERM": "xterm-256color", **(env or {})},
+            env={**inherited, "TERM": "xterm-256color", **(env or {})},
             start_new_session=True,
             close_fds=True,
         )
