@@ -19,12 +19,10 @@ from support.server_process import ServerProcess, ServerStartError
 from support.servers import server_binary
 
 PLAIN, BOUNDED = "PLAIN", "BOUNDED"  # a stream that keeps all, and one that drops its oldest
+STREAMS = {PLAIN: {"subjects": ["PLAIN.>"]}, BOUNDED: {"subjects": ["BOUNDED.>"], "max_msgs": 800}}
 # On a busy machine a server may be away for longer than the two minutes in which ids are remembered by default.
-_WINDOW = {"duplicate_window": 3_600_000_000_000}
-STREAMS = {
-    PLAIN: {"subjects": ["PLAIN.>"], **_WINDOW},
-    BOUNDED: {"subjects": ["BOUNDED.>"], "max_msgs": 800, **_WINDOW},
-}
+WINDOW_NS = 3_600_000_000_000
+SHORT_WINDOW_NS = 100_000_000
 PAGE = 500
 START_S = 120.0  # campaigns run beside other work
 
@@ -59,16 +57,26 @@ class Outcome:
 class Deaths:
     """One server directory, and clients that come back after each death."""
 
-    def __init__(self, directory: Path, *, power: bool, drops_syncs: bool = False, seed: int = 1) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        power: bool,
+        drops_syncs: bool = False,
+        window_ns: int = WINDOW_NS,
+        seed: int = 1,
+    ) -> None:
         """Prepare; nothing runs yet.
 
         Args:
             directory: for everything.
             power: cut the power instead of killing.
-            drops_syncs: the control.
+            drops_syncs: the control for what is lost.
+            window_ns: how long message ids are remembered; shorter than a start is the control for duplicates.
             seed: decides the moments.
         """
         self._rng = random.Random(seed)
+        self._window_ns = window_ns
         self._ledger = Ledger()
         self._outcome = Outcome()
         self._highest_last: dict[str, int] = {}
@@ -123,7 +131,8 @@ class Deaths:
     def _make_streams(self) -> None:
         connection = Connection(self._server.port)
         for name, config in STREAMS.items():
-            answer = connection.ask(f"{API}STREAM.CREATE.{name}", {"name": name, "allow_direct": True, **config})
+            settings = {"name": name, "allow_direct": True, "duplicate_window": self._window_ns, **config}
+            answer = connection.ask(f"{API}STREAM.CREATE.{name}", settings)
             assert "error" not in answer, answer
         connection.close()
 

@@ -28,11 +28,15 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self._socket.makefile("rb")
-        self._file.readline()
         self._inbox = f"in.{next(_inboxes)}."
-        hello = 'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
-        self._socket.sendall(f"{hello}SUB {self._inbox}* 1\r\n".encode())
         self._last = 0
+        hello = 'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'
+        try:
+            self._file.readline()
+            self._socket.sendall(f"{hello}SUB {self._inbox}* 1\r\n".encode())
+        except OSError:
+            self.close()
+            raise
 
     def send(self, subject: str, body: bytes, header: dict[str, str] | None = None) -> int:
         """Publish with a reply subject; the number its answer will carry."""

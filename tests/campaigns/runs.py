@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from campaigns.at_rest import damage
-from campaigns.deaths import Deaths, Outcome
+from campaigns.deaths import SHORT_WINDOW_NS, Deaths, Outcome
 from campaigns.disk_errors import every_call, without_syncs
 
 
@@ -41,6 +41,8 @@ def _deaths(cycles: int, *, power: bool) -> Figures:
         found = Deaths(Path(directory), power=power, seed=cycles).run(cycles)
     with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
         control = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
+    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+        forgetful = Deaths(Path(directory), power=power, window_ns=SHORT_WINDOW_NS).run(10)
     return Figures(
         {
             "deaths": found.cycles,
@@ -54,8 +56,9 @@ def _deaths(cycles: int, *, power: bool) -> Figures:
             "starts refused": found.starts_refused,
         },
         found.broken,
-        f"a server whose syncs do nothing: {_loss(control)} after one death",
-        bool(control.lost and control.streams_lost),
+        f"a server whose syncs do nothing: {_loss(control)} after one death; "
+        f"one that forgets ids at once: {len(forgetful.duplicates)} duplicates",
+        bool(control.lost and control.streams_lost and forgetful.duplicates),
     )
 
 

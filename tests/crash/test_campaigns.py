@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.at_rest import damage
-from campaigns.deaths import Deaths
+from campaigns.deaths import SHORT_WINDOW_NS, Deaths
 from campaigns.disk_errors import every_call, without_syncs
 from campaigns.runs import CAMPAIGNS
 
@@ -27,6 +27,12 @@ def test_the_checks_find_what_a_server_without_syncs_loses(tmp_path: Path) -> No
     found = Deaths(tmp_path, power=True, drops_syncs=True).run(1)
     assert len(found.lost) == found.acked > 0
     assert found.streams_lost
+
+
+def test_the_checks_find_messages_stored_twice(tmp_path: Path) -> None:
+    """A server that forgets ids before it is back stores again what is sent again."""
+    found = Deaths(tmp_path, power=False, window_ns=SHORT_WINDOW_NS).run(10)
+    assert found.duplicates and not found.lost
 
 
 def test_damage_at_rest_is_contained_and_reported() -> None:
