@@ -169,15 +169,17 @@ def test_put_and_get(cli: Cli) -> None:
 
 def test_create_and_update(cli: Cli) -> None:
     assert cli.screen("kv", "create", "CONFIG", "lock", "me") == "me\n"
-    assert "CONFIG > lock has a value already" in cli.screen("kv", "create", "CONFIG", "lock", "you", status=1)
+    assert "has a value already" in cli.call("kv", "create", "CONFIG", "lock", "you", status=1).stderr
     cli.call("kv", "del", "CONFIG", "lock", "-f")
     cli.call("kv", "create", "CONFIG", "lock", "you")
     assert cli.screen("kv", "update", "CONFIG", "theme", "blue", "2") == "blue\n"
     assert "is not at revision 2" in cli.call("kv", "update", "CONFIG", "theme", "red", "2", status=1).stderr
     assert "whole seconds" in cli.call("kv", "create", "CONFIG", "x", "y", "--ttl", "1500ms", status=1).stderr
     cli.call("kv", "add", "SHORT", "--marker-ttl", "1m")
-    cli.call("kv", "create", "SHORT", "lock", "me", "--ttl", "1s")
-    with cli.terminal("kv", "watch", "SHORT", "--history") as terminal:
+    cli.call("kv", "put", "SHORT", "first", "1")
+    with cli.terminal("kv", "watch", "SHORT") as terminal:
+        terminal.expect("PUT SHORT > first: 1")
+        cli.call("kv", "create", "SHORT", "lock", "me", "--ttl", "1s")
         terminal.expect("PUT SHORT > lock: me").expect("PURGE SHORT > lock").interrupt().finish()
 
 

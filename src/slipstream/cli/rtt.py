@@ -94,20 +94,22 @@ def _measure(sender: Link, receiver: Link, subject: str, size: int, rate: int, d
     payload = bytes(size)
     gap_ns = SECOND_NS // rate
     times: list[int] = []
-    started_ns = due_ns = time.monotonic_ns()
-    with progress("Measuring", duration_ns // SECOND_NS, unit="s") as advance:
+    with progress("Measuring", duration_ns // SECOND_NS or 1, unit="s") as advance:
         shown = 0
-        while (now_ns := time.monotonic_ns()) - started_ns < duration_ns:
+        started_ns = due_ns = now_ns = time.monotonic_ns()
+        while not times or now_ns - started_ns < duration_ns:
             if now_ns < due_ns:
                 time.sleep((due_ns - now_ns) / SECOND_NS)
             sent_ns = time.monotonic_ns()
             sender.publish(subject, payload)
             receiver.client.next_message()
-            times.append(time.monotonic_ns() - sent_ns)
-            due_ns = max(due_ns + gap_ns, time.monotonic_ns())
+            now_ns = time.monotonic_ns()
+            times.append(now_ns - sent_ns)
+            due_ns = max(due_ns + gap_ns, now_ns)
             if (seconds := (sent_ns - started_ns) // SECOND_NS) > shown:
                 advance(seconds - shown)
                 shown = seconds
+        advance(max(duration_ns // SECOND_NS, 1) - shown)
     return times
 
 
