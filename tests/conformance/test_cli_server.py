@@ -177,7 +177,7 @@ def test_checks(cli: Cli) -> None:
         return steady(cli.call("server", "check", *words, status=status).stdout)
 
     assert cli.screen("server", "check", "connection").startswith("Connection OK connected to demo | connect_time=")
-    assert cli.screen("server", "check", "jetstream").startswith("JetStream OK 1 streams, 1 consumers | mem=0 store=88")
+    assert cli.screen("server", "check", "jetstream").startswith("JetStream OK 1 stream, 1 consumer | mem=0 store=88")
     assert cli.screen("server", "check", "stream", "--stream", "ORDERS") == (
         "ORDERS OK 2 messages | messages=2 subjects=1\n"
     )
@@ -200,7 +200,7 @@ def test_checks(cli: Cli) -> None:
     cli.call("kv", "add", "CHECKED")
     assert "Crit: values 0" in check("kv", "--bucket", "CHECKED", "--values-critical", "1", status=2)
     cli.call("kv", "put", "CHECKED", "a", "b")
-    assert check("kv", "--bucket", "CHECKED", "--key", "a").startswith("CHECKED OK 1 values | values=1 bytes=")
+    assert check("kv", "--bucket", "CHECKED", "--key", "a").startswith("CHECKED OK 1 value | values=1 bytes=")
     assert "Crit: CHECKED > b has no value" in check("kv", "--bucket", "CHECKED", "--key", "b", status=2)
     cli.call("kv", "del", "CHECKED", "-f")
     cli.env["NATS_URL"] = "nats://127.0.0.1:1"

@@ -11,6 +11,7 @@ import click
 from slipstream.cli.connection import Command, Group, Session
 from slipstream.cli.human import parse_timestamp
 from slipstream.cli.link import Link, Reply
+from slipstream.cli.render import counted
 from slipstream.cli.server.verdict import Verdict, judged
 from slipstream.cli.types import DURATION, SIZE
 from slipstream.limits import MILLISECOND_NS, SECOND_NS
@@ -71,7 +72,7 @@ def jetstream(session: Session, /, **limits: int) -> None:
             if allowed.get(field, -1) > 0:
                 percent = round(100 * used / allowed[field])
                 result.above(f"{name}_pct", percent, limits[f"{name}_warn"], limits[f"{name}_critical"], "%")
-        result.say(0, f"{account['streams']} streams, {account['consumers']} consumers")
+        result.say(0, f"{counted(account['streams'], 'stream')}, {counted(account['consumers'], 'consumer')}")
 
     judged(session, "JetStream", examine)
 
@@ -98,7 +99,7 @@ def stream(session: Session, /, name: str, **limits: int) -> None:
         if state.get("lost"):
             result.say(2, f"{len(state['lost'].get('msgs') or [])} messages are lost")
         _check_sources(info, result, limits)
-        result.say(0, f"{messages} messages")
+        result.say(0, counted(messages, "message"))
 
     judged(session, name, examine)
 
@@ -162,7 +163,7 @@ def kv(session: Session, bucket: str, values_warn: int, values_critical: int, ke
         result.figure("bytes", state["bytes"], "B")
         if key:
             target.get(key)
-        result.say(0, f"{state['messages']} values")
+        result.say(0, counted(state["messages"], "value"))
 
     judged(session, bucket, examine)
 
