@@ -285,7 +285,7 @@ CAMPAIGNS = {
         "Crash states",
         "Whatever a crash before any call to the disk can leave is opened as what was promised.",
         crash_states,
-        100_000,
+        20_000,
     ),
     "at-rest": Campaign(
         "Damage at rest",
@@ -309,7 +309,7 @@ CAMPAIGNS = {
         "nats-server",
         "Random API scripts get the same answers from this implementation and from nats-server.",
         oracle,
-        2_000,
+        300,
     ),
     "consumer-model": Campaign(
         "Consumers and retention against a model",
