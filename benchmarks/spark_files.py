@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["RecordFiles"]
 
 _COLUMNS = ("stream", "seq", "ts", "subject", "headers", "payload")
-_CHUNK = 1 << 20
 
 
 class RecordFiles(DataSource):
@@ -59,6 +58,6 @@ class _Reader(DataSourceReader):
         with open(partition.value, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             at = 0
             while at < len(data):
-                at = decoder.feed(data, at)
-                if decoder.rows and (decoder.full or at == len(data)):
+                at = decoder.feed(data, at)  # up to the end, or as far as a batch goes
+                if decoder.rows:
                     yield record_batch(decoder, schema)
