@@ -94,16 +94,20 @@ class Deaths:
         self._server = ServerProcess(binary, directory, flags=("-js", "-sd", str(directory / "store")))
         self._server.start_timeout_s = START_S
 
-    def run(self, cycles: int, *, most_s: float = 0.4) -> Outcome:
-        """Let the server die that often, then look at everything."""
+    def run(self, cycles: int, *, most_s: float = 0.4, least_acks: int = 1) -> Outcome:
+        """Let the server die that often, each time after so many messages were acknowledged; look at everything."""
         self._server.start()
         self._make_streams()
         for cycle in range(cycles):
             self._change_configuration(cycle)
             pause_s = self._rng.uniform(0.01, most_s)
+            enough = self._ledger.acks + least_acks
 
-            def die(pause_s: float = pause_s) -> None:
-                time.sleep(pause_s)  # the moment of death, not a wait for anything
+            def die(pause_s: float = pause_s, enough: int = enough) -> None:
+                time.sleep(pause_s)  # the moment of death
+                deadline = time.monotonic() + START_S
+                while self._ledger.acks < enough and time.monotonic() < deadline:
+                    time.sleep(0.01)  # a machine so busy that nothing was to be lost yet
                 self._server.kill()
 
             run_all(self._workers, self._server.port, die)
