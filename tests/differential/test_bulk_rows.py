@@ -126,7 +126,10 @@ def test_many_header_lines_are_grouped() -> None:
 
 @given(record_lists().filter(bool), st.data())
 def test_changed_bytes_are_found(records: list[Record], data: st.DataObject) -> None:
-    """One changed byte costs its record, which is named, or is no record at all; padding does not matter."""
+    """One changed byte never changes what is delivered, and what is missing shows: named, or in the count of the end mark.
+
+    Lengths that were changed may swallow records behind them; padding does not matter.
+    """
     encoded = [encode_record(record, 0) for record in records]
     whole = b"".join(encoded)
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -140,7 +143,7 @@ def test_changed_bytes_are_found(records: list[Record], data: st.DataObject) -> 
     originals = {record.seq: record for record in records}
     for row in rows:
         assert row["payload"] == originals[row["seq"]].payload
-    assert len(rows) + len(decoder.damaged) >= len(records) - 1
+    assert len(rows) == len(records) or decoder.damaged or decoder.records != len(records)
 
 
 @given(record_lists().filter(bool), st.data())
