@@ -126,7 +126,7 @@ def test_many_header_lines_are_grouped() -> None:
 
 @given(record_lists().filter(bool), st.data())
 def test_changed_bytes_are_found(records: list[Record], data: st.DataObject) -> None:
-    """One changed byte never changes what is delivered, and what is missing shows: named, or in the count of the end mark.
+    """One changed byte never changes what is delivered; what is missing shows: named, or in the count of the end mark.
 
     Lengths that were changed may swallow records behind them; padding does not matter.
     """
