@@ -19,6 +19,7 @@ __all__ = ["ReadRange", "again", "plan_stream", "read_batches", "stream_facts"]
 
 _T = TypeVar("_T")
 RETRY_NS = 60_000_000_000
+FIRST_ANSWER_NS = 2_000_000_000  # a server that is not there at the beginning is a wrong address
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def stream_facts(reach: Reach, stream: str) -> StreamFacts:
         JobError: there is none, or the server cannot be reached.
     """
     try:
-        info = retrying(reach, RETRY_NS // 6, lambda connection: connection.client.stream_info(stream))
+        info = retrying(reach, FIRST_ANSWER_NS, lambda connection: connection.client.stream_info(stream))
     except BulkError as error:
         raise JobError(f"{stream}: {error}") from error
     state = info["state"]
