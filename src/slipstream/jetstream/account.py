@@ -383,7 +383,7 @@ class JetStreamAccount:
 
         def remove() -> None:
             # What cannot be removed now is found at the next start, as after any failed removal.
-            with suppress(Exception):
+            with suppress(StorageFault):
                 self._stores.destroy(store)
 
         def removed() -> None:
