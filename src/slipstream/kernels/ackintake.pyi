@@ -19,6 +19,3 @@ class AckIntake(Listener):
     def bind(
         self, pending: dict[int, int], due: dict[int, int], again: dict[int, int], emptied: Callable[[], None]
     ) -> None: ...
-    def __call__(
-        self, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
-    ) -> None: ...

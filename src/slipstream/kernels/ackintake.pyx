@@ -9,7 +9,7 @@ decided here: whatever is not the plain ack of a message that was delivered once
 every case, this one included. Memory: one number an ack.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItem
 from libc.string cimport memcmp
 
@@ -56,20 +56,6 @@ cdef class AckIntake(Listener):
         self._due = due
         self._again = again
         self._emptied = emptied
-
-    def __call__(self, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
-        """The same for a message held in bytes objects."""
-        cdef const char *reply_text = NULL
-        cdef Py_ssize_t reply_size = 0
-        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
-            raise ValueError("the header is longer than the message")
-        if reply is not None:
-            reply_text = PyBytes_AS_STRING(reply)
-            reply_size = PyBytes_GET_SIZE(reply)
-        self.take(
-            publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size, header_size,
-            PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
-        )
 
     cdef Py_ssize_t take(
         self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,

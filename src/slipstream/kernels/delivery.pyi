@@ -2,7 +2,10 @@ from typing import Any
 
 from slipstream.kernels.interest import Interest, Route
 
-class Listener: ...
+class Listener:
+    def __call__(
+        self, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> None: ...
 
 class Delivery:
     stalled: bool

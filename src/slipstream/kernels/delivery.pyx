@@ -51,6 +51,20 @@ cdef class Listener:
         """One message; 1 when it was taken."""
         return 0
 
+    def __call__(self, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
+        """The same for a message held in bytes objects."""
+        cdef const char *reply_text = NULL
+        cdef Py_ssize_t reply_size = 0
+        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
+            raise ValueError("the header is longer than the message")
+        if reply is not None:
+            reply_text = PyBytes_AS_STRING(reply)
+            reply_size = PyBytes_GET_SIZE(reply)
+        self.take(
+            publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size, header_size,
+            PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+        )
+
 
 cdef class Delivery:
     """Delivers for one server. `seed` feeds the choice among queue members."""

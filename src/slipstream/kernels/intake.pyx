@@ -12,7 +12,7 @@ Invariant: while the way is open and not on stand-by a commit is on its way, so 
 copied once.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
@@ -76,20 +76,6 @@ cdef class Intake(Listener):
         self.pending = []
         self.buffered_bytes = 0
         return taken
-
-    def __call__(self, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
-        """The same for a message held in bytes objects."""
-        cdef const char *reply_text = NULL
-        cdef Py_ssize_t reply_size = 0
-        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
-            raise ValueError("the header is longer than the message")
-        if reply is not None:
-            reply_text = PyBytes_AS_STRING(reply)
-            reply_size = PyBytes_GET_SIZE(reply)
-        self.take(
-            publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size, header_size,
-            PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
-        )
 
     cdef Py_ssize_t take(
         self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,

@@ -135,20 +135,6 @@ cdef class PointGet(Listener):
         self._delivery = delivery
         self._interest = interest
 
-    def __call__(self, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size, bytes body not None):
-        """The same for a message held in bytes objects."""
-        cdef const char *reply_text = NULL
-        cdef Py_ssize_t reply_size = 0
-        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
-            raise ValueError("the header is longer than the message")
-        if reply is not None:
-            reply_text = PyBytes_AS_STRING(reply)
-            reply_size = PyBytes_GET_SIZE(reply)
-        self.take(
-            publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size, header_size,
-            PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
-        )
-
     cdef Py_ssize_t take(
         self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
         Py_ssize_t header_size, const char *body, Py_ssize_t size,
