@@ -5,7 +5,8 @@
     churn       connect, subscribe, publish, request, unsubscribe, disconnect, again and again
 
 Invariants: a receiver ends only when it has seen the marker of every stream it listens to, and a marker follows all
-messages of its stream; so what is missing then was lost by the server.
+messages of its stream; so what is missing then was lost by the server. It answers requests until the churn has said
+that it made its last one.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class SoakPublishing:
 
 @dataclass(frozen=True, kw_only=True)
 class SoakReceiving:
-    """Receive until every stream has ended."""
+    """Receive until every stream has ended, and the churn with them."""
 
     url: str
 
@@ -184,6 +185,7 @@ class _Receiver:
             all(line.scanner.header_messages for line in streams)
             and wildcard.scanner.header_messages >= len(SIZES)
             and sum(line.scanner.header_messages for line in self._group) >= len(SIZES)
+            and self._service.scanner.header_messages > 0
         )
 
     def _receive_to_markers(self) -> None:
@@ -220,6 +222,9 @@ class _Churner:
             self._round(rounds)
             rounds += 1
             sleep(self._job.pause_ns / limits.SECOND_NS)
+        with WireClient(self._job.url) as client:
+            client.publish(SERVICE, header=_MARKER)
+            client.flush()
         return Tally(messages=rounds, payload_bytes=0, started_ns=started_ns, ended_ns=monotonic_ns())
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from benchmarks.report import Measured
 from benchmarks.scenario import Bar, Claim, MessagesMissing, Row, Scale
 from benchmarks.servers import Server, ServerFailed
 from benchmarks.soak import SoakResult, soak
-from benchmarks.soak_load import SoakTally
+from benchmarks.soak_load import Churning, SoakPublishing, SoakReceiving, SoakTally
 from click.testing import CliRunner
 
 from slipstream.cli.bench import bench
@@ -214,6 +214,15 @@ class TestScenarios:
         assert result.faults() == []
         assert result.published > 0 and result.rounds > 0
         assert result.received.messages == 3 * result.published
+
+    def test_soak_answers_whoever_still_asks(self, server: Server) -> None:
+        jobs = [
+            SoakReceiving(url=server.url),
+            SoakPublishing(url=server.url, rate=4_000, duration_ns=SECOND_NS // 20),
+            Churning(url=server.url, duration_ns=SECOND_NS // 2),
+        ]
+        *_, churned = run_together(jobs, timeout_ns=20 * SECOND_NS)
+        assert churned.messages > 0
 
     def test_ceiling(self) -> None:
         ceiling = measure_ceiling(messages=2_001)
