@@ -19,8 +19,8 @@ from .stores import DIRECTORY, new_file_store, reopen
 Content = tuple[int, bytes, bytes, bytes, int]
 
 
-class Broken(AssertionError):
-    """A promise was not kept."""
+class Broken(BaseException):
+    """A promise was not kept. Raised inside of disk calls, so no handler of errors may take it for one."""
 
 
 class Driver:

@@ -150,3 +150,20 @@ def test_a_note_that_was_removed_stays_removed_when_segments_are_rewritten() -> 
     assert any(".0001.seg" in path for path in disk.paths()), "a segment must have been rewritten"
     assert any("0000000001.0000.seg" in path for path in disk.paths()), "and the first one not"
     assert reopen(disk, segment_bytes=8192).notes() == store.notes() == {b"kept": b"2"}
+
+
+@pytest.mark.parametrize("call", ["write", "sync", "allocate"])
+def test_a_commit_that_ends_with_any_error_did_not_happen(call: str) -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store)
+
+    def out_of_memory(*_: object) -> None:
+        raise MemoryError
+
+    store.append(4, 4_000, b"s", b"", bytes(100_000))
+    setattr(disk, call, out_of_memory)
+    done = commit(store)
+    assert (done.last_seq, done.fault is not None) == (3, True)
+    assert store.last_seq == 3

@@ -58,7 +58,7 @@ class CompactionJob:
         """Rewrite."""
         try:
             self._run()
-        except OSError as error:
+        except Exception as error:
             self.fault = as_fault(error, self.directory)
 
     def _run(self) -> None:

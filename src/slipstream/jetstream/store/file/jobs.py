@@ -82,7 +82,7 @@ class CommitJob:
                 self._sync(self.unsynced | self.also_sync)
                 self.unsynced = set()
             self._overwrite()
-        except OSError as error:
+        except Exception as error:  # whatever it was, nobody may be told that this is on disk
             self.fault = as_fault(error, self.directory)
 
     def _overwrite(self) -> None:
@@ -133,6 +133,8 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def as_fault(error: OSError, directory: str) -> StorageFault:
+def as_fault(error: Exception, directory: str) -> StorageFault:
     """The error as the store reports it."""
+    if not isinstance(error, OSError):
+        return StoreUnavailable(f"{type(error).__name__}: {error}", path=directory)
     return StoreUnavailable(error.strerror or str(error), path=directory, full=is_full(error))

@@ -41,7 +41,7 @@ class UpkeepJob:
         """Do the work."""
         try:
             self.work()
-        except OSError as error:
+        except Exception as error:
             self.fault = as_fault(error, self.directory)
 
     def work(self) -> None:
