@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
 from slipstream.ids import new_nuid
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.interest import Subscription
     from slipstream.kernels.pointget import PointGet
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.server.file_threads import FileThreads
     from slipstream.server.server import Server
 
 __all__ = ["AccountPorts"]
@@ -48,11 +48,10 @@ class _Listening:
 class AccountPorts:
     """The ports of one account."""
 
-    def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+    def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, threads: FileThreads) -> None:
         self._server = server
         self._account = account
         self._loop = loop
-        self._executor = executor
         self._rng = server.hub.rng
         self._ending: list[Callable[[], None]] = []  # called at the end of this turn
         self._flushed: list[Callable[[], None]] = []  # called after that, when everything was sent
@@ -63,6 +62,7 @@ class AccountPorts:
         self.is_bound = account.is_bound
         self.flush = server.flush
         self.log = server.log
+        self.run_blocking = threads.run
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once at the end of this turn, together with others: what they write is sent in one go."""
@@ -93,14 +93,6 @@ class AccountPorts:
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
         """Call once after a while."""
         return self._loop.call_later(delay_ns / SECOND_NS, callback).cancel
-
-    def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
-        """Run a job in a thread and report on the loop."""
-
-        def finished(_: Future[None]) -> None:
-            self._loop.call_soon_threadsafe(self._server.run_and_flush, on_done)
-
-        self._executor.submit(job).add_done_callback(finished)
 
     def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """Publish into the account."""

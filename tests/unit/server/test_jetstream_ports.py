@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,24 +29,23 @@ class FakeServer:
         self.events.append("flush")
 
 
-def ports_of(server: FakeServer, executor: ThreadPoolExecutor) -> AccountPorts:
+def ports_of(server: FakeServer) -> AccountPorts:
     delivery = SimpleNamespace(publish_answers=None)
     account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False, interest=None, delivery=delivery)
-    return AccountPorts(cast(Any, server), cast(Any, account), asyncio.get_running_loop(), executor)
+    return AccountPorts(
+        cast(Any, server), cast(Any, account), asyncio.get_running_loop(), cast(Any, SimpleNamespace(run=None))
+    )
 
 
 def test_callbacks_of_a_turn_are_flushed_together() -> None:
     async def run() -> list[str]:
         server = FakeServer()
-        with ThreadPoolExecutor(1) as executor:
-            ports = ports_of(server, executor)
-            ports.call_soon(
-                lambda: (server.events.append("a"), ports.call_soon(lambda: server.events.append("later")))[0]
-            )
-            ports.call_soon(lambda: server.events.append("b"))
-            assert server.events == []
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
+        ports = ports_of(server)
+        ports.call_soon(lambda: (server.events.append("a"), ports.call_soon(lambda: server.events.append("later")))[0])
+        ports.call_soon(lambda: server.events.append("b"))
+        assert server.events == []
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
         return server.events
 
     assert asyncio.run(run()) == ["a", "b", "flush", "later", "flush"]
@@ -56,16 +54,15 @@ def test_callbacks_of_a_turn_are_flushed_together() -> None:
 def test_what_waits_for_a_flush_comes_after_it() -> None:
     async def run() -> list[str]:
         server = FakeServer()
-        with ThreadPoolExecutor(1) as executor:
-            ports = ports_of(server, executor)
-            for name in ("a", "b"):
-                ports.call_soon(
-                    lambda name=name: (  # type: ignore[misc]
-                        server.events.append(name),
-                        ports.call_after_flush(lambda: server.events.append(f"after {name}")),
-                    )[0]
-                )
-            await asyncio.sleep(0)
+        ports = ports_of(server)
+        for name in ("a", "b"):
+            ports.call_soon(
+                lambda name=name: (  # type: ignore[misc]
+                    server.events.append(name),
+                    ports.call_after_flush(lambda: server.events.append(f"after {name}")),
+                )[0]
+            )
+        await asyncio.sleep(0)
         return server.events
 
     assert asyncio.run(run()) == ["a", "b", "flush", "after a", "after b", "flush"]
@@ -75,29 +72,12 @@ def test_a_failing_callback_does_not_keep_the_others() -> None:
     async def run() -> tuple[list[str], list[object]]:
         server, failures = FakeServer(), list[object]()
         asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
-        with ThreadPoolExecutor(1) as executor:
-            ports = ports_of(server, executor)
-            ports.call_soon(lambda: cast(None, 1 // 0))
-            ports.call_soon(lambda: server.events.append("b"))
-            await asyncio.sleep(0)
+        ports = ports_of(server)
+        ports.call_soon(lambda: cast(None, 1 // 0))
+        ports.call_soon(lambda: server.events.append("b"))
+        await asyncio.sleep(0)
         return server.events, failures
 
     events, failures = asyncio.run(run())
     assert events == ["b", "flush"]
     assert [type(error) for error in failures] == [ZeroDivisionError]
-
-
-def test_what_follows_a_job_is_flushed() -> None:
-    async def run() -> list[str]:
-        server, done = FakeServer(), asyncio.Event()
-        with ThreadPoolExecutor(1) as executor:
-
-            def on_done() -> None:
-                server.events.append("done")
-                done.set()
-
-            ports_of(server, executor).run_blocking(lambda: server.events.append("job"), on_done)
-            await done.wait()
-        return server.events
-
-    assert asyncio.run(run()) == ["job", "done", "flush"]

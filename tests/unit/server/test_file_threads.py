@@ -1,0 +1,123 @@
+"""Threads for file work: every job ends on the loop, once, whatever became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from slipstream.server.file_threads import FileThreads
+
+
+class Loop:
+    """An event loop under test: what was flushed when, and what failed."""
+
+    def __init__(self, threads_max: int = 4) -> None:
+        self.events: list[str] = []
+        self.failures: list[object] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: self.failures.append(context["exception"]))
+        self.threads = FileThreads(loop, threads_max, self.run_and_flush)
+
+    def run_and_flush(self, work: Callable[[], None]) -> None:
+        work()
+        self.events.append("flush")
+
+    async def run(self, job: Callable[[], None], name: str = "then") -> None:
+        done = asyncio.Event()
+        self.threads.run(job, lambda: (self.events.append(name), done.set())[0])
+        await done.wait()
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_job_is_followed_by_its_end_and_a_flush() -> None:
+    async def run() -> list[str]:
+        loop = Loop()
+        await loop.run(lambda: loop.events.append(threading.current_thread().name))
+        loop.threads.stop()
+        return loop.events
+
+    assert asyncio.run(run()) == ["slipstream-io-0", "then", "flush"]
+
+
+def test_what_ended_together_is_flushed_together() -> None:
+    async def run() -> list[str]:
+        loop = Loop(threads_max=1)
+        ended = threading.Event()
+        for name in ("a", "b"):
+            loop.threads.run(nothing, lambda name=name: loop.events.append(name))  # type: ignore[misc]
+        loop.threads.run(ended.set, lambda: loop.events.append("c"))
+        ended.wait()  # the loop does not turn meanwhile
+        loop.threads.stop()
+        return loop.events
+
+    assert asyncio.run(run()) == ["a", "b", "c", "flush"]
+
+
+def test_a_job_that_fails_is_reported_and_ends() -> None:
+    async def run() -> Loop:
+        loop = Loop()
+        await loop.run(lambda: [][1])
+        await asyncio.sleep(0)
+        loop.threads.stop()
+        return loop
+
+    loop = asyncio.run(run())
+    assert loop.events == ["then", "flush"]
+    assert [type(error) for error in loop.failures] == [IndexError]
+
+
+def test_an_end_that_fails_does_not_keep_the_others() -> None:
+    async def run() -> Loop:
+        loop = Loop(threads_max=1)
+        loop.threads.run(nothing, lambda: [][1])
+        await loop.run(nothing)
+        loop.threads.stop()
+        return loop
+
+    loop = asyncio.run(run())
+    assert [event for event in loop.events if event != "flush"] == ["then"]
+    assert [type(error) for error in loop.failures] == [IndexError]
+
+
+def test_jobs_wait_side_by_side_up_to_the_limit() -> None:
+    async def run() -> None:
+        loop = Loop(threads_max=3)
+        together = threading.Barrier(3)
+        await asyncio.gather(*(loop.run(lambda: (together.wait(), None)[1]) for _ in range(9)))
+        loop.threads.stop()
+        assert loop.events.count("then") == 9
+
+    asyncio.run(run())
+
+
+def test_one_job_after_the_other_takes_one_thread() -> None:
+    async def run() -> set[str]:
+        loop, names = Loop(), set[str]()
+        for _ in range(20):
+            await loop.run(lambda: names.add(threading.current_thread().name))
+        loop.threads.stop()
+        return names
+
+    assert asyncio.run(run()) == {"slipstream-io-0"}
+
+
+def test_stop_finishes_what_was_handed_in() -> None:
+    async def run() -> list[str]:
+        loop = Loop(threads_max=2)
+        for number in range(50):
+            loop.threads.run(nothing, lambda number=number: loop.events.append(str(number)))  # type: ignore[misc]
+        loop.threads.stop()
+        return loop.events
+
+    assert len([event for event in asyncio.run(run()) if event != "flush"]) == 50
+
+
+def test_nothing_to_do_needs_nothing() -> None:
+    async def run() -> None:
+        Loop().threads.stop()
+
+    asyncio.run(run())
