@@ -1,214 +1,188 @@
-"""Measure the Spark source and sink beside Spark's own Parquet, and write the table of results.
+"""Measure the Spark source and sink beside Spark's own Parquet, and write the page of results.
 
-    python -m benchmarks.spark [--messages 2000000] [--repeat 3] [--quick]
+    python -m benchmarks.spark [--messages 2000000] [--repeat 3] [--only CASE ...] [--quick]
 
 One session (`local[*]`), one server, data made for the run. Cases that are compared take turns, so that a busy moment
-hits both; every number is a median. Processor time is that of the Java machine and everything below it.
+hits both; every number is a median. The page is written after every case.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
 import click
 
-from benchmarks.machine import commit, description
 from benchmarks.servers import Server
 from benchmarks.spark_cases import Bench
 from benchmarks.spark_data import Dataset, make_dataset
+from benchmarks.spark_report import Found, Results, Timed, TreeClock
 
-RESULTS = Path(__file__).resolve().parent / "RESULTS-spark.md"
-_SIZES = ((128, 1), (1_024, 4), (16_384, 48))  # payload, and by how much fewer messages
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass
-class Timed:
-    """Repeats of one case."""
-
-    name: str
-    wall_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
-    rows: int = 0
-
-    @property
-    def rate(self) -> float:
-        """Rows a second."""
-        return self.rows / median(self.wall_s)
-
-    @property
-    def cpu_us(self) -> float:
-        """Processor time a row, in microseconds."""
-        return median(self.cpu_s) / self.rows * 1e6
+PAGE = Path(__file__).resolve().parent / "RESULTS-spark.md"
+_FEWER = {128: 1, 1_024: 4, 16_384: 48}  # of large messages, by payload
+_LEAST = {128: 0.55, 1_024: 0.90, 16_384: 1.50}
+_TRIGGER = 1_000_000
+_QUICK = 20
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One line of the table of bars."""
+class Run:
+    """One run: the cases in order, and what they found."""
 
-    what: str
-    measured: str
-    bar: str
-    holds: bool
+    def __init__(self, bench: Bench, results: Results, dataset: Callable[[int], Dataset]) -> None:
+        self._bench = bench
+        self._results = results
+        self._dataset = dataset
+        self._clock = TreeClock()
+
+    def source(self) -> None:
+        """Batch reads of three sizes beside Parquet."""
+        for size, least in _LEAST.items():
+            data = self._dataset(size)
+            ours, theirs = self._compare(
+                (f"source, {size:,} B", partial(self._bench.source, data)),
+                (f"Parquet scan, {size:,} B", partial(self._bench.parquet, data)),
+            )
+            self._results.add(f"source-{size}", Found.of_ratio(ours, theirs, least))
+
+    def server(self) -> None:
+        """Batch reads through the server beside reading files of the same records."""
+        data = self._dataset(128)
+        ours, theirs = self._compare(
+            ("through the server", partial(self._bench.source, data)),
+            ("files of records", partial(self._bench.files, data)),
+        )
+        self._results.add("server", Found.of_ratio(ours, theirs, 0.90))
+
+    def pushed(self) -> None:
+        """One subject of a thousand."""
+        data = self._dataset(128)
+        ours, theirs = self._compare(
+            ("one of 1,000 subjects, pushed down", partial(self._bench.one_subject, data)),
+            ("one of 1,000 subjects, Parquet", partial(self._bench.one_subject_parquet, data)),
+        )
+        self._results.add("pushed", Found.of_ratio(ours, theirs, 2.0))
+
+    def streaming(self) -> None:
+        """Triggers of a million messages beside a batch read of all."""
+        data = self._dataset(128)
+        limit = min(_TRIGGER, data.messages // 2)
+        rates: list[float] = []
+
+        def stream() -> int:
+            rates.append(self._bench.streaming(data, limit))
+            return data.messages
+
+        (batch, _whole) = self._compare(
+            ("batch", partial(self._bench.source, data)), (f"stream, {limit:,} a trigger, with its start", stream)
+        )
+        share = median(rates[1:]) / batch.rate
+        text = f"{share:.2f} ({median(rates[1:]) / 1e6:.2f} M rows/s inside triggers)"
+        self._results.add("streaming", Found.of(text, share >= 0.80))
+
+    def floor(self) -> None:
+        """The shortest micro-batch."""
+        data = self._dataset(128)
+        floors = sorted(self._bench.floor_ms(data) for _ in range(self._results.repeat))
+        text = f"{median(floors):.0f} ms ({floors[0]:.0f}..{floors[-1]:.0f})"
+        self._results.add("floor", Found.of(text, median(floors) <= 120))
+
+    def sink(self) -> None:
+        """Parquet into a stream."""
+        (sink,) = self._compare(("Arrow sink", partial(self._bench.sink, self._dataset(128))))
+        self._results.add("sink", Found.of(f"{sink.rate / 1e6:.2f} M rows/s", sink.rate >= 0.8e6))
+
+    def archive(self) -> None:
+        """A stream into Parquet by the job, and through Spark's rows."""
+        data = self._dataset(128)
+        ours, theirs = self._compare(
+            ("archive job", partial(self._bench.archive, data)),
+            ("archive by rows", partial(self._bench.archive_rows, data)),
+        )
+        self._results.add("archive", Found.of_ratio(ours, theirs, 2.5))
+
+    def latency(self) -> None:
+        """From a publish to the commit in the sink."""
+        waits = [self._bench.latency_ms() for _ in range(self._results.repeat)]
+        middle, high = (median(values) for values in zip(*waits, strict=True))
+        self._results.add("latency", Found.of(f"{middle:.0f} ms (p99 {high:.0f} ms)", middle <= 400))
+
+    def publish(self) -> None:
+        """Acknowledged publishes, alone and while a stream is read in bulk; the two take turns."""
+        data = self._dataset(128)
+        alone, beside = [], []
+        for _ in range(2 * self._results.repeat + 1):
+            alone.append(self._bench.publish_p99_ms(data, reading=False))
+            beside.append(self._bench.publish_p99_ms(data, reading=True))
+        ratio = median(beside) / median(alone)
+        text = f"{ratio:.2f} ({median(alone):.2f} → {median(beside):.2f} ms)"
+        self._results.add("publish", Found.of(text, ratio <= 2.0))
+
+    def _compare(self, *cases: tuple[str, Callable[[], int]]) -> list[Timed]:
+        made = [Timed(name) for name, _ in cases]
+        for number in range(self._results.repeat + 1):
+            for one, (name, work) in zip(made, cases, strict=True):
+                cpu, began = self._clock.seconds(), time.perf_counter()
+                one.rows = work()
+                wall_s, cpu_s = time.perf_counter() - began, self._clock.seconds() - cpu
+                click.echo(f"{name}: {wall_s:.2f} s, processor {cpu_s:.2f} s", err=True)
+                if number:  # the first time warms up
+                    one.wall_s.append(wall_s)
+                    one.cpu_s.append(cpu_s)
+        self._results.timed.extend(made)
+        return made
+
+
+CASES = {
+    "source": Run.source,
+    "server": Run.server,
+    "pushed": Run.pushed,
+    "streaming": Run.streaming,
+    "floor": Run.floor,
+    "sink": Run.sink,
+    "archive": Run.archive,
+    "latency": Run.latency,
+    "publish": Run.publish,
+}
 
 
 @click.command()
-@click.option("--messages", default=2_000_000, type=click.IntRange(20_000), show_default=True, help="Of 128 bytes.")
+@click.option("--messages", default=2_000_000, type=click.IntRange(100_000), show_default=True, help="Of 128 bytes.")
 @click.option("--repeat", default=3, type=click.IntRange(1, 20), show_default=True, help="Repeats of each case.")
-@click.option("--quick", is_flag=True, help="A twentieth of the data, one repeat; prints, writes nothing.")
-@click.option("--output", type=click.Path(path_type=Path), default=RESULTS, help="Write the table here instead.")
-def main(messages: int, repeat: int, quick: bool, output: Path) -> None:
+@click.option("--only", multiple=True, type=click.Choice(list(CASES)), help="These cases; prints, writes no page.")
+@click.option("--quick", is_flag=True, help="A twentieth of the data, one repeat; prints, writes no page.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write the page here, whatever was measured.")
+def main(messages: int, repeat: int, only: tuple[str, ...], quick: bool, output: Path | None) -> None:
     """Measure, print, write; exit with 1 when a bar is missed."""
     from slipstream.spark import session
 
     if quick:
-        messages, repeat = max(messages // 20, 20_000), 1
+        messages, repeat = max(messages // _QUICK, 100_000), 1
+    results = Results(messages, repeat, output or (None if only or quick else PAGE))
     with tempfile.TemporaryDirectory(prefix="slipstream-bench-") as name:
         directory = Path(name)
         program = Path(sys.executable).parent / "slipstream-server"
         with Server(program, directory, ("-js", "-sd", str(directory / "store"))) as server:
-            data = [make_dataset(server.url, directory, messages // less, size) for size, less in _SIZES]
+
+            @cache
+            def dataset(size: int) -> Dataset:
+                return make_dataset(server.url, directory, messages // _FEWER[size], size)
+
             spark = session("batch", heap="3g", config={"spark.log.level": "ERROR"})
             from benchmarks.spark_files import RecordFiles
 
             spark.dataSource.register(RecordFiles)
-            timed, bars = _measure(Bench(spark, server.url, directory), data, repeat)
+            run = Run(Bench(spark, server.url, directory), results, dataset)
+            for case in only or CASES:
+                click.echo(f"--- {case}", err=True)
+                CASES[case](run)
             spark.stop()
-    text = _render(timed, bars, messages, repeat)
-    print(text)
-    if not quick:
-        output.write_text(text)
-    sys.exit(not all(bar.holds for bar in bars))
-
-
-def _measure(bench: Bench, data: Sequence[Dataset], repeat: int) -> tuple[list[Timed], list[Bar]]:
-    small = data[0]
-    clock = TreeClock(_java_pid())
-    timed: list[Timed] = []
-    bars: list[Bar] = []
-
-    def compare(*cases: tuple[str, Callable[[], int]]) -> list[Timed]:
-        made = [Timed(name) for name, _ in cases]
-        for number in range(repeat + 1):
-            for one, (name, work) in zip(made, cases, strict=True):
-                click.echo(f"{name} …", err=True)
-                cpu, began = clock.seconds(), time.perf_counter()
-                one.rows = work()
-                if number:  # the first time warms up
-                    one.wall_s.append(time.perf_counter() - began)
-                    one.cpu_s.append(clock.seconds() - cpu)
-        timed.extend(made)
-        return made
-
-    for one, least in zip(data, (0.55, 0.90, 1.50), strict=True):
-        size = f"{one.payload_bytes} B"
-        ours, theirs = compare(
-            (f"source, {size}", partial(bench.source, one)), (f"Parquet scan, {size}", partial(bench.parquet, one))
-        )
-        bars.append(_ratio(f"batch source / Parquet scan, {size}", ours, theirs, least))
-    batch_rate = timed[0].rate
-    ours, theirs = compare(("source", lambda: bench.source(small)), ("record files", lambda: bench.files(small)))
-    bars.append(_ratio("through the server / reading files", ours, theirs, 0.90))
-    ours, theirs = compare(
-        ("one of 1,000 subjects, pushed", lambda: bench.one_subject(small)),
-        ("one of 1,000 subjects, Parquet", lambda: bench.one_subject_parquet(small)),
-    )
-    bars.append(_ratio("one of 1,000 subjects / Parquet", ours, theirs, 2.0))
-    rate = median([bench.streaming(small, small.messages // 2) for _ in range(repeat)])
-    share = rate / batch_rate
-    bars.append(Bar("streaming, half the data a trigger / batch", f"{share:.0%}", ">= 80 %", share >= 0.80))
-    floor = median([bench.floor_ms(small) for _ in range(repeat)])
-    bars.append(Bar("micro-batch of 1,000 messages", f"{floor:.0f} ms", "<= 120 ms", floor <= 120))
-    (sink,) = compare(("sink, Parquet to stream", lambda: bench.sink(small)))
-    bars.append(Bar("Arrow sink, exactly once", f"{sink.rate / 1e6:.2f} M rows/s", ">= 0.8", sink.rate >= 0.8e6))
-    job, rows = compare(
-        ("archive job", lambda: bench.archive(small)), ("archive by rows", lambda: bench.archive_rows(small))
-    )
-    bars.append(_ratio("archive job / row path", job, rows, 2.5))
-    waits = [bench.latency_ms() for _ in range(repeat)]
-    p50, p99 = median(one[0] for one in waits), median(one[1] for one in waits)
-    bars.append(Bar("publish to sink at 50,000/s, p50 (p99)", f"{p50:.0f} ms ({p99:.0f})", "<= 400 ms", p50 <= 400))
-    alone = median([bench.publish_p99_ms(small, reading=False) for _ in range(repeat)])
-    beside = median([bench.publish_p99_ms(small, reading=True) for _ in range(repeat)])
-    text = f"{beside / alone:.2f}x ({alone:.2f} → {beside:.2f} ms)"
-    bars.append(Bar("publish p99 beside a bulk read", text, "<= 2x", beside <= 2 * alone))
-    return timed, bars
-
-
-def _ratio(what: str, ours: Timed, theirs: Timed, least: float) -> Bar:
-    by_wall, by_cpu = ours.rate / theirs.rate, theirs.cpu_us / ours.cpu_us if ours.cpu_us else 0.0
-    return Bar(what, f"{by_wall:.2f}x (processor {by_cpu:.2f}x)", f">= {least:.2f}x", max(by_wall, by_cpu) >= least)
-
-
-def _render(timed: Sequence[Timed], bars: Sequence[Bar], messages: int, repeat: int) -> str:
-    lines = [
-        "# Spark source and sink",
-        "",
-        "Generated by `python -m benchmarks.spark`. " + description(),
-        f"Commit {commit()}. {messages:,} messages of 128 bytes and fewer of larger ones; medians of {repeat} runs,",
-        "the compared cases in turn. Ratios are of rows a second; those of processor time are in brackets, and a bar",
-        "holds if either does.",
-        "",
-        "| bar | measured | wanted | |",
-        "|---|---|---|---|",
-        *(f"| {one.what} | {one.measured} | {one.bar} | {'holds' if one.holds else '**missed**'} |" for one in bars),
-        "",
-        "| case | rows | seconds | M rows/s | processor us a row |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {one.name} | {one.rows:,} | {median(one.wall_s):.2f} | {one.rate / 1e6:.2f} | {one.cpu_us:.2f} |"
-            for one in timed
-        ),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _java_pid() -> int:
-    from pyspark.core.context import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    return int(gateway.proc.pid)
-
-
-class TreeClock:
-    """Processor time of a process and everything below it.
-
-    Workers end at any time, some without anybody waiting for them; what they had used when last seen stays counted.
-    """
-
-    def __init__(self, root: int) -> None:
-        self._root = root
-        self._seen: dict[tuple[int, str], int] = {}  # process id and start time, to ticks
-
-    def seconds(self) -> float:
-        """Used so far."""
-        parents: dict[int, int] = {}
-        found: dict[int, tuple[str, int]] = {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            found[int(entry.name)] = fields[19], int(fields[11]) + int(fields[12])
-        for pid, (started, ticks) in found.items():
-            above = pid
-            while above not in (self._root, 0, 1) and above in parents:
-                above = parents[above]
-            if above == self._root:
-                self._seen[pid, started] = ticks
-        return sum(self._seen.values()) / _TICKS
+    click.echo(results.page())
+    sys.exit(not results.held)
 
 
 if __name__ == "__main__":
