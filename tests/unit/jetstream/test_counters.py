@@ -26,7 +26,7 @@ def test_numbers_of_any_length(seed: int, digits: int) -> None:
 def counter(world: World, subject: str, increment: str, source: str = "", payload: bytes = b"") -> None:
     """A message as a source gives it."""
     header = f"NATS/1.0\r\nNats-Incr: {increment}\r\n" + (f"Nats-Stream-Source: {source}\r\n" if source else "")
-    assert world.account.streams["S"].ingest.store_copy(subject.encode(), f"{header}\r\n".encode(), payload) is None
+    assert world.account.streams["S"].copy_in.store(subject.encode(), f"{header}\r\n".encode(), payload) is None
     world.ports.settle()
 
 
@@ -65,7 +65,7 @@ def test_what_is_no_counter_is_not_counted(payload: bytes) -> None:
     world.create(subjects=["s.>"], allow_msg_counter=True)
     stream = world.account.streams["S"]
     stream.store.append(1, 1, b"s.a", b"", payload)
-    stream.ingest.take_over(b"")
+    stream.appends.take_over(b"")
     assert world.publish("s.a", b"", Nats_Incr="1")["error"]["err_code"] == 10172
 
 

@@ -312,7 +312,7 @@ class TestDuplicates:
         w.create("S", subjects=["s"], duplicate_window=2 * SECOND_NS)
         for index in range(10):
             w.publish("s", Nats_Msg_Id=str(index))
-        ids = w.account.streams["S"].ingest.ids
+        ids = w.account.streams["S"].appends.ids
         assert len(ids) == 10
         w.ports.advance(3 * SECOND_NS)
         assert len(ids) == 0

@@ -39,7 +39,7 @@ def test_what_a_unit_does_not_cover_is_answered_after_it() -> None:
     torn = disk_world(disk.crash(random.Random(1), keep=1.0, torn=False))
     assert torn.seqs() == [1, 2, 3, 4]
     stream.store.end_atomic({b"fence": b"1"})
-    stream.ingest.unit_stored(49, 49, b"", {})
+    stream.appends.unit_stored(49, 49, b"", {})
     stream.ingest.let_go()
     stream.committer.wake()
     ports.settle()

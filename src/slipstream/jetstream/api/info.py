@@ -68,7 +68,7 @@ def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, i
         "first_seq": 0 if untouched else store.first_seq,
         "first_ts": format_time(store.first_ts_ns or ZERO_TIME_NS),
         "last_seq": store.last_seq,
-        "last_ts": format_time(stream.ingest.last_ts_ns or ZERO_TIME_NS),
+        "last_ts": format_time(stream.appends.last_ts_ns or ZERO_TIME_NS),
     }
     if store.num_subjects:
         fields["num_subjects"] = store.num_subjects

@@ -78,14 +78,14 @@ class Entry:
             or config.max_msgs_per_subject > 0
             or config.subject_transform is not None
             or config.allow_msg_schedules
-            or stream.ingest.republisher is not None
+            or stream.appends.republisher is not None
         )
         self._subjects = tuple(subject.encode() for subject in config.subjects)
         self._rows = StagedRows()
         stream.store.begin_atomic()
         stream.ingest.hold_back()
         self.first_seq = self.next_seq = stream.store.last_seq + 1
-        self.ts_ns = max(ports.now_ns(), stream.ingest.last_ts_ns)
+        self.ts_ns = max(ports.now_ns(), stream.appends.last_ts_ns)
         self.count = 0
         self.left_out = 0
         self._last_id = b""
@@ -153,11 +153,11 @@ class Entry:
         stream = self._stream
         stream.store.end_atomic(notes)
         if self.count:
-            stream.ingest.unit_stored(self.next_seq - 1, self.ts_ns, self._last_id, self._ids)
-        stream.ingest.intake.pending.extend(self._effects)
-        if stream.ingest.schedules is not None:
+            stream.appends.unit_stored(self.next_seq - 1, self.ts_ns, self._last_id, self._ids)
+        stream.appends.intake.pending.extend(self._effects)
+        if stream.appends.schedules is not None:
             for subject, seq in self._newest.items():
-                stream.ingest.schedules.stored(seq, self.ts_ns, subject, b"")
+                stream.appends.schedules.stored(seq, self.ts_ns, subject, b"")
         stream.unit_stored(self._added, self._expiries)
 
     def give_up(self) -> None:
@@ -188,12 +188,12 @@ class Entry:
         if ttl is None:
             raise self._named(TableError(table.MESSAGE_TTL_INVALID))
         if self.careful:
-            subject = stream.ingest.transformed(subject)
+            subject = stream.ingest.admission.transformed(subject)
             self._check_room(subject, header, payload)
         header, ttl = at_least_marker_ttl(stream.config, header, ttl)
         expires_ns = self.ts_ns + ttl * SECOND_NS if ttl > 0 else 0
         seq = self.next_seq
-        republisher = stream.ingest.republisher
+        republisher = stream.appends.republisher
         previous = self.subject_state(subject).last_seq if republisher is not None else 0
         stream.store.append_atomic(seq, self.ts_ns, subject, header, payload, expires_ns)
         self._took(message_id)
@@ -201,7 +201,7 @@ class Entry:
             self._ids[message_id] = seq
         if expires_ns:
             self._expiries.append((seq, expires_ns))
-        if stream.ingest.schedules is not None:
+        if stream.appends.schedules is not None:
             self._newest[subject] = seq
         if republisher is not None:
             effect = republisher.effect(seq, self.ts_ns, subject, header, payload, previous)
@@ -235,7 +235,7 @@ class Entry:
         self._last_id = message_id
 
     def _is_repeated(self, message_id: bytes) -> bool:
-        ids = self._stream.ingest.ids
+        ids = self._stream.appends.ids
         if ids.window_ns <= 0:
             return False
         return message_id in self._ids or ids.find(message_id, self._ports.now_ns()) is not None

@@ -118,17 +118,17 @@ class Mirror:
             stream.purge(below_seq=seq + 1)
         else:
             stream.store.skip_to(seq)
-            stream.ingest.take_over(stream.ingest.intake.last_id)
+            stream.appends.take_over(stream.appends.intake.last_id)
             stream.committer.wake()
 
     def take(self, subject: bytes, header: bytes, payload: bytes, seq: int, ts_ns: int) -> ApiError | None:
         """See `FeedOwner.take`."""
         if self._transforms.any:
             subject = self._transforms.apply(subject)
-        ingest = self._stream.ingest
+        copy_in = self._stream.copy_in
         if not header:
-            return ingest.store_plain_copy(subject, b"", payload, seq, ts_ns)
-        return ingest.store_copy(subject, clean_header(header), payload, seq=seq, ts_ns=ts_ns)
+            return copy_in.store_plain(subject, b"", payload, seq, ts_ns)
+        return copy_in.store(subject, clean_header(header), payload, seq=seq, ts_ns=ts_ns)
 
     def caught_up(self) -> None:
         """See `FeedOwner.caught_up`."""

@@ -61,7 +61,7 @@ class Source:
         config, store = self.config, self._stream.store
         if config.opt_start_seq:
             return Start(config.opt_start_seq)
-        last_ns = self._stream.ingest.last_ts_ns
+        last_ns = self._stream.appends.last_ts_ns
         if config.opt_start_time_ns is not None:
             return Start(time_ns=max(config.opt_start_time_ns, last_ns))
         # A stream that has lost its beginning has perhaps lost what this source sent, too, unless it is known to have
@@ -80,13 +80,13 @@ class Source:
         if self._transforms.any:
             subject = self._transforms.apply(subject)
         self._positions.moving()
-        ingest = self._stream.ingest
+        copy_in = self._stream.copy_in
         if header:
             # A message that was copied before says where from only once.
             header = clean_header(headers.remove(header, SOURCE_HEADER))
-            refusal = ingest.store_copy(subject, headers.append(header, SOURCE_HEADER, line), payload)
+            refusal = copy_in.store(subject, headers.append(header, SOURCE_HEADER, line), payload)
         else:
-            refusal = ingest.store_plain_copy(subject, _ONLY_SOURCE % line, payload)
+            refusal = copy_in.store_plain(subject, _ONLY_SOURCE % line, payload)
         if refusal is None:
             self._positions.moved(self.index, seq)
         return refusal

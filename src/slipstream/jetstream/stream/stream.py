@@ -9,7 +9,7 @@ States::
 Active streams listen on their subjects (`ingest`), keep their limits, expire messages (`expiry`) and answer after
 commits (`commit`). Nothing outside assigns a field of this class.
 
-Invariants: `ingest.last_seq == store.last_seq` between calls; no message is removed without its consumers being told;
+Invariants: `appends.last_seq == store.last_seq` between calls; no message is removed without its consumers being told;
 an answer that says "done" leaves only after the commit of what was done.
 """
 
@@ -30,9 +30,11 @@ from slipstream.jetstream.ports import Cancel, Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import ALL, Damaged, Lost, Store, StoreUnavailable
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.commit import AfterCommit, Committer
+from slipstream.jetstream.stream.copy_in import CopyIn
 from slipstream.jetstream.stream.expiry import Expiry
 from slipstream.jetstream.stream.holds import Holds
-from slipstream.jetstream.stream.ingest import Ingest, Resources
+from slipstream.jetstream.stream.ingest import Ingest
+from slipstream.jetstream.stream.ingest_ports import Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
@@ -116,9 +118,11 @@ class Stream:
             resources,
             max_buffered_msgs=facts.max_buffered_msgs,
             max_buffered_bytes=facts.max_buffered_bytes,
+            max_payload_bytes=facts.max_payload_bytes,
         )
-        self.ingest.max_payload_bytes = facts.max_payload_bytes
-        self.batches = StreamBatches(self.ingest, ports, facts)
+        self.appends = self.ingest.appends
+        self.copy_in = CopyIn(self.ingest, self.committer)
+        self.batches = StreamBatches(self.ingest, self.committer, ports, facts)
         self.ingest.batches = self.batches
         self.expiry = Expiry(store)
         self._configure(config)
@@ -147,8 +151,8 @@ class Stream:
         self._stopped = True
         self._subscribe([])
         self.batches.stop()
-        if self.ingest.schedules is not None:
-            self.ingest.schedules.stop()
+        if self.appends.schedules is not None:
+            self.appends.schedules.stop()
         self.upstream.stop(deleted=deleted)
         self.interest.stop(deleted=deleted)
         self.slices.stop()
@@ -189,7 +193,7 @@ class Stream:
         if not subject and below_seq > self.store.last_seq + 1:
             count = self.store.messages
             self.store.trim_to(below_seq)
-            self.ingest.take_over(self.ingest.intake.last_id)
+            self.appends.take_over(self.appends.intake.last_id)
         else:
             count = self.store.purge(subject, up_to_seq=below_seq, keep=keep)
         if not subject and not keep:
@@ -284,7 +288,7 @@ class Stream:
         if expires_ns:
             self.expiry.add(seq, expires_ns)
             self._arm_expiry()
-        elif config.max_age_ns and self.ingest.last_ts_ns + config.max_age_ns < self._expiry_due_ns:
+        elif config.max_age_ns and self.appends.last_ts_ns + config.max_age_ns < self._expiry_due_ns:
             self._arm_expiry()
 
     def rolled_up(self, subject: bytes, keep: int, below_seq: int = 0) -> None:
@@ -357,10 +361,10 @@ class Stream:
 
     def _take_over(self) -> None:
         """Derive anew what was derived from the store."""
-        self.ingest.take_over(b"")
+        self.appends.take_over(b"")
         self.expiry.rebuild(self.store.expiries())
-        if self.ingest.schedules is not None:
-            self.ingest.schedules.rebuild()
+        if self.appends.schedules is not None:
+            self.appends.schedules.rebuild()
         self._rebuild_ids()
         self.interest.on_purged(b"")
         self.upstream.on_fault()
@@ -378,8 +382,8 @@ class Stream:
         republisher = Republisher(config.name, config.republish, self._ports) if config.republish else None
         self.ingest.configure(config, republisher)
         self.batches.configure(config)
-        if config.allow_msg_schedules and self.ingest.schedules is None:
-            self.ingest.schedules = Schedules(self.store, self._ports, self.ingest.store_copy)
+        if config.allow_msg_schedules and self.appends.schedules is None:
+            self.appends.schedules = Schedules(self.store, self._ports, self.copy_in.store)
         self.expiry.configure(config)
 
     def _subscribe(self, subjects: list[str]) -> None:
@@ -512,7 +516,7 @@ class Stream:
             ttl = format_duration(marker_ttl_ns // SECOND_NS * SECOND_NS).encode()
             block = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl
             # The marker is a roll-up: storing it removes the message it stands for.
-            self.ingest.publish_internal(message.subject, block, b"")
+            self.appends.add_internal(message.subject, block, b"")
         else:
             self.delete_message(seq, erase=False)
 
@@ -543,24 +547,24 @@ class Stream:
         self.committer.wake()
 
     def _arm_ids(self) -> None:
-        due_ns = self.ingest.ids.next_expiry_ns()
+        due_ns = self.appends.ids.next_expiry_ns()
         if due_ns is not None and not self._stopped:
             delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
             self._ids_timer = self._ports.call_later(delay_ns, self._forget_ids)
 
     def _forget_ids(self) -> None:
         self._ids_timer = None
-        self.ingest.ids.expire(self._ports.now_ns())
+        self.appends.ids.expire(self._ports.now_ns())
         self._arm_ids()
 
     def _rebuild_ids(self) -> None:
         """Read the window's message ids from the log, and the id of the last message."""
-        ingest = self.ingest
+        appends = self.appends
         if self.config.mirror is None:
-            ingest.ids.rebuild(self._ids_in_window())
+            appends.ids.rebuild(self._ids_in_window())
         last = self.store.get(self.store.last_seq)
         block = last.headers if last is not None and not isinstance(last, Damaged) else b""
-        ingest.intake.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
+        appends.intake.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
         self.remembered()
 
     def _ids_in_window(self) -> Iterator[tuple[bytes, int, int]]:
@@ -588,9 +592,9 @@ class Stream:
 
     def check_invariants(self) -> None:
         """What must hold between calls."""
-        assert self.ingest.last_seq == self.store.last_seq
+        assert self.appends.last_seq == self.store.last_seq
         assert self.store.committed_seq <= self.store.last_seq
-        self.ingest.ids.check_invariants()
+        self.appends.ids.check_invariants()
         config = self.config
         if config.discard is DiscardPolicy.OLD and not self._enforcing and not len(self.holds):
             assert config.max_msgs <= 0 or self.store.messages <= config.max_msgs

@@ -20,7 +20,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports, ServerFacts
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.batches import AtomicBatches
-from slipstream.jetstream.stream.commit import store_error
+from slipstream.jetstream.stream.commit import Committer, store_error
 from slipstream.jetstream.stream.counters import Counter
 from slipstream.jetstream.stream.dedup import MessageIds
 from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX, FastBatches
@@ -35,12 +35,15 @@ __all__ = ["StreamBatches"]
 class StreamBatches:
     """The batches of a stream and the way they are stored: implements `FastTarget` over an ingest."""
 
-    def __init__(self, ingest: Ingest, ports: Ports, facts: ServerFacts) -> None:
+    def __init__(self, ingest: Ingest, committer: Committer, ports: Ports, facts: ServerFacts) -> None:
         """Store through `ingest`; limits are shared by all streams of the server."""
-        self._ingest = ingest
+        self._appends = ingest.appends
+        self._admission = ingest.admission
+        self._answers = ingest.answers
         self._ports = ports
-        self.store: Store = ingest.store
-        self.ids: MessageIds = ingest.ids
+        self._wake = committer.wake
+        self.store: Store = ingest.appends.store
+        self.ids: MessageIds = ingest.appends.ids
         self.atomic = AtomicBatches(self, ports, Advisories(ports, facts), facts.batches)
         self.fast = FastBatches(self, ports, facts.batches)
 
@@ -74,22 +77,22 @@ class StreamBatches:
     @property
     def config(self) -> StreamConfig:
         """See `StagedState.config`."""
-        return self._ingest.config
+        return self._admission.config
 
     @property
     def counter(self) -> Counter | None:
         """See `StagedState.counter`."""
-        return self._ingest.counter
+        return self._admission.counter
 
     @property
     def last_seq(self) -> int:
         """See `StagedState.last_seq`."""
-        return self._ingest.last_seq
+        return self._appends.last_seq
 
     @property
     def max_payload_bytes(self) -> int:
         """See `StagedState.max_payload_bytes`."""
-        return self._ingest.max_payload_bytes
+        return self._admission.max_payload_bytes
 
     def now_ns(self) -> int:
         """See `StagedState.now_ns`."""
@@ -100,33 +103,33 @@ class StreamBatches:
         config = self.config
         if config.sealed:
             return TableError(table.STREAM_SEALED)
-        refusal = self._ingest.no_resources(self.store.message_bytes(len(subject), len(header), len(payload)))
+        refusal = self._admission.no_resources(self.store.message_bytes(len(subject), len(header), len(payload)))
         if refusal is None and 0 <= config.max_msg_size < len(header) + len(payload):
             refusal = TableError(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         return refusal
 
     def transformed(self, subject: bytes) -> bytes:
         """See `BatchTarget.transformed`."""
-        return self._ingest.transformed(subject)
+        return self._admission.transformed(subject)
 
     def wrong_last_id(self, header: bytes) -> ApiError | None:
         """See `FastTarget.wrong_last_id`."""
-        return self._ingest.wrong_last_id(header)
+        return self._appends.wrong_last_id(header)
 
     def store_one(self, message: Prepared) -> ApiError | None:
         """See `FastTarget.store_one`."""
-        return self._ingest.store_checked(message)
+        return self._appends.add_checked(message)
 
     def store_unit(self, messages: list[Prepared], reply: bytes | None, tail: bytes) -> ApiError | None:
         """See `BatchTarget.store_unit`."""
         sizes = sum(self.store.message_bytes(len(m.subject), len(m.header), len(m.payload)) for m in messages)
-        refusal = self._ingest.no_resources(sizes)
+        refusal = self._admission.no_resources(sizes)
         if refusal is not None:
             return refusal
-        wanted = [self._ingest.is_wanted(message.subject) for message in messages]
+        wanted = [self._admission.is_wanted(message.subject) for message in messages]
         messages = [self._outliving(message) for message in messages]
-        ts_ns = max(self._ports.now_ns(), self._ingest.last_ts_ns)
-        first_seq = self._ingest.last_seq + 1
+        ts_ns = max(self._ports.now_ns(), self._appends.last_ts_ns)
+        first_seq = self._appends.last_seq + 1
         deadlines = [ts_ns + message.ttl * SECOND_NS if message.ttl > 0 else 0 for message in messages]
         previous = self._previous_seqs(messages, wanted, first_seq)
         try:
@@ -140,7 +143,7 @@ class StreamBatches:
         for at, message in enumerate(messages):
             seq = first_seq + at
             if wanted[at]:
-                self._ingest.joined(
+                self._appends.joined(
                     seq,
                     ts_ns,
                     message.subject,
@@ -153,9 +156,9 @@ class StreamBatches:
                     is_last=False,
                 )
             else:
-                self._ingest.passed_over(seq, ts_ns, message)
-        self._ingest.ack_stored(reply, self._ingest.last_seq, tail)
-        self._ingest.wake()
+                self._appends.passed_over(seq, ts_ns, message)
+        self._answers.stored(reply, self._appends.last_seq, tail)
+        self._wake()
         return None
 
     def _append(
@@ -179,7 +182,7 @@ class StreamBatches:
 
     def _previous_seqs(self, messages: list[Prepared], wanted: list[bool], first_seq: int) -> list[int]:
         """The message before each on its subject, if it may be republished."""
-        if self._ingest.republisher is None:
+        if self._appends.republisher is None:
             return [0] * len(messages)
         newest: dict[bytes, int] = {}
         found = []
@@ -194,7 +197,7 @@ class StreamBatches:
 
     def refuse(self, reply: bytes | None, error: ApiError) -> None:
         """See `BatchTarget.refuse`."""
-        self._ingest.refuse(reply, error)
+        self._answers.refuse(reply, error)
 
     def reassure(self, reply: bytes | None) -> None:
         """See `BatchTarget.reassure`. Nothing was promised, so nothing has to be waited for."""
@@ -203,8 +206,8 @@ class StreamBatches:
 
     def tell(self, reply: bytes | None, payload: bytes) -> None:
         """See `FastTarget.tell`."""
-        self._ingest.tell(reply, payload)
+        self._answers.tell(reply, payload)
 
     def ack_stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
         """See `FastTarget.ack_stored`."""
-        self._ingest.ack_stored(reply, seq, tail)
+        self._answers.stored(reply, seq, tail)

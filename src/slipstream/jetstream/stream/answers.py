@@ -1,0 +1,72 @@
+"""What a publisher is told, and when.
+
+Everything but an overload waits for the commit of what was decided before: a refusal, too, may depend on something that
+is not committed yet, and after a fault none of it may say success.
+
+What this is not: the bytes of an answer (`pubacks`), or the acks of ordinary messages, which wait as plain pairs in the
+intake's `pending` and are built by the committer.
+"""
+
+from __future__ import annotations
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.stream.commit import AfterCommit, Committer
+from slipstream.jetstream.stream.pubacks import PubAcks
+
+__all__ = ["Answers"]
+
+_OVERLOAD_STATUS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
+
+
+class Answers:
+    """The answers of one stream to its publishers."""
+
+    __slots__ = ("_acks", "_committer", "_ports", "wanted")
+
+    def __init__(self, ports: Ports, committer: Committer, acks: PubAcks) -> None:
+        """Answer behind the commits of `committer`."""
+        self._ports = ports
+        self._committer = committer
+        self._acks = acks
+        self.wanted = True  # False: the stream is configured not to answer
+
+    def refuse(self, reply: bytes | None, error: ApiError) -> None:
+        """Answer with an error, if an answer is wanted."""
+        if reply and self.wanted:
+            self._committer.answer(reply, self._acks.refused(error))
+
+    def repeated(self, reply: bytes | None, seq: int) -> None:
+        """Answer that the message was stored before, with this sequence."""
+        if reply and self.wanted:
+            self._committer.answer(reply, self._acks.duplicate(seq))
+
+    def overloaded(self, reply: bytes | None) -> None:
+        """Too much waits for the disk. Answered at once, because the queue is what is full."""
+        if reply and self.wanted:
+            body = self._acks.refused(TableError(table.STREAM_TOO_MANY_REQUESTS))
+            self._ports.publish(reply, None, _OVERLOAD_STATUS, body)
+
+    def stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
+        """Answer that a message is stored, and more, when that is committed."""
+        if reply and self.wanted:
+            self._committer.after(self.ack(reply, seq, tail))
+
+    def tell(self, reply: bytes | None, payload: bytes) -> None:
+        """Answer something that is true once everything decided before is committed."""
+        if reply:
+            self._committer.after(self._either(reply, payload))
+
+    def ack(self, reply: bytes, seq: int, tail: bytes) -> AfterCommit:
+        """The ack of a stored message with more in it than its sequence."""
+        return self._either(reply, self._acks.stored(seq)[:-1] + tail + b"}")
+
+    def _either(self, reply: bytes, payload: bytes) -> AfterCommit:
+        """Sends this, or that it could not be."""
+
+        def send(error: ApiError | None) -> None:
+            self._ports.publish(reply, None, None, payload if error is None else self._acks.refused(error))
+
+        return send
