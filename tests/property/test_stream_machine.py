@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from models.stream import StoredModel, StreamModel
 from slipstream.jetstream.directory import DirectoryStores
 from slipstream.jetstream.store import pieces
-from slipstream.jetstream.stream import slices, stream
+from slipstream.jetstream.stream import expirer, limit_keeper, slices
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import SECOND_NS, ConsumerPorts, ConsumerWorld
 from support.disk_world import ROOT
@@ -225,9 +225,10 @@ class SlicedMachine(StreamMachine):
         self.patch = pytest.MonkeyPatch()
         for module, name, size in (
             (slices, "PURGE_SLICE_MSGS", 2),
-            (stream, "PURGE_SLICE_MSGS", 2),
-            (stream, "LIMIT_SLICE_MSGS", 1),
-            (stream, "LIMIT_SLICE_SUBJECTS", 1),
+            (limit_keeper, "PURGE_SLICE_MSGS", 2),
+            (expirer, "PURGE_SLICE_MSGS", 2),
+            (limit_keeper, "LIMIT_SLICE_MSGS", 1),
+            (limit_keeper, "LIMIT_SLICE_SUBJECTS", 1),
             (pieces, "PURGE_SLICE_SEQS", 3),
         ):
             self.patch.setattr(module, name, size)

@@ -426,8 +426,8 @@ class JetStreamAccount:
 
     def _start(self, stream: Stream, *, reserve: bool = True) -> None:
         self.streams[stream.name] = stream
-        stream.on_lost = self.advisories.stream_damaged
-        stream.on_full = self.server.on_full
+        stream.health.on_lost = self.advisories.stream_damaged
+        stream.health.on_full = self.server.on_full
         if reserve:
             self._reserve(stream.config.storage, max(stream.config.max_bytes, 0))
         for hook in self.on_started:
@@ -436,7 +436,7 @@ class JetStreamAccount:
 
     def _stop(self, stream: Stream, *, deleted: bool) -> None:
         stream.stop(deleted=deleted)
-        stream.report_size(0)
+        stream.health.report_size(0)
         for hook in self.on_stopped:
             hook(stream)
 

@@ -10,7 +10,7 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream import slices, stream
+from slipstream.jetstream.stream import expirer, limit_keeper, slices
 from slipstream.jetstream.stream.slices import Slices
 from slipstream.limits import SECOND_NS
 from support.jetstream_world import FakePorts, World
@@ -52,10 +52,10 @@ class Turns:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turns]:
-    for module in (slices, stream):
+    for module in (slices, limit_keeper, expirer):
         monkeypatch.setattr(module, "PURGE_SLICE_MSGS", SLICE)
-    monkeypatch.setattr(stream, "LIMIT_SLICE_MSGS", SLICE)
-    monkeypatch.setattr(stream, "LIMIT_SLICE_SUBJECTS", SLICE)
+    monkeypatch.setattr(limit_keeper, "LIMIT_SLICE_MSGS", SLICE)
+    monkeypatch.setattr(limit_keeper, "LIMIT_SLICE_SUBJECTS", SLICE)
     world = World()
     world.create("LONG", subjects=["long.*"], storage="memory")
     world.create("OTHER", subjects=["other"], storage="memory")

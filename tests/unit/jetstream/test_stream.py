@@ -485,12 +485,3 @@ class TestInterest:
             ("config", "", "d"),
             ("stop", True),
         ]
-
-    def test_acked_messages_can_be_removed(self) -> None:
-        w = world()
-        w.create("S", subjects=["s"], retention="workqueue")
-        w.publish("s")
-        stream = w.account.streams["S"]
-        stream.remove_acked(1)
-        stream.remove_acked(1)
-        assert w.seqs() == []

@@ -61,7 +61,7 @@ def config_fields(config: StreamConfig, version: str | None) -> dict[str, object
 def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, int] | None = None) -> dict[str, object]:
     """The members of a StreamState."""
     store = stream.store
-    untouched = store.last_seq == 0 and store.messages == 0 and stream.is_untouched
+    untouched = store.last_seq == 0 and store.messages == 0 and stream.removals.is_untouched
     fields: dict[str, object] = {
         "messages": store.messages,
         "bytes": store.size_bytes,

@@ -12,7 +12,8 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.stream import reads
-from slipstream.jetstream.stream.stream import Stream, refuse_if_closed
+from slipstream.jetstream.stream.removals import refuse_if_closed
+from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["MessageApi"]
 
@@ -71,7 +72,7 @@ class MessageApi:
         refusal = refuse_if_closed(stream.config, purge=False)
         if refusal is not None:
             raise refusal
-        if not stream.delete_message(asked.seq, erase=not asked.no_erase):
+        if not stream.removals.delete(asked.seq, erase=not asked.no_erase):
             raise _nothing_there(stream, asked.seq)
         answer_after = stream.after_commit if asked.no_erase else stream.committer.after_erasure
         answer_after(request.settle({"success": True}))

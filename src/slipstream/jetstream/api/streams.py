@@ -16,7 +16,8 @@ from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.stream.commit import store_error
-from slipstream.jetstream.stream.stream import Stream, refuse_if_closed
+from slipstream.jetstream.stream.removals import refuse_if_closed
+from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 
 __all__ = ["StreamApi"]
@@ -146,7 +147,7 @@ class StreamApi:
             else:
                 stream.after_commit(request.settle({"success": True, "purged": purged}))
 
-        stream.begin_purge(asked.filter.encode(), below_seq=asked.seq, keep=asked.keep, done=done)
+        stream.removals.begin_purge(asked.filter.encode(), below_seq=asked.seq, keep=asked.keep, done=done)
 
     def _fields(self, stream: Stream, *, versioned: bool = True, domain: bool = True) -> dict[str, object]:
         now_ns = self._account.ports.now_ns()

@@ -63,7 +63,7 @@ class Entry:
             raise TableError(errors.INVALID_REQUEST, err="a mirror takes no messages")
         if config.allow_msg_counter:
             raise TableError(table.MESSAGE_INCR_MISSING)
-        refusal = stream.refuse_more(size_bytes)
+        refusal = stream.ingest.admission.no_resources(size_bytes)
         if refusal is not None:
             raise refusal
         self._stream = stream

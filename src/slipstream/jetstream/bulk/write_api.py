@@ -18,7 +18,8 @@ from slipstream.jetstream.bulk.requests import (
 )
 from slipstream.jetstream.bulk.stages import Part, Stages, part_prefix
 from slipstream.jetstream.errors import ApiError as TableError
-from slipstream.jetstream.stream.stream import Stream, refuse_if_closed
+from slipstream.jetstream.stream.removals import refuse_if_closed
+from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import BULK_COMMIT_PARTS_MAX
 
 __all__ = ["BulkWriteApi"]

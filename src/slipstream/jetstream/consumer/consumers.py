@@ -391,7 +391,7 @@ class Consumers:
             if self.consumers:
                 self._retention.sweep()
             else:
-                self.stream.purge()
+                self.stream.removals.purge()
 
     # --- restart ---
 

@@ -61,7 +61,7 @@ def test_an_erasure_between_choice_and_read(world: BulkWorld) -> None:
     world.ports.jobs_held = True
     reading = world.begin_read()
     store = world.account.streams["S"].store
-    assert world.account.streams["S"].delete_message(50, erase=True)
+    assert world.account.streams["S"].removals.delete(50, erase=True)
     world.ports._soon, soon = [], world.ports._soon
     job = store.begin_commit()
     job.run()

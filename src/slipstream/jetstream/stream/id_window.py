@@ -1,0 +1,86 @@
+"""The duplicate window over time: message ids leave it when nothing arrives, and are read from the log again.
+
+`dedup` holds the ids; this keeps the timer, and finds them anew after a start, a fault, or when the window grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slipstream.jetstream import headers
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.stream.appends import Appends
+from slipstream.limits import DEDUP_REBUILD_BATCH_BYTES, DEDUP_REBUILD_BATCH_MSGS, EXPIRE_INTERVAL_MIN_NS
+
+__all__ = ["IdWindow"]
+
+
+class IdWindow:
+    """The duplicate window of one stream."""
+
+    __slots__ = ("_appends", "_ports", "_stopped", "_store", "_timer")
+
+    def __init__(self, store: Store, ports: Ports, appends: Appends) -> None:
+        """Keep the ids of `appends`."""
+        self._store = store
+        self._ports = ports
+        self._appends = appends
+        self._timer: Cancel | None = None
+        self._stopped = False
+
+    def remembered(self) -> None:
+        """See to it that message ids leave the window even if nothing more arrives."""
+        if self._timer is None:
+            self._arm()
+
+    def stop(self) -> None:
+        """Keep no more time."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+
+    def rebuild(self, config: StreamConfig) -> None:
+        """Read the window's message ids from the log, and the id of the last message."""
+        if config.mirror is None:
+            self._appends.ids.rebuild(self._ids_within(config.duplicate_window_ns))
+        last = self._store.get(self._store.last_seq)
+        block = last.headers if last is not None and not isinstance(last, Damaged) else b""
+        self._appends.intake.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
+        self.remembered()
+
+    def _arm(self) -> None:
+        due_ns = self._appends.ids.next_expiry_ns()
+        if due_ns is not None and not self._stopped:
+            delay_ns = max(due_ns - self._ports.now_ns(), EXPIRE_INTERVAL_MIN_NS)
+            self._timer = self._ports.call_later(delay_ns, self._forget)
+
+    def _forget(self) -> None:
+        self._timer = None
+        self._appends.ids.expire(self._ports.now_ns())
+        self._arm()
+
+    def _ids_within(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
+        store = self._store
+        if window_ns <= 0 or not store.messages:
+            return
+        seq = store.seq_for_time(self._ports.now_ns() - window_ns + 1)
+        # Most messages of most streams have no id. What has no header is not read.
+        while seq := store.next_with_headers(seq):
+            batch = store.read_batch(
+                ALL,
+                seq,
+                max_msgs=DEDUP_REBUILD_BATCH_MSGS,
+                max_bytes=DEDUP_REBUILD_BATCH_BYTES,
+                up_to_seq=store.last_seq,
+            )
+            for message in batch:
+                if not isinstance(message, Damaged) and message.headers:
+                    message_id = headers.find(message.headers, b"Nats-Msg-Id")
+                    if message_id:
+                        yield message_id, message.seq, message.ts_ns
+            if not batch:
+                return
+            seq = batch[-1].seq + 1
