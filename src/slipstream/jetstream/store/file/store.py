@@ -1,7 +1,8 @@
 """`FileStore`: a stream's messages, consumer states and configuration in one directory.
 
-It puts together the log (`log.py`), the journal (`journal.py`), commits (`writes.py`, `jobs.py`), upkeep (`upkeep.py`,
-`compaction.py`) and recovery, and decides what happens when. Nothing in here calls the operating system.
+It puts together the log (`log.py`), the journal (`journal.py`), changes and commits (`writes.py`, `removals.py`,
+`commits.py`, `jobs.py`), upkeep (`upkeep.py`, `compaction.py`) and recovery, and decides what happens when. Nothing in
+here calls the operating system.
 
 States::
 
@@ -17,12 +18,14 @@ from dataclasses import replace
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Job, StoreUnavailable
+from slipstream.jetstream.store.file.commits import FileStoreCommits
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
 from slipstream.jetstream.store.file.ranges import cover
 from slipstream.jetstream.store.file.recovery import Recovered, Segment, index_path, manifest_entry, recover_log
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.file.state import FileStoreOptions
 from slipstream.jetstream.store.file.upkeep import (
     IndexFileJob,
     ManifestJob,
@@ -31,7 +34,6 @@ from slipstream.jetstream.store.file.upkeep import (
     SpaceProbeJob,
     UpkeepJob,
 )
-from slipstream.jetstream.store.file.writes import FileStoreOptions, FileStoreWrites
 from slipstream.kernels.record import MARK
 from slipstream.limits import (
     STORE_ALLOCATE_BYTES_MIN,
@@ -53,7 +55,7 @@ def segment_bytes_for(max_bytes: int) -> int:
     return min(max(max_bytes // STORE_SEGMENTS_PER_STREAM_MIN, STORE_SEGMENT_BYTES_MIN), STORE_SEGMENT_BYTES)
 
 
-class FileStore(FileStoreWrites):
+class FileStore(FileStoreCommits):
     """A `Store` in files. Use `create` or `open`."""
 
     _scrubbed_seq = 0  # last sequence of the segment that was asked to be read back last

@@ -1,0 +1,151 @@
+"""Commits of a file store: what was changed gets to the disk, off the loop as a job or on the spot.
+
+`begin_commit` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish_commit` draws the
+conclusions. `commit_at_once` does all three for a few messages that have a place already and need no sync.
+
+Invariants: in an open store `committed_seq` moves only here and only forward; after a fault nothing above it is
+readable by a caller that respects it, and nothing above it comes back.
+"""
+
+from __future__ import annotations
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
+from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite, SegmentWrite, as_fault
+from slipstream.jetstream.store.file.journal import JournalWrite
+from slipstream.jetstream.store.file.removals import FileStoreRemovals
+from slipstream.limits import STORE_INLINE_BYTES_MAX
+
+__all__ = ["FileStoreCommits"]
+
+
+class FileStoreCommits(FileStoreRemovals):
+    """Commits."""
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """See `Store.uncommitted_bytes`."""
+        in_flight = sum(len(write.data) for write in self._job.writes) if self._job is not None else 0
+        return self._log.pending_bytes + self._journal.pending_bytes + in_flight
+
+    def begin_commit(self, *, sync: bool = True) -> Job | None:
+        """See `Store.begin_commit`."""
+        if self._job is not None or self._fault is not None or self._closed:
+            return None
+        # While a unit is open nothing else may get into the log: it would be lost with the unit.
+        unit = self._log.unit
+        first_seq = 0 if unit is not None else self._trim
+        overwrites: list[Overwrite] = []
+        if unit is None:
+            self._log_postponed()
+            overwrites = self._log_removals()
+        writes = self._log.take_writes()
+        journal = self._journal.take()
+        if not writes and journal is None and not overwrites and not (sync and self._unsynced):
+            return None
+        self._job = CommitJob(
+            disk=self._disk,
+            directory=self._directory,
+            writes=writes,
+            journal=journal,
+            overwrites=overwrites,
+            sync=sync,
+            also_sync=set(self._unsynced),
+            last_seq=self._index.last_seq,
+            frame_no=self._writer.frame_no,
+            end=self._end_of(writes),
+            units=len(self._log.unit_segments) - (1 if unit is not None else 0),
+            inline=not sync and not overwrites and _is_quick(writes, journal),
+        )
+        self._in_flight_first = first_seq
+        return self._job
+
+    def finish_commit(self, job: Job) -> Committed:
+        """See `Store.finish_commit`."""
+        assert job is self._job and self._job is not None
+        done, self._job = self._job, None
+        if done.fault is not None:
+            self._fail(done.fault)
+            return Committed(self._committed_seq, done.fault)
+        self._committed_seq = done.last_seq
+        if done.end is not None:
+            self._committed_end = done.end
+            self._marked = False
+        if done.sync:
+            self._unsynced = set()
+            self._writer.synced_upto = done.frame_no
+            del self._log.unit_segments[: done.units]
+            if done.journal is not None:
+                self._journal.synced(done.journal)
+        else:
+            self._unsynced -= {write.segment.path for write in done.writes}
+            self._unsynced |= done.unsynced - self._dropped
+        self._trimmed_first = max(self._trimmed_first, self._in_flight_first)
+        if done.sync:
+            self._durable_first = self._trimmed_first
+        if done.nearly_full and self._refusal is None:
+            self._refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
+        self._log.finish_writes()
+        if done.overwrites:
+            self._log.drop_caches()
+        return Committed(self._committed_seq)
+
+    def commit_at_once(self, *, sync: bool) -> int:
+        """See `Store.commit_at_once`."""
+        log = self._log
+        if (
+            sync
+            or self._job is not None
+            or self._refusal is not None
+            or self._closed
+            or self._trim
+            or self._tombs
+            or self._erasures
+            or self._overwrites
+            or self._config_due
+            or self._notes_due
+            or log.unit is not None
+            or self._journal.is_changed
+        ):
+            return -1
+        try:
+            if not log.write_at_once():
+                return -1
+        except OSError as error:
+            fault = as_fault(error, self._directory)
+            self._fail(fault)
+            raise fault from error
+        segment = log.segments[-1]
+        self._committed_seq = segment.last_seq
+        self._committed_end = (segment.header.no, segment.end)
+        self._marked = False
+        self._unsynced.add(segment.path)
+        return segment.last_seq
+
+    def _end_of(self, writes: list[SegmentWrite]) -> tuple[int, int] | None:
+        """Where the log ends with these writes; before a unit that is still open."""
+        if not writes:
+            return None
+        if self._log.unit is not None:
+            segment, offset, _ = self._log.unit
+            return segment.header.no, offset
+        last = writes[-1]
+        return last.segment.header.no, last.offset + len(last.data)
+
+    def _fail(self, fault: StorageFault) -> None:
+        self._fault = self._refusal = fault
+        self._journal.abandon()
+
+
+def _is_quick(writes: list[SegmentWrite], journal: JournalWrite | None) -> bool:
+    """Whether these are few bytes for files that exist: written in less time than it takes to wake a thread."""
+    size = 0
+    if journal is not None:
+        if journal.replaces:
+            return False
+        size = len(journal.data)
+    for write in writes:
+        if write.creates or write.closes:
+            return False
+        size += len(write.data)
+    return size <= STORE_INLINE_BYTES_MAX
