@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
 from time import monotonic_ns, sleep
 
 from benchmarks.js_streams import StreamAdmin
@@ -39,6 +38,7 @@ IDLE_CONSUMERS = 10_000
 IDLE_STREAMS = 10  # nats-server allows 1,000 consumers a stream
 IDLE_S = 10.0
 FILTERED_CONSUMERS = 1_000
+COVERING_TURNS = 8
 _NAME = "BENCH"
 _CONFIGS = Path(__file__).resolve().parent / "configs"
 _DEFAULT = ("-js", "-sd", "data")
@@ -179,7 +179,12 @@ def _run_covering_filter(server: Server, scale: Scale) -> Sequence[float]:
         _pull_rate(server.url, messages, filter_subject=filter_subject)
         return server.busy_ns() - before_ns
 
-    return (median(cost_ns(f"{_NAME}.*") / cost_ns("") for _ in range(7)),)
+    # Others on the machine only ever add to the time, and to whichever of the two runs beside them: the least counts.
+    costs: dict[str, list[int]] = {f"{_NAME}.*": [], "": []}
+    for turn in range(COVERING_TURNS):
+        for filter_subject in sorted(costs, reverse=turn % 2 == 1):
+            costs[filter_subject].append(cost_ns(filter_subject))
+    return (min(costs[f"{_NAME}.*"]) / min(costs[""]),)
 
 
 def _run_create(server: Server, scale: Scale) -> Sequence[float]:
