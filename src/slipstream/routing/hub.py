@@ -31,6 +31,7 @@ from slipstream.kernels.outbox import FlushQueue
 from slipstream.kernels.subject import is_valid_publish
 from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol import texts
+from slipstream.protocol.client import Client
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
@@ -165,7 +166,7 @@ class Hub:
 
     def open_connection(self, peer: Peer) -> ClientConnection:
         """A socket was accepted. The connection may already be closed again when there are too many."""
-        connection = ClientConnection(self, self._next_cid, peer)
+        connection = Client(self, self._next_cid, peer)
         self._next_cid += 1
         self.total_connections += 1
         if self.authenticator.needs_nonce:
