@@ -18,8 +18,8 @@ GAPS = """\
 ├───────────────┬──────────────┬──────────┤
 │ First Message │ Last Message │ Messages │
 ├───────────────┼──────────────┼──────────┤
-│ 3             │ 4            │ 2        │
-│ 6             │ 6            │ 1        │
+│ 3             │            4 │        2 │
+│ 6             │            6 │        1 │
 ╰───────────────┴──────────────┴──────────╯
 """
 
@@ -64,7 +64,7 @@ def test_backup_and_restore(cli: Cli, tmp_path: Path) -> None:
     cli.call("kv", "put", "CONFIG", "theme", "light")
     cli.call("stream", "rm", "ORDERS", "-f")
     again = cli.call("account", "restore", str(saved), "--no-progress", status=1)
-    assert "KV_CONFIG: stream KV_CONFIG exists already" in again.stderr
+    assert "KV_CONFIG was not restored: stream KV_CONFIG exists already" in again.stderr
     assert "1 stream restored" in again.stdout and "1 stream could not be restored" in again.stderr
     assert cli.call("kv", "get", "CONFIG", "theme", "--raw").stdout == "light"
     assert "holds no backups" in cli.call("account", "restore", str(saved / "ORDERS"), status=1).stderr

@@ -18,8 +18,8 @@ LS = """\
 ├────────┬─────────────┬─────────────────────┬─────────────┬─────────────┬───────────────┤
 │ Name   │ Description │ Created             │ Ack Pending │ Unprocessed │ Last Delivery │
 ├────────┼─────────────┼─────────────────────┼─────────────┼─────────────┼───────────────┤
-│ pushed │             │ TTTTTTTTTTTTTTTTTTT │ 0           │ 3           │ never         │
-│ worker │ Does it all │ TTTTTTTTTTTTTTTTTTT │ 0           │ 3           │ never         │
+│ pushed │             │ TTTTTTTTTTTTTTTTTTT │           0 │           3 │ never         │
+│ worker │ Does it all │ TTTTTTTTTTTTTTTTTTT │           0 │           3 │ never         │
 ╰────────┴─────────────┴─────────────────────┴─────────────┴─────────────┴───────────────╯
 """
 

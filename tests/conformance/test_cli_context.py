@@ -69,8 +69,16 @@ def test_edit(cli: Cli, tmp_path: Path) -> None:
 def test_validate(cli: Cli, ours: Launcher) -> None:
     cli.call("context", "add", "good", "-s", ours().url)
     cli.call("context", "add", "bad", "-s", "nats://127.0.0.1:1", "--nkey", "/missing/seed")
+    cli.call("context", "add", "refused", "-s", "nats://127.0.0.1:1,nats://127.0.0.1:1")
+    assert "Server URLs: nats://127.0.0.1:1\n               nats://127.0.0.1:1\n" in cli.screen(
+        "ctx", "info", "refused"
+    )
     screen = cli.screen("context", "validate", "--connect", status=1)
-    assert "Connection: OK" in screen and "NKey: /missing/seed (ERROR)" in screen and "2 errors were found" in screen
+    assert "Connection: OK" in screen and "3 errors found" in screen
+    assert "NKey: /missing/seed (ERROR: no such file)" in screen
+    assert "Connection: cannot connect to 127.0.0.1:1: Connection refused\n" in cli.screen(
+        "ctx", "info", "refused", "--connect", status=1
+    )
     assert "Connection: OK" in cli.call("ctx", "validate", "good", "--connect").stdout
 
 

@@ -36,9 +36,9 @@ LS = """\
 ╭───────────────────────────────────────────────────────────────────────────────────╮
 │                                 Key-Value Buckets                                 │
 ├────────┬─────────────┬─────────────────────┬───────┬────────┬─────────────────────┤
-│ Bucket │ Description │ Created             │ Size  │ Values │ Last Update         │
+│ Bucket │ Description │ Created             │  Size │ Values │ Last Update         │
 ├────────┼─────────────┼─────────────────────┼───────┼────────┼─────────────────────┤
-│ CONFIG │ Settings    │ TTTTTTTTTTTTTTTTTTT │ 148 B │ 3      │ TTTTTTTTTTTTTTTTTTT │
+│ CONFIG │ Settings    │ TTTTTTTTTTTTTTTTTTT │ 148 B │      3 │ TTTTTTTTTTTTTTTTTTT │
 ╰────────┴─────────────┴─────────────────────┴───────┴────────┴─────────────────────╯
 """
 
@@ -48,8 +48,8 @@ KEYS = """\
 ├───────┬─────────────────────┬──────────┬───────┤
 │ Key   │ Created             │ Revision │ Value │
 ├───────┼─────────────────────┼──────────┼───────┤
-│ theme │ TTTTTTTTTTTTTTTTTTT │ 2        │ light │
-│ size  │ TTTTTTTTTTTTTTTTTTT │ 3        │ 12    │
+│ theme │ TTTTTTTTTTTTTTTTTTT │        2 │ light │
+│ size  │ TTTTTTTTTTTTTTTTTTT │        3 │ 12    │
 ╰───────┴─────────────────────┴──────────┴───────╯
 """
 
@@ -59,9 +59,9 @@ HISTORY = """\
 ├───────┬──────────┬─────┬─────────────────────┬────────┬───────┤
 │ Key   │ Revision │ Op  │ Created             │ Length │ Value │
 ├───────┼──────────┼─────┼─────────────────────┼────────┼───────┤
-│ theme │ 1        │ PUT │ TTTTTTTTTTTTTTTTTTT │ 4      │ dark  │
-│ theme │ 2        │ PUT │ TTTTTTTTTTTTTTTTTTT │ 5      │ light │
-│ theme │ 4        │ DEL │ TTTTTTTTTTTTTTTTTTT │ 0      │       │
+│ theme │        1 │ PUT │ TTTTTTTTTTTTTTTTTTT │      4 │ dark  │
+│ theme │        2 │ PUT │ TTTTTTTTTTTTTTTTTTT │      5 │ light │
+│ theme │        4 │ DEL │ TTTTTTTTTTTTTTTTTTT │      0 │       │
 ╰───────┴──────────┴─────┴─────────────────────┴────────┴───────╯
 """
 

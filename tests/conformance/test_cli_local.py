@@ -29,8 +29,8 @@ ERRORS = """\
 ├───────┬──────┬───────────────────────┬──────────────────────────┤
 │ Code  │ HTTP │ Constant              │ Description              │
 ├───────┼──────┼───────────────────────┼──────────────────────────┤
-│ 10118 │ 500  │ STREAM_OFFLINE        │ stream is offline        │
-│ 10194 │ 500  │ STREAM_OFFLINE_REASON │ stream is offline: {err} │
+│ 10118 │  500 │ STREAM_OFFLINE        │ stream is offline        │
+│ 10194 │  500 │ STREAM_OFFLINE_REASON │ stream is offline: {err} │
 ╰───────┴──────┴───────────────────────┴──────────────────────────╯
 """
 

@@ -19,9 +19,9 @@ LS = """\
 ╭──────────────────────────────────────────╮
 │        Bucket Contents for 'PICS'        │
 ├─────────┬─────────┬────────┬─────────────┤
-│ Name    │ Size    │ Chunks │ Description │
+│ Name    │    Size │ Chunks │ Description │
 ├─────────┼─────────┼────────┼─────────────┤
-│ cat.png │ 293 KiB │ 3      │ A black cat │
+│ cat.png │ 293 KiB │      3 │ A black cat │
 ╰─────────┴─────────┴────────┴─────────────╯
 """
 

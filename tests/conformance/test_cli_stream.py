@@ -16,10 +16,10 @@ LS = """\
 ╭──────────────────────────────────────────────────────────────────────────────╮
 │                                   Streams                                    │
 ├────────┬─────────────┬─────────────────────┬──────────┬───────┬──────────────┤
-│ Name   │ Description │ Created             │ Messages │ Size  │ Last Message │
+│ Name   │ Description │ Created             │ Messages │  Size │ Last Message │
 ├────────┼─────────────┼─────────────────────┼──────────┼───────┼──────────────┤
-│ EMPTY  │ Nothing yet │ TTTTTTTTTTTTTTTTTTT │ 0        │ 0 B   │ never        │
-│ ORDERS │             │ TTTTTTTTTTTTTTTTTTT │ 3        │ 128 B │ AGE          │
+│ EMPTY  │ Nothing yet │ TTTTTTTTTTTTTTTTTTT │        0 │   0 B │ never        │
+│ ORDERS │             │ TTTTTTTTTTTTTTTTTTT │        3 │ 128 B │ AGE          │
 ╰────────┴─────────────┴─────────────────────┴──────────┴───────┴──────────────╯
 """
 
@@ -71,7 +71,7 @@ SUBJECTS = """\
 ├───────────┬───────┬───────────┬───────┤
 │ Subject   │ Count │ Subject   │ Count │
 ├───────────┼───────┼───────────┼───────┤
-│ orders.eu │ 1     │ orders.us │ 2     │
+│ orders.eu │     1 │ orders.us │     2 │
 ╰───────────┴───────┴───────────┴───────╯
 """
 
@@ -273,13 +273,13 @@ def test_deletions_ask(cli: Cli) -> None:
     with cli.terminal("stream", "rm", "EMPTY") as terminal:
         terminal.answer("Really delete Stream EMPTY? (y/N)", "n").expect("nothing was changed").finish(1)
     with cli.terminal("stream", "rm", "EMPTY") as terminal:
-        terminal.answer("Really delete Stream EMPTY? (y/N)", "y").finish()
+        terminal.answer("Really delete Stream EMPTY? (y/N)", "y").expect("Stream EMPTY was deleted").finish()
     with cli.terminal("stream", "rmm", "ORDERS", "1") as terminal:
         terminal.answer("Really remove message 1 from Stream ORDERS?", "y").expect("Removed message 1").finish()
     with cli.terminal("stream", "purge", "ORDERS", "--keep", "1") as terminal:
-        terminal.answer("Really purge Stream ORDERS", "y").expect("Purged 1 messages from ORDERS").finish()
+        terminal.answer("Really purge Stream ORDERS", "y").expect("Purged 1 message from ORDERS").finish()
     assert cli.json("s", "purge", "ORDERS", "-f", "--json")["state"]["messages"] == 0
-    assert "stream not found (10059)" in cli.call("s", "rm", "EMPTY", "-f", status=1).stderr
+    assert "stream not found (10059): EMPTY\n" in cli.call("s", "rm", "EMPTY", "-f", status=1).stderr
     assert "give --force" in cli.call("s", "purge", "ORDERS", status=1).stderr
 
 
@@ -298,6 +298,7 @@ def test_backup_and_restore(launcher: Launcher, tmp_path: Path) -> None:
     before = cli.json("stream", "info", "ORDERS", "--json")
     screen = cli.screen("stream", "backup", "ORDERS", str(target))
     assert "Starting backup of Stream ORDERS" in screen and "Received" in screen
+    assert "100%" in screen, "a bar ends full, however well the server compressed"
     assert sorted(path.name for path in target.iterdir()) == ["backup.json", "stream.tar.s2"]
     assert "exists already" in cli.call("stream", "restore", str(target), status=1).stderr
     cli.call("stream", "rm", "ORDERS", "-f")

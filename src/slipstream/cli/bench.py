@@ -21,6 +21,8 @@ import click
 
 from slipstream import limits
 from slipstream.cli.connection import Failure, Group, Session
+from slipstream.cli.progress import progress
+from slipstream.cli.render import wrapped
 from slipstream.client.load import Job, Tally, percentile
 from slipstream.client.options import ClientError
 from slipstream.client.roundtrip import Replying, Requesting
@@ -81,7 +83,7 @@ def pub(session: Session, subject: str, msgs: int, clients: int, timeout: float,
     _print_rate("publisher", _run(jobs))
 
 
-@bench.command()
+@bench.command(short_help="Receive messages.")
 @_flags
 @_queue
 def sub(session: Session, subject: str, msgs: int, clients: int, timeout: float, queue: str) -> None:
@@ -170,7 +172,8 @@ def _url(session: Session) -> str:
 
 def _run(jobs: Sequence[Job]) -> list[Tally]:
     try:
-        return run_together(jobs, timeout_ns=24 * limits.HOUR_NS)  # progress is watched by the jobs themselves
+        with progress("Measuring", None):  # without a bar: to count on the way would cost some of the speed
+            return run_together(jobs, timeout_ns=24 * limits.HOUR_NS)  # that it goes on is watched by the jobs
     except (ClientError, ValueError) as error:
         raise Failure(str(error)) from error
 
@@ -187,9 +190,8 @@ def _ns(seconds: float) -> int:
 
 def _announce(kind: str, subject: str, clients: int, messages: int, size: int | None = None) -> None:
     payload = "" if size is None else f", msg-size={size:,} B"
-    click.echo(
-        f"Starting Core NATS {kind} benchmark [subject={subject}, clients={clients}, msgs={messages:,}{payload}]"
-    )
+    setup = f"[subject={subject}, clients={clients}, msgs={messages:,}{payload}]"
+    click.echo(wrapped(f"Starting Core NATS {kind} benchmark {setup}", indent=2))
 
 
 def _print_rate(kind: str, tallies: Sequence[Tally]) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from slipstream.cli.connection import Failure
+from slipstream.cli.connection import Failure, LocalCommand
 from slipstream.cli.render import print_json
 from slipstream.cli.types import json_flag
 
@@ -143,7 +143,7 @@ slipstream spark stats ORDERS
 }
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.argument("section", required=False)
 @click.option("--sections", is_flag=True, help="List the sections.")
 @json_flag

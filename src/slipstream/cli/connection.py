@@ -10,6 +10,7 @@ A command takes the `Session` with `@click.pass_obj` and calls `session.link()` 
 from __future__ import annotations
 
 import os
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -22,15 +23,19 @@ if TYPE_CHECKING:
     from slipstream.cli.link import Link
     from slipstream.cli.settings import Settings
 
-__all__ = ["Command", "EndlessCommand", "Failure", "Group", "Session"]
+__all__ = ["Command", "EndlessCommand", "Failure", "Group", "LocalCommand", "Session"]
 
 
 class Failure(click.ClickException):
     """What the user asked for did not happen; the text is for them."""
 
     def show(self, file: Any = None) -> None:
-        """One line on standard error."""
-        click.echo(f"{click.style('slipstream: error:', fg='red')} {self.message}", err=True)
+        """One line on standard error, or a few in a narrow terminal."""
+        from slipstream.cli.render import wrapped
+
+        lead = "slipstream: error:"
+        text = wrapped(f"{lead} {self.message}", indent=2, err=True)
+        click.echo(f"{click.style(lead, fg='red')}{text.removeprefix(lead)}", err=True)
 
 
 class Session:
@@ -107,7 +112,7 @@ _FLAGS: Final = (
     _Flag(("--tlskey",), "Private key of this client. [NATS_KEY]", "FILE"),
     _Flag(("--tlsca",), "Certificates to trust. [NATS_CA]", "FILE"),
     _Flag(("--tlsfirst", "--tls-first"), "TLS before the server's greeting."),
-    _Flag(("--timeout",), "Wait so long for answers; 5s by default. [NATS_TIMEOUT]", "DURATION"),
+    _Flag(("--timeout",), "Time to wait for answers; 5s by default. [NATS_TIMEOUT]", "DURATION"),
     _Flag(("--js-domain", "--domain"), "JetStream domain.", "DOMAIN"),
     _Flag(("--js-api-prefix",), "Prefix of the JetStream API.", "PREFIX"),
     _Flag(("--js-event-prefix",), "Prefix of JetStream advisories.", "PREFIX", hidden=True),
@@ -161,7 +166,26 @@ def _add_connection_flags(command: click.Command, *, hidden: bool) -> None:
         )
 
 
-class Command(click.Command):
+class LocalCommand(click.Command):
+    """A command whose help says in words what click says in formulas."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags."""
+        records = [record for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        with formatter.section("Options"):
+            formatter.write_dl([(_NUMBER.sub("INTEGER", flags), _in_words(text)) for flags, text in records])
+
+
+_NUMBER: Final = re.compile(r"\b(?:INTEGER|FLOAT) RANGE\b")
+_FROM_TO: Final = re.compile(r"([\d.]+)<=x<=([\d.]+)")
+_AT_LEAST: Final = re.compile(r"  \[x>=[01]\]|; x>=[01](?=\])")  # that there is nothing below zero goes without saying
+
+
+def _in_words(text: str) -> str:
+    return _FROM_TO.sub(r"\1 to \2", _AT_LEAST.sub("", text))
+
+
+class Command(LocalCommand):
     """A command that may talk to a server."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -202,3 +226,8 @@ class Group(click.Group):
         """Add the connection flags, shown in help or not."""
         super().__init__(*args, **kwargs)
         _add_connection_flags(self, hidden=not show_connection_flags)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands before the flags: they are what people look for."""
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)

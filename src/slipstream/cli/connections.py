@@ -33,7 +33,7 @@ _PAGE: Final = 1024
 _FLAGS: Final = (
     click.option("--sort", type=click.Choice(list(_SORTS)), default="subs", help="What comes first."),
     click.option("--reverse", "-R", is_flag=True, help="What comes first comes last."),
-    click.option("--top", type=click.IntRange(min=0), default=0, help="Only so many."),
+    click.option("--top", type=click.IntRange(min=0), default=0, help="Only this many."),
     click.option("--subject", default="", help="Only those with a subscription that gets this subject."),
     click.option("--username", default="", help="Only those of a user; needs the system account."),
     click.option("--state", type=click.Choice(list(_STATES)), default="open", help="Open, closed or all."),
@@ -96,7 +96,7 @@ def _print_table(rows: list[tuple[str, Reply]], amount: str) -> None:
             connection["subscriptions"],
             connection.get("reason", ""),
         )
-    table.print(drop_empty=True)
+    table.print(drop_empty=True, spare=("Account", "Server", "Out Msgs", "In Msgs"))
 
 
 def all_connections(link: Link, options: Reply) -> list[tuple[str, Reply]]:

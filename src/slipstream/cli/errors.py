@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from slipstream.cli.connection import Failure
+from slipstream.cli.connection import Failure, LocalCommand
 from slipstream.cli.lazy import Entry, LazyGroup
 from slipstream.cli.render import Columns, Table, print_json
 from slipstream.cli.types import json_flag
@@ -27,7 +27,7 @@ def errors() -> None:
     """Look up the error codes of JetStream."""
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.argument("pattern", default="")
 @json_flag
 def ls(pattern: str, as_json: bool) -> None:
@@ -48,7 +48,7 @@ def ls(pattern: str, as_json: bool) -> None:
     table.print()
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.argument("code", type=int)
 @json_flag
 def lookup(code: int, as_json: bool) -> None:

@@ -37,7 +37,7 @@ _UNINTERESTING: Final = frozenset(("type", "id", "timestamp", "client", "server"
 @click.option("--all", "-a", "everything", is_flag=True, help="All of these.")
 @click.option("--filter", "pattern", metavar="REGEX", default="", help="Only events in which this occurs.")
 @click.option("--short", is_flag=True, help="A line for each event.")
-@click.option("--count", type=int, default=0, help="Stop after so many.")
+@click.option("--count", type=int, default=0, help="Stop after this many events.")
 @click.option("--json", "-j", "as_json", is_flag=True, help="Print events as they are, one a line.")
 @click.pass_obj
 def events(
@@ -95,7 +95,8 @@ def _print_event(subject: str, text: str, *, short: bool) -> None:
     kind = str(event.get("type", subject)).rpartition(".")[2].replace("_", " ")
     moment = _moment(event)
     title = click.style(visible(kind or subject), bold=True)
-    click.echo(f"[{moment}] {title} {click.style(subject, fg='cyan')}")
+    asked = event.get("subject") if short and kind == "api audit" else None
+    click.echo(f"[{moment}] {title} {click.style(visible(str(asked or subject)), fg='cyan')}")
     if short:
         return
     for name, value in event.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.human import parse_timestamp
+from slipstream.cli.human import format_bytes, format_duration, parse_timestamp
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.prompts import ask_choice
 
@@ -145,6 +145,33 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]
         if before == after or (not before and not after):
             continue
         if before not in (None, [], {}):
-            yield f"- {field}: {json.dumps(before)}"
+            yield f"- {field}: {_written(field, before)}"
         if after not in (None, [], {}):
-            yield f"+ {field}: {json.dumps(after)}"
+            yield f"+ {field}: {_written(field, after)}"
+
+
+# Fields of streams and consumers that are durations or sizes: people do not read nanoseconds.
+_DURATIONS: Final = frozenset(
+    (
+        "ack_wait",
+        "duplicate_window",
+        "idle_heartbeat",
+        "inactive_threshold",
+        "max_age",
+        "max_expires",
+        "priority_timeout",
+        "subject_delete_marker_ttl",
+    )
+)
+_SIZES: Final = frozenset(("max_bytes", "max_msg_size"))
+
+
+def _written(field: str, value: Any) -> str:
+    """A value of a configuration, as the flags take it."""
+    if isinstance(value, int) and value > 0 and field in _DURATIONS:
+        return format_duration(value)
+    if isinstance(value, int) and value > 0 and field in _SIZES:
+        return format_bytes(value)
+    if field == "backoff" and isinstance(value, list):
+        return ", ".join(format_duration(step) for step in value)
+    return json.dumps(value)

@@ -48,21 +48,17 @@ class LazyGroup(Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands before the flags: they are what people look for."""
-        self.format_commands(ctx, formatter)
-        click.Command.format_options(self, ctx, formatter)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the rows of each section, aliases behind the name."""
+        """Write the rows of each section, aliases behind the name, all in the same two columns."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for name, entry in self.entries.items():
             if not entry.hidden:
                 names = ", ".join((name, *entry.aliases[:2]))
                 sections.setdefault(entry.section, []).append((names, entry.help))
+        width = max((len(names) for rows in sections.values() for names, _ in rows), default=0)
         for title, rows in sections.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(names.ljust(width), text) for names, text in rows])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -37,6 +37,7 @@ from slipstream.version import PRODUCT_VERSION
 __all__ = ["ApiRefusal", "Link", "Reply"]
 
 Reply = dict[str, Any]  # an answer of the JetStream API, decoded
+_NOT_FOUND: Final = frozenset((10014, 10059))  # a consumer, a stream
 _PAGES_MAX: Final = 100_000  # of one listing; more means that a server counts wrongly
 
 
@@ -49,6 +50,13 @@ class ApiRefusal(ClientError):
         self.err_code: int = error.get("err_code", 0)
         self.description: str = error.get("description", "unknown error")
         super().__init__(f"{self.description} ({self.err_code})" if self.err_code else self.description)
+
+    def about(self, verb: str) -> ApiRefusal:
+        """The same with the name of what is missing, which the server does not repeat."""
+        names = verb.split(".")[2:]
+        if self.err_code in _NOT_FOUND and names and self.description.endswith("not found"):
+            self.args = (f"{self.args[0]}: {' > '.join(names)}",)
+        return self
 
 
 class Link:
@@ -131,7 +139,10 @@ class Link:
             raise ClientError("JetStream is not available: no server answers its API for this account") from None
         except ClientTimeout:
             raise ClientTimeout(f"JetStream did not answer {verb.split('.')[0]} in time") from None
-        return decoded(answer)
+        try:
+            return decoded(answer)
+        except ApiRefusal as error:
+            raise error.about(verb) from None
 
     def api_pages(self, verb: str, key: str, body: Reply | None = None) -> Iterator[Any]:
         """The entries of a listing that the server hands out page by page."""
@@ -143,6 +154,40 @@ class Link:
             offset += len(entries)
             if not entries or offset >= page.get("total", 0):
                 return
+
+    def api_with_looks(self, verb: str, body: object, *, look: str, every_ns: int, timeout_ns: int) -> Iterator[Reply]:
+        """Ask JetStream for something that takes long, and meanwhile ask `look` again and again.
+
+        Yields:
+            What the looks found, at last the answer itself.
+
+        Raises:
+            ApiRefusal: it says no.
+            ClientTimeout: it does not answer in time.
+        """
+        prefix, deadline_ns = self.settings.api_prefix, time.monotonic_ns() + timeout_ns
+        answered, looked = self.client.new_inbox(), self.client.new_inbox()
+        sids = [self.subscribe(answered), self.subscribe(looked)]
+        payload = json.dumps(body).encode() if body else b""
+        self._trace(">>>", f"{prefix}.{verb}", payload)
+        self.publish(f"{prefix}.{verb}", payload, reply=answered)
+        message, looking = None, False
+        while message is None or message.subject != answered:
+            try:
+                message = self.client.next_message(every_ns)
+            except ClientTimeout:
+                if time.monotonic_ns() > deadline_ns:
+                    raise ClientTimeout(f"JetStream did not answer {verb.split('.')[0]} in time") from None
+                if not looking:
+                    self.publish(f"{prefix}.{look}", reply=looked)
+                    looking = True
+                continue
+            if message.subject == looked:
+                looking = False
+            self._trace("<<<", "", message.payload)
+            yield decoded(message)
+        for sid in sids:
+            self.client.unsubscribe(sid)
 
     def idle(self, seconds: float) -> None:
         """Wait, and answer the server's PINGs meanwhile."""
@@ -169,7 +214,7 @@ def _words_checked() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ClientError(str(error)) from error
+        raise ClientError(str(error).replace(": b'", ": '")) from error  # words are bytes on the wire only
 
 
 def decoded(answer: Message) -> Reply:

@@ -1,4 +1,7 @@
-"""A progress bar on standard error for work that takes long; nothing where no terminal shows it."""
+"""A progress bar on standard error for work that takes long; nothing where no terminal shows it.
+
+A bar that ends well ends at 100%: a total that was an estimate is replaced by what was done.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from slipstream.cli.human import format_bytes
+from slipstream.cli.human import format_bytes, format_number
 
-__all__ = ["progress"]
+__all__ = ["Advance", "progress", "shows_progress"]
+
+
+def shows_progress() -> bool:
+    """Somebody watches."""
+    return sys.stderr.isatty()
 
 
 @contextmanager
@@ -18,7 +26,7 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
     Yields:
         A function to call with the number of units done since the last call.
     """
-    if not (shown and sys.stderr.isatty()):
+    if not (shown and shows_progress()):
         yield lambda _: None
         return
     from rich.console import Console
@@ -30,7 +38,6 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
     from rich.progress import (
         BarColumn,
         DownloadColumn,
-        MofNCompleteColumn,
         Progress,
         ProgressColumn,
         Task,
@@ -47,7 +54,14 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
             speed = task.finished_speed or task.speed
             return Text(f"{format_bytes(int(speed))}/s" if speed else "", style="progress.data.speed")
 
-    amount = [DownloadColumn(binary_units=True), SpeedColumn()] if unit == "bytes" else [MofNCompleteColumn()]
+    class CountColumn(ProgressColumn):
+        """1,315/5,000 msgs"""
+
+        def render(self, task: Task) -> Text:
+            done, wanted = format_number(int(task.completed)), format_number(int(task.total or 0))
+            return Text(f"{done.rjust(len(wanted))}/{wanted} {unit}", style="progress.download")
+
+    amount = [DownloadColumn(binary_units=True), SpeedColumn()] if unit == "bytes" else [CountColumn()]
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -60,6 +74,7 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
     with bar:
         task = bar.add_task(description, total=total)
         yield lambda count: bar.advance(task, count)
+        bar.update(task, total=bar.tasks[0].completed)
 
 
 Advance = Callable[[int], None]

@@ -13,6 +13,7 @@ from typing import TypeVar
 import click
 
 from slipstream.cli.connection import Failure
+from slipstream.cli.render import wrapped
 
 __all__ = ["ask", "ask_choice", "can_ask", "confirm", "confirm_or_stop"]
 
@@ -56,7 +57,7 @@ def ask(
         except EOFError:
             raise click.Abort from None
         if answer == "?" and help:
-            click.echo(f"  {click.style(help, fg='cyan')}")
+            click.echo(click.style(wrapped(f"  {help}", indent=2), fg="cyan"))
             continue
         if not answer and default is None:
             click.echo("  an answer is needed")
@@ -64,14 +65,15 @@ def ask(
         try:
             return read(answer or default or "")
         except ValueError as error:
-            click.echo(f"  {click.style(str(error), fg='red')}")
+            click.echo(click.style(wrapped(f"  {error}", indent=2), fg="red"))
 
 
 def ask_choice(
     question: str, choices: Sequence[str], *, default: str | None = None, help: str = "", flag: str = ""
 ) -> str:
     """Ask for one of some words; their beginning is enough, and the number of a long list."""
-    if len(choices) > 5 and can_ask():
+    numbered = len(choices) > 5
+    if numbered and can_ask():
         for number, choice in enumerate(choices, 1):
             click.echo(f"  {number:>3}) {choice}")
         shown = question
@@ -81,17 +83,18 @@ def ask_choice(
     def read(text: str) -> str:
         if text in choices:
             return text
-        if len(choices) > 5 and text.isdecimal() and 0 < int(text) <= len(choices):
+        if numbered and text.isdecimal() and 0 < int(text) <= len(choices):
             return choices[int(text) - 1]
         found = [choice for choice in choices if choice.lower().startswith(text.lower())]
         if len(found) != 1:
             raise ValueError(f"{text!r} is none of {', '.join(choices)}")
         return found[0]
 
-    return ask(shown, default=default, read=read, help=help, flag=flag)
+    hint = f"One of these, or the beginning of one{', or a number' if numbered else ''}."
+    return ask(shown, default=default, read=read, help=help or hint, flag=flag)
 
 
-def confirm(question: str, *, default: bool) -> bool:
+def confirm(question: str, *, default: bool, help: str = "") -> bool:
     """Ask for yes or no; the default where nobody can be asked."""
 
     def read(text: str) -> bool:
@@ -102,9 +105,8 @@ def confirm(question: str, *, default: bool) -> bool:
 
     if not can_ask():
         return default
-    return ask(
-        f"{question}? ({'Y/n' if default else 'y/N'})", default="", read=lambda text: read(text or "ny"[default])
-    )
+    choice = "Y/n" if default else "y/N"
+    return ask(f"{question}? ({choice})", default="", read=lambda text: read(text or "ny"[default]), help=help)
 
 
 def confirm_or_stop(question: str, *, force: bool) -> None:

@@ -24,7 +24,7 @@ Without BODY, standard input is published. Body, subject and headers may have fu
 For example an order every two seconds, until Ctrl-C:
 
 \b
-    slipstream pub orders.us --count=-1 --sleep=2s "US Order # {{{{Count}}}} at {{{{TimeStamp}}}}"
+    slipstream pub orders.us --count=-1 --sleep=2s "Order {{{{Count}}}}"
 """
 
 
@@ -33,7 +33,7 @@ For example an order every two seconds, until Ctrl-C:
 @body_flags
 @click.option("--header", "-H", "headers", multiple=True, type=HEADER, help="Add a header.")
 @click.option("--reply", metavar="SUBJECT", default="", help="Ask for answers on a subject.")
-@click.option("--count", default=1, help="Publish so many; -1 for no end.")
+@click.option("--count", default=1, help="Messages to publish; -1 for no end.")
 @click.option("--sleep", type=DURATION, default=0, help="Pause between messages.")
 @click.option("--jetstream", "--js", "-J", is_flag=True, help="Wait until a stream has stored each message.")
 @click.option("--atomic", is_flag=True, help="Have a stream store all messages together, or none.")

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "print_names"]
+__all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "print_names", "wrapped"]
 
 # A table without a terminal is as wide as it needs to be; rich wants a number.
 _WIDTH_UNLIMITED: Final = 100_000
 _CELL_KEPT_MAX: Final = 9  # cells up to this are not wrapped: `161 MiB`, `3 / 100%`
 _WORD_MAX: Final = 24  # longer words are broken where a table has to be narrow
+_VALUE_ROOM_MIN: Final = 20  # with less room beside a label, its value is left to the terminal
+# Cells whose columns stand flush right: numbers, sizes, shares, and `9,970 / 99%`.
+_QUANTITY: Final = re.compile(r"-?[\d,]+(\.\d+)?( ?(%|B|[KMGTPE]iB)| / \d+%)?")
+_FIGURES: Final = re.compile(r"[\d\s:/.,%-]{1,19}")  # a date with its time, `9,970 / 99%`: not to be broken lightly
 
 
 def counted(number: int, noun: str) -> str:
@@ -38,7 +45,27 @@ def counted(number: int, noun: str) -> str:
 
 def note(text: str) -> None:
     """A remark on standard error, with the time of day."""
-    click.echo(f"{click.style(datetime.now().strftime('%H:%M:%S'), dim=True)} {text}", err=True)
+    clock = datetime.now().strftime("%H:%M:%S")
+    line = wrapped(f"{clock} {text}", indent=len(clock) + 1, err=True)
+    click.echo(f"{click.style(clock, dim=True)}{line[len(clock) :]}", err=True)
+
+
+def wrapped(text: str, *, indent: int = 0, err: bool = False) -> str:
+    """A text whose lines break between words where a terminal would break them inside one; as it is elsewhere.
+
+    Args:
+        text: one line, or several.
+        indent: blanks in front of the lines that are added.
+        err: it goes to standard error.
+    """
+    width = shutil.get_terminal_size().columns
+    if not (sys.stderr if err else sys.stdout).isatty() or width - indent < _VALUE_ROOM_MIN:
+        return text
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    )
+    lines = [[line] if len(click.unstyle(line)) <= width else wrapper.wrap(line) for line in text.split("\n")]
+    return "\n".join(part for parts in lines for part in parts)
 
 
 def print_json(value: object) -> None:
@@ -81,11 +108,12 @@ class Table:
         assert len(cells) == len(self._headers)
         self._rows.append([_text(cell) for cell in cells])
 
-    def print(self, *, drop_empty: bool = False) -> None:
+    def print(self, *, drop_empty: bool = False, spare: Sequence[str] = ()) -> None:
         """Print it; with `drop_empty` without columns in which nothing stands, which narrow terminals never show.
 
-        Where there is no room, cells are wrapped between words, then the blanks beside them are left out, and then
-        every row becomes a block of lines.
+        Where there is no room, cells are wrapped between words, but for dates; then the blanks beside them are left
+        out; then dates are wrapped too; then the columns with the headers `spare` go, one by one; and then every row
+        becomes a block of lines.
         """
         from rich.text import Text
 
@@ -93,8 +121,19 @@ class Table:
         border = _border_colour()
         full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
         everything = list(range(len(self._headers)))
-        for columns, padding in ((full if drop_empty else everything, 1), (full, 1), (full, 0)):
-            widths = self._widths(columns, screen.width - len(columns) * (1 + 2 * padding) - 1, wrap=columns is full)
+        fewer = [
+            [index for index in full if self._headers[index] not in spare[:count]] for count in range(1, len(spare) + 1)
+        ]
+        for columns, padding, wrap in (
+            (full if drop_empty else everything, 1, None),
+            (full, 1, None),
+            (full, 1, _least_with_figures),
+            (full, 0, _least_with_figures),
+            (full, 1, _least),
+            (full, 0, _least),
+            *((columns, 0, _least) for columns in fewer),
+        ):
+            widths = self._widths(columns, screen.width - len(columns) * (1 + 2 * padding) - 1, wrap)
             if widths:
                 break
         else:
@@ -107,13 +146,13 @@ class Table:
         screen.print(line, soft_wrap=True)
         screen.print(self._built(columns, widths, padding, width, border))
 
-    def _widths(self, columns: Sequence[int], room: int, *, wrap: bool) -> list[int]:
-        """How wide each column is so that all fit; none if they do not."""
+    def _widths(self, columns: Sequence[int], room: int, wrap: Callable[[Sequence[str]], int] | None) -> list[int]:
+        """How wide each column is so that all fit; none if they do not. `wrap` says how narrow one may be."""
         cells = [[self._headers[index], *(row[index] for row in self._rows)] for index in columns]
         natural = [max(map(_width, column), default=0) for column in cells]
-        if sum(natural) <= room or not wrap:
+        if sum(natural) <= room or wrap is None:
             return natural if sum(natural) <= room else []
-        least = [_least(column) for column in cells]
+        least = [wrap(column) for column in cells]
         if sum(least) > room:
             return []
         widths = natural
@@ -133,10 +172,17 @@ class Table:
         fixed = sum(widths) + len(widths) * (1 + 2 * padding) + 1 == width
         table = RichTable(box=box, border_style=border, header_style="bold", min_width=width, padding=(0, padding))
         for index, room in zip(columns, widths, strict=True):
-            table.add_column(self._headers[index], overflow="fold", width=room if fixed else None)
+            side: Literal["left", "right"] = "right" if self._holds_quantities(index) else "left"
+            table.add_column(self._headers[index], overflow="fold", width=room if fixed else None, justify=side)
         for row in self._rows:
             table.add_row(*(Text(row[index]) for index in columns))
         return table
+
+    def _holds_quantities(self, index: int) -> bool:
+        """Nothing but numbers stand in a column; not those of users, nor the first, which says what a row is about."""
+        cells = [row[index] for row in self._rows if row[index]]
+        counts = index > 0 and self._headers[index] != "Value"
+        return counts and bool(cells) and all(map(_QUANTITY.fullmatch, cells))
 
     def _print_blocks(self, columns: Sequence[int]) -> None:
         click.echo(click.style(self._title, bold=True))
@@ -152,6 +198,11 @@ def _least(column: Sequence[str]) -> int:
     """The narrowest a column can be: as its longest word, or cell of a few letters such as a size."""
     words = [word for cell in column[1:] for word in ([cell] if len(cell) <= _CELL_KEPT_MAX else cell.split())]
     return max((min(_width(word), _WORD_MAX) for word in [*column[0].split(), *words]), default=1)
+
+
+def _least_with_figures(column: Sequence[str]) -> int:
+    """The same, with dates and other cells of a few figures kept whole."""
+    return max(_least(column), *(len(cell) for cell in column if _FIGURES.fullmatch(cell)), 0)
 
 
 def _width(text: str) -> int:
@@ -192,7 +243,9 @@ class Columns:
                 click.echo(f"{'' if number == 0 else chr(10)}{click.style(line, bold=True)}:\n")
                 continue
             label, value = line
-            click.echo(f"{label:>{longest + 2}}{colon if label else ' '} {value}")
+            lead = f"{label:>{longest + 2}}{':' if label else ' '} "
+            text = wrapped(f"{lead}{value}", indent=len(lead))
+            click.echo(f"{lead[:-2]}{colon if label else ' '} {text[len(lead) :]}")
 
 
 def _text(cell: object) -> str:

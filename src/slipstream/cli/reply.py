@@ -28,8 +28,7 @@ _HELP = f"""Answer requests on SUBJECT.
 
 Without BODY and --command, requests are echoed. Body and headers may have functions in them:
 
-{FUNCTIONS_HELP}
-    {{{{Request}}}}         the payload of the request
+{FUNCTIONS_HELP}{{{{Request}}}}         the payload of the request
 
 A command runs for each request, with the words of the subject as {{{{0}}}}, {{{{1}}}} and so on, and the payload on its
 standard input and in the environment as NATS_REQUEST_SUBJECT and NATS_REQUEST_BODY:
@@ -47,7 +46,7 @@ standard input and in the environment as NATS_REQUEST_SUBJECT and NATS_REQUEST_B
 @click.option("--queue", "-q", default="NATS-RPLY-22", show_default=True, help="Queue group.")
 @click.option("--sleep", type=DURATION, default=0, help="Pause before an answer, at random up to this.")
 @click.option("--header", "-H", "headers", multiple=True, type=HEADER, help="Add a header.")
-@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after so many requests.")
+@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many requests.")
 @click.pass_obj
 def reply(
     session: Session,

@@ -31,8 +31,8 @@ Without BODY, standard input is sent. Body, subject and headers may have functio
 @click.argument("subject")
 @body_flags
 @click.option("--header", "-H", "headers", multiple=True, type=HEADER, help="Add a header.")
-@click.option("--count", default=1, help="Send so many requests; -1 for no end.")
-@click.option("--replies", default=1, help="Wait for so many answers to each; 0 for all until the timeout.")
+@click.option("--count", default=1, help="Requests to send; -1 for no end.")
+@click.option("--replies", default=1, help="Answers to wait for, each time; 0 for all until the timeout.")
 @click.option("--reply-timeout", type=DURATION, default=300 * MILLISECOND_NS, help="Longest gap between answers.")
 @click.option("--wait-for-empty", is_flag=True, help="Take answers until an empty one.")
 @click.option("--translate", metavar="COMMAND", default="", help="Show answers through a command.")

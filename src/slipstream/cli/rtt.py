@@ -57,7 +57,7 @@ def rtt(session: Session, iterations: int, as_json: bool) -> None:
 
 @click.command(cls=Command)
 @click.option("--server-b", default="", metavar="URL", help="Receive over this server; by default the same.")
-@click.option("--duration", type=DURATION, default=5 * SECOND_NS, help="Measure for so long.")
+@click.option("--duration", type=DURATION, default=5 * SECOND_NS, help="How long to measure; 5s by default.")
 @click.option("--size", type=SIZE, default=8, help="Bytes of a message.")
 @click.option("--rate", type=click.IntRange(min=1), default=1000, help="Messages a second.")
 @json_flag
@@ -81,7 +81,7 @@ def latency(session: Session, server_b: str, duration: int, size: int, rate: int
     if as_json:
         print_json({"messages": len(times), "min": times[0], **figures, "max": times[-1]})
         return
-    columns = Columns(f"Latency of {len(times):,} messages of {size:,} bytes at {rate:,} a second")
+    columns = Columns(f"Latency of {len(times):,} messages of {size:,} bytes, at most {rate:,} a second")
     columns.row("Min", _exact(times[0]))
     for name, value in figures.items():
         columns.row(name.upper(), _exact(value))
@@ -94,7 +94,7 @@ def _measure(sender: Link, receiver: Link, subject: str, size: int, rate: int, d
     payload = bytes(size)
     gap_ns = SECOND_NS // rate
     times: list[int] = []
-    with progress("Measuring", duration_ns // SECOND_NS or 1, unit="s") as advance:
+    with progress("Measuring", max(duration_ns // MILLISECOND_NS, 1), unit="ms") as advance:
         shown = 0
         started_ns = due_ns = now_ns = time.monotonic_ns()
         while not times or now_ns - started_ns < duration_ns:
@@ -106,10 +106,9 @@ def _measure(sender: Link, receiver: Link, subject: str, size: int, rate: int, d
             now_ns = time.monotonic_ns()
             times.append(now_ns - sent_ns)
             due_ns = max(due_ns + gap_ns, now_ns)
-            if (seconds := (sent_ns - started_ns) // SECOND_NS) > shown:
-                advance(seconds - shown)
-                shown = seconds
-        advance(max(duration_ns // SECOND_NS, 1) - shown)
+            elapsed = min(now_ns - started_ns, duration_ns) // MILLISECOND_NS
+            advance(elapsed - shown)
+            shown = elapsed
     return times
 
 

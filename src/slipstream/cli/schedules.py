@@ -20,7 +20,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _WHEN: Final = ("schedule_after", "schedule_at", "schedule_every", "schedule_cron")
 _OPTIONS: Final = (
-    click.option("--schedule-after", type=DURATION, help="Have the stream publish it later, after so long."),
+    click.option("--schedule-after", type=DURATION, help="Have the stream publish it after this long."),
     click.option("--schedule-at", metavar="TIME", help="Have the stream publish it at a time."),
     click.option("--schedule-every", type=DURATION, help="Have the stream publish it again and again."),
     click.option("--schedule-cron", metavar="CRON", help="Have the stream publish it by a cron line of six fields."),

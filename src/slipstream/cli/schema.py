@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from slipstream.cli.connection import Failure
+from slipstream.cli.connection import Failure, LocalCommand
 from slipstream.cli.lazy import Entry, LazyGroup
 from slipstream.cli.render import print_json, print_names
 from slipstream.cli.types import json_flag
@@ -35,7 +35,7 @@ def schema() -> None:
     """Look up and check the documents of the JetStream API."""
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.argument("pattern", default="")
 @json_flag
 def ls(pattern: str, as_json: bool) -> None:
@@ -50,7 +50,7 @@ def ls(pattern: str, as_json: bool) -> None:
         print_names(names)
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.argument("name")
 def info(name: str) -> None:
     """Show the type NAME as JSON Schema."""
@@ -58,7 +58,7 @@ def info(name: str) -> None:
     print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": name, **_struct(document)})
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.argument("name")
 @click.argument("file", default="-")
 def validate(name: str, file: str) -> None:

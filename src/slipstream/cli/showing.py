@@ -15,7 +15,7 @@ import click
 
 from slipstream.cli.human import format_bytes, format_duration, visible
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
-from slipstream.cli.render import Table, print_json
+from slipstream.cli.render import Table, counted, print_json
 from slipstream.client.wire import Message
 from slipstream.kernels.subject import matches
 
@@ -91,7 +91,7 @@ class Shower:
         if self._as_json:
             print_json(dict(self._messages.most_common(top)))
             return
-        table = Table(f"{len(self._messages):,} subjects", "Subject", "Messages", "Bytes")
+        table = Table(counted(len(self._messages), "Subject"), "Subject", "Messages", "Bytes")
         for subject, count in self._messages.most_common(top):
             table.add(subject, count, format_bytes(self._bytes[subject]))
         table.print()

@@ -24,7 +24,7 @@ FUNCTIONS_HELP: Final = """\b
 {{Time}}            current time of day
 {{Unix}}            seconds since 1970
 {{UnixNano}}        nanoseconds since 1970
-{{ID}}              an unique id
+{{ID}}              a unique id
 {{Random MIN MAX}}  random letters and digits, between MIN and MAX of them
 """
 

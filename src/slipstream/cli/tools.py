@@ -69,7 +69,7 @@ def req(session: Session, subject: str, message: str) -> None:
 @click.command(cls=Command, context_settings=_SETTINGS)
 @click.argument("subject")
 @click.option("-q", "--queue", default="", help="Queue group.")
-@click.option("-n", "--count", type=click.IntRange(min=0), default=0, help="Stop after so many messages.")
+@click.option("-n", "--count", type=click.IntRange(min=0), default=0, help="Stop after this many messages.")
 @_shared
 def sub(session: Session, subject: str, queue: str, count: int) -> None:
     """Show the messages of SUBJECT, until Ctrl-C."""

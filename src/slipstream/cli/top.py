@@ -46,10 +46,10 @@ class _Picture(NamedTuple):
 @click.command(cls=EndlessCommand)
 @click.argument("name", default="")
 @click.option("--http", metavar="URL", default="", help="Ask the monitoring port, as http://127.0.0.1:8222.")
-@click.option("--conns", "-n", type=click.IntRange(1, 1024), default=20, help="Show so many connections.")
+@click.option("--conns", "-n", type=click.IntRange(1, 1024), default=20, help="Connections to show.")
 @click.option("--sort", type=click.Choice(_SORTS), default="cid", help="What comes first.")
-@click.option("--delay", "--interval", "-d", type=DURATION, default=SECOND_NS, help="Refresh so often.")
-@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after so many screens.")
+@click.option("--delay", "--interval", "-d", type=DURATION, default=SECOND_NS, help="Time between two screens.")
+@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many screens.")
 @click.pass_obj
 def top(session: Session, name: str, http: str, conns: int, sort: str, delay: int, count: int) -> None:
     """Watch the server NAME, by default the connected one."""

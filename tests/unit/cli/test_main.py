@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+
+from slipstream.cli.lazy import LazyGroup
+from slipstream.cli.main import cli
 
 PROGRAM = [sys.executable, "-c", "from slipstream.cli.main import main; main()"]
 
@@ -55,6 +60,30 @@ def test_help_imports_little() -> None:
     code += "print(sorted({'rich', 'asyncio', 'msgspec', 'ssl', 'nats', 'json'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def commands(command: click.Command, path: str = "slipstream") -> Iterator[tuple[str, click.Command]]:
+    """A command and all below it, those that help does not list as well."""
+    yield path, command
+    if isinstance(command, LazyGroup):
+        for name in command.entries:
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from commands(found, f"{path} {name}")
+    elif isinstance(command, click.Group):
+        for name, found in command.commands.items():
+            yield from commands(found, f"{path} {name}")
+
+
+def test_help_fits_a_terminal_and_is_written_for_people() -> None:
+    for path, command in commands(cli):
+        if command.callback is None or not command.add_help_option:
+            continue  # `server run` has the help of the server
+        context = click.Context(command, info_name=path, terminal_width=80)
+        text = command.get_help(context)
+        assert max(map(len, text.splitlines())) <= 80, path
+        assert "RANGE" not in text and "x>=" not in text, path
+        assert not re.search(r"[a-z,]\.\.\.$", text, re.MULTILINE), f"a line of {path} is cut off"
 
 
 def test_every_command_can_be_imported_and_explains_itself() -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.cli import render
 from slipstream.cli.graphs import draw_bars
-from slipstream.cli.render import Table, counted
+from slipstream.cli.render import Columns, Table, counted, wrapped
 from slipstream.cli.stream.graph import ranges_of
 
 NARROWER = """\
 ╭─────────────────────────────────────────╮
 │                 Servers                 │
 ├──────────┬───────────┬─────────┬────────┤
-│ Name     │ Messages  │ Size    │ Remark │
+│ Name     │  Messages │    Size │ Remark │
 ├──────────┼───────────┼─────────┼────────┤
 │ server-1 │ 1,234,567 │ 161 MiB │ all    │
 │          │           │         │ well   │
@@ -29,7 +30,7 @@ TIGHT = """\
 ╭─────────────────────────────────╮
 │             Servers             │
 ├────────┬─────────┬───────┬──────┤
-│Name    │Messages │Size   │Remark│
+│Name    │ Messages│   Size│Remark│
 ├────────┼─────────┼───────┼──────┤
 │server-1│1,234,567│161 MiB│all   │
 │        │         │       │well  │
@@ -78,6 +79,66 @@ def test_columns_in_which_nothing_stands_go_when_asked(capsys: pytest.CaptureFix
     table.print()
     short, long = capsys.readouterr().out.split("╯\n")[:2]
     assert "B" not in short and "B" in long
+
+
+DATES = """\
+╭──────────────────────────────────────────╮
+│                 Streams                  │
+├──────┬─────┬───────────────────┬─────────┤
+│Name  │ Size│Created            │Remark   │
+├──────┼─────┼───────────────────┼─────────┤
+│ORDERS│  9 B│2026-11-15 08:42:15│kept for │
+│      │     │                   │a year   │
+│A     │1 KiB│2026-11-15 08:42:16│         │
+╰──────┴─────┴───────────────────┴─────────╯
+"""
+
+
+def test_numbers_stand_flush_right_and_dates_stay_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "_WIDTH_UNLIMITED", 44)
+    table = Table("Streams", "Name", "Size", "Created", "Remark")
+    table.add("ORDERS", "9 B", "2026-11-15 08:42:15", "kept for a year")
+    table.add("A", "1 KiB", "2026-11-15 08:42:16", "")
+    table.print()
+    assert capsys.readouterr().out == DATES
+
+
+def test_what_users_wrote_stands_as_they_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("Keys", "Key", "Value", "Revision")
+    table.add("a-rather-long-key", "1", "1")
+    table.add("b", "12345", "10")
+    table.print()
+    assert "│ 1     │        1 │" in capsys.readouterr().out
+
+
+def test_spare_columns_go_before_a_table_becomes_blocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(render, "_WIDTH_UNLIMITED", 20)
+    table = Table("T", "Name", "Account", "Messages")
+    table.add("server-1", "BILLING", "1,234")
+    table.print(spare=("Account",))
+    lines = capsys.readouterr().out.splitlines()
+    assert "│Name    │Messages│" in lines and "│server-1│   1,234│" in lines
+
+
+def test_texts_break_between_words_in_terminals_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"one {'two' * 9} three four"
+    assert wrapped(text) == text
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "32")
+    assert wrapped(text, indent=2) == f"one {'two' * 9}\n  three four"
+    assert wrapped("short\n\nlines", indent=2) == "short\n\nlines"
+    assert wrapped("x" * 40) == "x" * 40, "a word is never broken: it may be copied"
+    columns = Columns()
+    columns.row("Label", "some words which do not fit beside it")
+    columns.print()
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert lines == ["  Label: some words which do not", "         fit beside it"]
 
 
 def test_a_long_title_widens_its_table(capsys: pytest.CaptureFixture[str]) -> None:

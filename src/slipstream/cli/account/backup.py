@@ -79,10 +79,10 @@ def _each(names: Iterable[str], act: Callable[[str], None], done: str) -> None:
             act(name)
             good += 1
         except Failure as error:
-            note(f"{name}: {error.message}")
+            note(f"{name} was not {done}: {error.message}")
             bad += 1
         except SlipstreamError as error:
-            note(f"{name}: {error}")
+            note(f"{name} was not {done}: {error}")
             bad += 1
     click.echo(f"\n{counted(good, 'stream')} {done}")
     if bad:

@@ -45,7 +45,7 @@ _PLAIN: Final = (
     ("replay", "replay_policy", click.Choice(["instant", "original"]), "At once, or at the speed of storing.", True),
     ("target", "deliver_subject", str, "Subject to push messages to.", False),
     ("wait", "ack_wait", DURATION, "How long to wait for an acknowledgement.", False),
-    ("inactive-threshold", "inactive_threshold", DURATION, "Delete the consumer when idle for so long.", False),
+    ("inactive-threshold", "inactive_threshold", DURATION, "Delete the consumer when idle for this long.", False),
     ("replicas", "num_replicas", int, "Copies in a cluster.", False),
 )
 _GROUPS: Final = (

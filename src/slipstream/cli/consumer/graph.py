@@ -18,8 +18,8 @@ __all__ = ["graph"]
 @click.command(cls=EndlessCommand)
 @click.argument("stream", metavar="[STREAM]", required=False)
 @click.argument("name", metavar="[CONSUMER]", required=False)
-@click.option("--interval", type=DURATION, default=SECOND_NS, help="Look so often.")
-@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after so many screens.")
+@click.option("--interval", type=DURATION, default=SECOND_NS, help="Time between two looks.")
+@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many screens.")
 @click.pass_obj
 def graph(session: Session, stream: str | None, name: str | None, interval: int, count: int) -> None:
     """Watch how many messages a consumer delivers and gets acknowledged, and how many wait."""

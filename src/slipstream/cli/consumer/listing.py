@@ -89,7 +89,7 @@ def report(session: Session, stream: str | None, raw: bool, as_json: bool) -> No
             api_level(config),
             replicas_of(info),
         )
-    table.print()
+    table.print(spare=("API Level", "Ack Wait", "Ack Policy"))
 
 
 def _share(pending: int, messages: int) -> str:

@@ -78,7 +78,11 @@ def ask_for_the_rest(config: Reply, *, pull: bool) -> Reply:
     if push:
         _ask_push(config)
     if "headers_only" not in config:
-        config["headers_only"] = confirm("Deliver headers only without bodies", default=False)
+        config["headers_only"] = confirm(
+            "Deliver headers only without bodies",
+            default=False,
+            help="The size of a body is in the header Nats-Msg-Size (--headers-only).",
+        )
     if config["ack_policy"] != "none" and "backoff" not in config:
         _ask_backoff(config)
     return _consistent(config)
@@ -92,14 +96,14 @@ def _ask_limits(config: Reply) -> None:
             "Maximum Allowed Deliveries",
             default="-1",
             read=_number,
-            help="After so many tries a message is given up; -1 for never (--max-deliver).",
+            help="After this many tries a message is given up; -1 for never (--max-deliver).",
         )
     if "max_ack_pending" not in config:
         config["max_ack_pending"] = ask(
             "Maximum Acknowledgments Pending",
             default="0",
             read=_number,
-            help="Pause when so many messages wait for their acknowledgement; 0 for the server's (--max-pending).",
+            help="Pause when this many messages wait for their acknowledgement; 0 for the server's (--max-pending).",
         )
 
 
@@ -109,15 +113,18 @@ def _ask_push(config: Reply) -> None:
             "Idle Heartbeat",
             default="0s",
             read=lambda text: max(parse_duration(text), 0),
-            help="Send a sign of life when nothing else was sent for so long (--heartbeat).",
+            help="Send a sign of life when nothing else was sent for this long (--heartbeat).",
         )
         config |= {"idle_heartbeat": beat_ns} if beat_ns else {}
     if "flow_control" not in config:
-        config["flow_control"] = confirm("Enable Flow Control, ie --flow-control", default=False)
+        config["flow_control"] = confirm(
+            "Enable Flow Control", default=False, help="Let receivers slow the server down (--flow-control)."
+        )
 
 
 def _ask_backoff(config: Reply) -> None:
-    if not confirm("Add a Retry Backoff Policy", default=False):
+    retry = "Wait longer before each further delivery of a message that is not acknowledged (--backoff)."
+    if not confirm("Add a Retry Backoff Policy", default=False, help=retry):
         return
     steps = ask("Number of retry steps", default="10", read=_steps, help="Waits that differ (--backoff-steps).")
     least_ns = ask("Minimum retry time", default="1m", read=parse_duration, help="First wait (--backoff-min).")

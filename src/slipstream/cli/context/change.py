@@ -57,7 +57,7 @@ def add(session: Session, name: str, description: str, activate: bool, embed: bo
     """Save the context NAME with the connection flags that are given; other fields of an existing one stay.
 
     \b
-        slipstream context add prod --server tls://prod:4222 --creds ~/prod.creds --select
+        slipstream context add prod --server tls://prod:4222 --creds p.creds
     """
     fields: dict[str, Any] = dict.fromkeys(_FIELDS, "") | {"tls_first": False}
     if name in session.contexts.names():

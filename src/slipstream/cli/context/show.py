@@ -10,7 +10,7 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.contexts import ContextError
-from slipstream.cli.render import Columns, Table, print_json, print_names
+from slipstream.cli.render import Columns, Table, counted, print_json, print_names
 from slipstream.cli.settings import ENVIRONMENT, resolve
 from slipstream.cli.types import json_flag
 
@@ -98,7 +98,7 @@ def validate(session: Session, name: str | None, connect: bool) -> None:
         wrong += print_context(session, each, connect=connect)
         click.echo()
     if wrong:
-        raise Failure(f"{wrong} errors were found")
+        raise Failure(f"{counted(wrong, 'error')} found")
 
 
 def print_context(session: Session, name: str, *, connect: bool = False) -> int:
@@ -115,7 +115,10 @@ def print_context(session: Session, name: str, *, connect: bool = False) -> int:
         elif field in _FILES:
             value, is_wrong = _file(str(value))
             wrong += is_wrong
-        columns.row(label, value)
+        first, *others = str(value).split(",") if field == "url" else [value]
+        columns.row(label, first)
+        for other in others:
+            columns.row("", other)
     columns.row("Path", session.contexts.path(name))
     if connect:
         reason = _connection_error(fields, name)
@@ -140,9 +143,11 @@ def _file(place: str) -> tuple[str, bool]:
         return f"{place} (environment)", False
     if place.startswith("SU"):
         return "embedded seed", False
-    found = os.access(Path(place.removeprefix("file://")).expanduser(), os.R_OK)
-    verdict = click.style("OK", fg="green") if found else click.style("ERROR", fg="red")
-    return f"{place} ({verdict})", not found
+    path = Path(place.removeprefix("file://")).expanduser()
+    readable = os.access(path, os.R_OK)
+    reason = "cannot be read" if path.exists() else "no such file"
+    verdict = click.style("OK", fg="green") if readable else click.style(f"ERROR: {reason}", fg="red")
+    return f"{place} ({verdict})", not readable
 
 
 def _connection_error(fields: dict[str, Any], name: str) -> str:

@@ -25,10 +25,8 @@ _STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory
 _FLAGS: Final = (
     click.option("--description", help="What it is for."),
     click.option("--history", type=click.IntRange(1, 64), help="Values to keep of each key; 1 by default."),
-    click.option("--ttl", type=DURATION, help="Forget values after so long."),
-    click.option(
-        "--marker-ttl", type=DURATION, help="Allow keys with a time to live, and keep markers of them so long."
-    ),
+    click.option("--ttl", type=DURATION, help="Forget values after this long."),
+    click.option("--marker-ttl", type=DURATION, help="Allow keys with a time to live; keep their markers this long."),
     click.option("--storage", type=click.Choice(list(_STORAGE)), help="Where to keep values: file or memory."),
     click.option("--max-value-size", type=SIZE, help="Longest value."),
     click.option("--max-bucket-size", type=SIZE, help="Largest size of the whole bucket."),

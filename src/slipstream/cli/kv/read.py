@@ -105,7 +105,7 @@ def history(session: Session, bucket: str, key: str, as_json: bool) -> None:
 @click.option("--updates-only", "--updates", is_flag=True, help="Begin with the next change.")
 @click.option("--revision", type=click.IntRange(min=1), help="Begin with this revision.")
 @click.option("--deletes/--no-deletes", default=True, help="Show deletions.")
-@click.option("--count", type=int, default=0, help="Stop after so many.")
+@click.option("--count", type=int, default=0, help="Stop after this many changes.")
 @click.option("--json", "-j", "as_json", is_flag=True, help="Print JSON, one change a line.")
 @click.pass_obj
 def watch(

@@ -37,7 +37,7 @@ def put(session: Session, bucket: str, key: str, value: str | None) -> None:
 @click.argument("bucket")
 @click.argument("key")
 @click.argument("value", required=False)
-@click.option("--ttl", type=DURATION, default=0, help="Forget it after so long; the bucket needs --marker-ttl.")
+@click.option("--ttl", type=DURATION, default=0, help="Forget it after this long; needs a bucket with --marker-ttl.")
 @click.pass_obj
 def create(session: Session, bucket: str, key: str, value: str | None, ttl: int) -> None:
     """Set KEY of BUCKET to VALUE if it has no value."""
@@ -110,7 +110,9 @@ def delete(session: Session, bucket: str, key: str | None, force: bool) -> None:
 @click.command(cls=Command)
 @click.argument("bucket")
 @click.argument("key")
-@click.option("--ttl", type=DURATION, default=0, help="Forget the marker after so long; the bucket needs --marker-ttl.")
+@click.option(
+    "--ttl", type=DURATION, default=0, help="Forget the marker after this long; needs a bucket with --marker-ttl."
+)
 @force_flag
 @click.pass_obj
 def purge(session: Session, bucket: str, key: str, ttl: int, force: bool) -> None:

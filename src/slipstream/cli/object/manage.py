@@ -24,7 +24,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory"}
 _FLAGS: Final = (
     click.option("--description", help="What it is for."),
-    click.option("--ttl", type=DURATION, help="Forget objects after so long."),
+    click.option("--ttl", type=DURATION, help="Forget objects after this long."),
     click.option("--storage", type=click.Choice(list(_STORAGE)), help="Where to keep objects: file or memory."),
     click.option("--max-bucket-size", type=SIZE, help="Largest size of the whole store."),
     click.option("--replicas", type=click.IntRange(min=1), help="Copies in a cluster."),
@@ -182,7 +182,7 @@ def delete(session: Session, store: str, name: str | None, force: bool) -> None:
 @click.command(cls=EndlessCommand)
 @click.argument("store")
 @click.option("--updates-only", is_flag=True, help="Begin with the next change.")
-@click.option("--count", type=int, default=0, help="Stop after so many.")
+@click.option("--count", type=int, default=0, help="Stop after this many changes.")
 @click.pass_obj
 def watch(session: Session, store: str, updates_only: bool, count: int) -> None:
     """Show the objects of STORE, and changes as they happen."""

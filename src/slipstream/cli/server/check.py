@@ -77,15 +77,15 @@ def jetstream(session: Session, /, **limits: int) -> None:
     judged(session, "JetStream", examine)
 
 
-@check.command(cls=Command)
+@check.command(cls=Command, short_help="Check a stream, its sources included.")
 @click.option("--stream", "name", required=True, help="The stream.")
 @click.option("--msgs-warn", type=int, default=0, help="Fewer messages than this.")
 @click.option("--msgs-critical", type=int, default=0, help="Fewer messages than this.")
 @click.option("--subjects-warn", type=int, default=0, help="More subjects than this.")
 @click.option("--subjects-critical", type=int, default=0, help="More subjects than this.")
-@click.option("--lag-critical", type=int, default=0, help="A source or mirror that is so many messages behind.")
-@click.option("--seen-critical", type=DURATION, default=0, help="A source or mirror that was silent for so long.")
-@click.option("--min-sources", type=int, default=0, help="At least so many sources.")
+@click.option("--lag-critical", type=int, default=0, help="A source or mirror this many messages behind.")
+@click.option("--seen-critical", type=DURATION, default=0, help="A source or mirror silent for this long.")
+@click.option("--min-sources", type=int, default=0, help="Fewer sources than this.")
 @click.pass_obj
 def stream(session: Session, /, name: str, **limits: int) -> None:
     """Check a stream: its messages, its sources, and whether anything was lost."""
@@ -122,8 +122,8 @@ def _check_sources(info: Reply, result: Verdict, limits: dict[str, int]) -> None
 @click.option("--waiting-critical", type=int, default=-1, help="Waiting pull requests.")
 @click.option("--unprocessed-critical", type=int, default=-1, help="Messages that were not delivered yet.")
 @click.option("--redelivery-critical", type=int, default=-1, help="Messages that were delivered again.")
-@click.option("--last-delivery-critical", type=DURATION, default=0, help="No delivery for so long.")
-@click.option("--last-ack-critical", type=DURATION, default=0, help="No acknowledgement for so long.")
+@click.option("--last-delivery-critical", type=DURATION, default=0, help="No delivery for this long.")
+@click.option("--last-ack-critical", type=DURATION, default=0, help="No acknowledgement for this long.")
 @click.pass_obj
 def consumer(session: Session, /, stream_name: str, name: str, **limits: int) -> None:
     """Check a consumer."""

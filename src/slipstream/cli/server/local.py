@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import string
 import sys
@@ -9,8 +10,9 @@ from typing import Final
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Group, Session
+from slipstream.cli.connection import Command, Failure, Group, LocalCommand, Session
 from slipstream.cli.prompts import can_ask, confirm_or_stop
+from slipstream.cli.render import wrapped
 from slipstream.cli.types import force_flag
 
 __all__ = ["config", "passwd", "run"]
@@ -23,6 +25,11 @@ _GENERATED: Final = 32
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 def run(flags: tuple[str, ...]) -> None:
     """Run a server; takes the flags of nats-server (`slipstream server run --help` lists them)."""
+    if set(flags) & {"-h", "-help", "--help"}:
+        from slipstream.server.flags import help_text
+
+        click.echo(help_text("slipstream server run"), nl=False)
+        return
     from slipstream.server.main import main
 
     sys.exit(main(list(flags)))
@@ -33,7 +40,7 @@ def config() -> None:
     """Work with configuration files."""
 
 
-@config.command(cls=Command)
+@config.command(cls=Command, short_help="Have a server read its configuration file again.")
 @click.argument("name", default="")
 @force_flag
 @click.pass_obj
@@ -48,16 +55,21 @@ def reload(session: Session, name: str, force: bool) -> None:
     click.echo(f"Server {found['server_name']} was told to reload its configuration")
 
 
-@config.command()
+@config.command(cls=LocalCommand, short_help="Check a configuration file.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 def check(file: str) -> None:
     """Check the configuration FILE as the server would at its start."""
-    from slipstream.server.main import main
+    from slipstream.server.configure import Exit, configure
 
-    sys.exit(main(["-c", file, "-t"]))
+    verdict = configure(["-c", file, "-t"], os.environ)
+    assert isinstance(verdict, Exit)  # with -t nothing is started
+    said = (verdict.stdout + verdict.stderr).strip().removeprefix("nats-server: ")
+    if verdict.code:
+        raise Failure(said if file in said else f"{file}: {said}")
+    click.echo(wrapped(said, err=True), err=True)
 
 
-@click.command()
+@click.command(cls=LocalCommand)
 @click.option("--pass", "-p", "password", default="", help="The password; asked for if not given.")
 @click.option("--cost", type=click.IntRange(4, 31), default=11, help="How much work a guess is.")
 @click.option("--generate", "-g", is_flag=True, help="Make up a password.")

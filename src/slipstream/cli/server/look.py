@@ -51,7 +51,7 @@ def info(session: Session, name: str, as_json: bool) -> None:
 
 
 def _print_varz(varz: Reply) -> None:
-    columns = Columns(f"Server information for {varz['server_name']} ({varz['server_id']})")
+    columns = Columns(f"Server information for {varz['server_name']}\nID {varz['server_id']}")
     columns.section("Process Details")
     columns.row("Version", varz["version"])
     columns.row("Runtime", varz.get("go", ""))
@@ -93,7 +93,7 @@ def _print_greeting(link: Link, *, as_json: bool) -> None:
     if as_json:
         print_json({name: getattr(greeting, name) for name in greeting.__struct_fields__})
         return
-    columns = Columns(f"Server information for {greeting.server_name} ({greeting.server_id})")
+    columns = Columns(f"Server information for {greeting.server_name}\nID {greeting.server_id}")
     columns.row("Version", greeting.version)
     columns.row("Max Payload", format_bytes(greeting.max_payload))
     columns.row("JetStream", greeting.jetstream)
@@ -144,7 +144,7 @@ def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool
 
 @click.command(cls=Command)
 @click.argument("expect", type=int, default=0)
-@click.option("--count", type=click.IntRange(min=1), default=1, help="Ping so often.")
+@click.option("--count", type=click.IntRange(min=1), default=1, help="Ping this many times.")
 @click.option("--id", "show_id", is_flag=True, help="Show the ids of servers.")
 @click.pass_obj
 def ping(session: Session, expect: int, count: int, show_id: bool) -> None:

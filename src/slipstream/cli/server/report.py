@@ -49,14 +49,14 @@ def report() -> None:
 @connection_flags
 @click.pass_obj
 def connections(session: Session, /, limit: int, account: str, **given: Any) -> None:
-    """Report on connections; with LIMIT only so many."""
+    """Report on connections, at most LIMIT of them."""
     report_connections(session.link(), given, account=account, limit=limit)
 
 
 @click.command(cls=Command)
 @click.argument("account", default="")
 @click.option("--sort", type=click.Choice(list(_ACCOUNT_SORTS)), default="subs", help="What comes first.")
-@click.option("--top", type=click.IntRange(min=0), default=0, help="Only so many.")
+@click.option("--top", type=click.IntRange(min=0), default=0, help="Only this many.")
 @json_flag
 @click.pass_obj
 def accounts(session: Session, account: str, sort: str, top: int, as_json: bool) -> None:

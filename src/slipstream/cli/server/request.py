@@ -43,9 +43,8 @@ def request(
 ) -> None:
     """Print what servers answer about KIND as JSON; stop waiting after EXPECT answers.
 
-    \b
-    KIND is one of variables, connections, subscriptions, routes, gateways, leafnodes, accounts,
-    jetstream, jetstream-health, ipqueue, raft; or as the monitoring port has it: varz, connz, ...
+    KIND is one of variables, connections, subscriptions, routes, gateways, leafnodes, accounts, jetstream,
+    jetstream-health, ipqueue, raft; or as the monitoring port has it: varz, connz and so on.
     """
     body = {key: _value(text) for key, text in options.items()}
     body |= {key: text for key, text in (("server_name", name), ("host", host), ("cluster", cluster)) if text}

@@ -26,9 +26,9 @@ _CODEC = click.Choice(["zstd", "snappy", "none"])
 @click.option("--format", "kind", type=click.Choice(["delta", "parquet"]), default="delta", help="Of a new table.")
 @click.option("--codec", type=_CODEC, default="zstd", help="Compression of files.")
 @click.option("--upto", type=click.IntRange(min=1), default=None, help="Last sequence to archive.")
-@click.option("--file-size", type=SIZE, default=128 << 20, help="About so many bytes of messages a file.")
+@click.option("--file-size", type=SIZE, default=128 << 20, help="Bytes of messages in a file, about.")
 @click.option("--drop", is_flag=True, help="Let the server remove what is archived.")
-@click.option("--keep", type=click.IntRange(min=0), default=0, help="With --drop: leave so many messages there.")
+@click.option("--keep", type=click.IntRange(min=0), default=0, help="With --drop: messages to leave there.")
 @job_flags
 @click.pass_obj
 def archive(

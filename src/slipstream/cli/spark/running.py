@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.human import format_bytes
+from slipstream.cli.human import format_bytes, format_duration
 from slipstream.cli.render import Columns, Table, note, print_json
+from slipstream.limits import SECOND_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,8 @@ __all__ = ["job_flags", "reach_of", "run_job"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ROWS_SHOWN_MAX = 50
 _HIDDEN_TABLES = frozenset(("windows",))
+_LABELS_OF_TIMES = {"seconds": "Took", "seconds_covered": "Time covered"}  # figures in seconds
+_LABELS = {**_LABELS_OF_TIMES, "archived_upto": "Archived up to", "bytes_per_second": "Volume per second"}
 
 
 def job_flags(command: _F) -> _F:
@@ -110,6 +113,7 @@ def _print(report: Report) -> None:
     columns.print()
     for name, rows in report.tables.items():
         if rows and name not in _HIDDEN_TABLES:
+            click.echo()
             table = Table(_label(name), *(_label(column) for column in rows[0]))
             for row in rows[:_ROWS_SHOWN_MAX]:
                 table.add(*(_shown(column, value) for column, value in row.items()))
@@ -117,10 +121,14 @@ def _print(report: Report) -> None:
 
 
 def _label(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    return _LABELS.get(name) or name.replace("_", " ").capitalize()
 
 
 def _shown(name: str, value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and name.endswith("bytes"):
-        return format_bytes(value)
+    """A figure with its unit, which its name tells."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (name.endswith("bytes") or name.startswith(("size_p", "bytes_per_"))):
+        return format_bytes(int(value))
+    if is_number and name in _LABELS_OF_TIMES:
+        return format_duration(int(value * SECOND_NS))
     return f"{value:,.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else value

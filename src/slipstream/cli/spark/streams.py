@@ -19,7 +19,7 @@ __all__ = ["dlq", "materialize", "mirror", "prepare", "stats"]
 @click.option("--since", default="", metavar="TIME", help="Only messages stored at or after this time.")
 @click.option("--until", default="", metavar="TIME", help="Only messages stored before this time.")
 @click.option("--window", type=DURATION, default=MINUTE_NS, help="Count rates in windows of this length.")
-@click.option("--top", type=click.IntRange(min=0), default=10, help="Name so many subjects.")
+@click.option("--top", type=click.IntRange(min=0), default=10, help="Subjects to name.")
 @click.option("--latency-header", default="", help="Header with the time a message was sent.")
 @click.option("--chart", default="", metavar="FILE", help="Write a page with pictures.")
 @job_flags

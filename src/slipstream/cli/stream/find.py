@@ -25,11 +25,11 @@ Test = Callable[[Reply], bool]
 
 @click.command(cls=Command)
 @click.option("--empty", is_flag=True, help="Without messages.")
-@click.option("--idle", type=DURATION, help="Without new messages for so long.")
+@click.option("--idle", type=DURATION, help="Without new messages for this long.")
 @click.option("--created", type=DURATION, help="Created longer ago.")
 @click.option("--consumers", type=int, help="With fewer consumers.")
 @click.option("--subject", metavar="SUBJECT", default="", help="That store a subject.")
-@click.option("--replicas", type=int, help="With so many replicas or fewer.")
+@click.option("--replicas", type=int, help="With this many replicas or fewer.")
 @click.option("--sourced", is_flag=True, help="That have sources.")
 @click.option("--mirrored", is_flag=True, help="That are mirrors.")
 @click.option("--cluster", metavar="REGEX", default="", help="In a cluster.")
@@ -65,7 +65,8 @@ def find(
     Expressions know `config`, `state` and `info`, as `stream info --json` shows them:
 
     \b
-        slipstream stream find --expression 'state.messages > 10 and "orders.*" in config.subjects'
+        slipstream stream find --expression 'state.messages > 10'
+        slipstream stream find --expression '"orders.*" in config.subjects'
     """
     tests: list[Test] = []
     if empty:

@@ -19,8 +19,8 @@ __all__ = ["gaps", "graph", "ranges_of"]
 
 @click.command(cls=EndlessCommand)
 @click.argument("name", metavar="[STREAM]", required=False)
-@click.option("--interval", type=DURATION, default=SECOND_NS, help="Look so often.")
-@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after so many screens.")
+@click.option("--interval", type=DURATION, default=SECOND_NS, help="Time between two looks.")
+@click.option("--count", type=click.IntRange(min=0), default=0, help="Stop after this many screens.")
 @click.pass_obj
 def graph(session: Session, name: str | None, interval: int, count: int) -> None:
     """Watch how many messages STREAM has, gets and gives up."""

@@ -62,7 +62,7 @@ def _sequence(text: str) -> int:
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.argument("size", default=10, type=click.IntRange(min=1))
 @click.option("--id", "start", type=click.IntRange(min=1), help="Begin with a sequence.")
-@click.option("--since", type=DURATION, default=0, help="Begin with messages of so long ago.")
+@click.option("--since", type=DURATION, default=0, help="Begin with messages of this long ago.")
 @click.option("--subject", metavar="SUBJECT", default="", help="Only messages of a subject.")
 @click.option("--translate", metavar="COMMAND", default="", help="Show bodies through a command.")
 @click.option("--raw", is_flag=True, help="Print only the bodies.")

@@ -73,11 +73,21 @@ def ask_for_the_rest(config: Reply) -> None:
         config["discard"] = answer.lower()
     _ask_limits(config)
     if "allow_rollup_hdrs" not in config:
-        config["allow_rollup_hdrs"] = confirm("Allow message Roll-ups", default=False)
+        config["allow_rollup_hdrs"] = confirm(
+            "Allow message Roll-ups",
+            default=False,
+            help="Let a message with the header Nats-Rollup replace all before it (--allow-rollup).",
+        )
     if "deny_delete" not in config:
-        config["deny_delete"] = not confirm("Allow message deletion", default=True)
+        config["deny_delete"] = not confirm(
+            "Allow message deletion", default=True, help="Let single messages be deleted (--deny-delete)."
+        )
     if "deny_purge" not in config:
-        config["deny_purge"] = not confirm("Allow purging subjects or the entire stream", default=True)
+        config["deny_purge"] = not confirm(
+            "Allow purging subjects or the entire stream",
+            default=True,
+            help="Let many messages be deleted at once (--deny-purge).",
+        )
 
 
 def _ask_limits(config: Reply) -> None:

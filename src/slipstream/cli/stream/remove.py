@@ -8,10 +8,10 @@ from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_number
 from slipstream.cli.jetstream import choose_stream, is_internal
 from slipstream.cli.link import Reply
-from slipstream.cli.progress import progress
 from slipstream.cli.prompts import ask, confirm_or_stop
-from slipstream.cli.render import print_json
+from slipstream.cli.render import counted, print_json
 from slipstream.cli.stream.info import print_stream
+from slipstream.cli.stream.purging import purge_watched
 from slipstream.cli.types import force_flag, json_flag
 from slipstream.limits import MINUTE_NS
 
@@ -34,13 +34,14 @@ def rm(session: Session, name: str | None, force: bool) -> None:
             click.echo(f"{name} belongs to a bucket or object store, which goes with it.")
     confirm_or_stop(f"Really delete Stream {name}", force=force)
     link.api(f"STREAM.DELETE.{name}", timeout_ns=max(_LONG_NS, link.settings.timeout_ns))
+    click.echo(f"Stream {name} was deleted")
 
 
 @click.command(cls=Command)
 @click.argument("name", metavar="[STREAM]", required=False)
 @click.option("--subject", metavar="SUBJECT", help="Only messages of a subject.")
 @click.option("--seq", type=click.IntRange(min=1), help="Only messages before a sequence.")
-@click.option("--keep", type=click.IntRange(min=0), help="Keep so many of the newest.")
+@click.option("--keep", type=click.IntRange(min=0), help="Keep this many of the newest.")
 @force_flag
 @json_flag
 @click.pass_obj
@@ -58,17 +59,16 @@ def purge(
         raise click.UsageError("Only one of --seq and --keep.")
     name = choose_stream(session, name, internal=session.show_all)
     link = session.link()
-    messages = link.api(f"STREAM.INFO.{name}")["state"]["messages"]
+    state = link.api(f"STREAM.INFO.{name}", {"subjects_filter": subject} if subject else None)["state"]
     what = f"Stream {name}" if not subject else f"subject {subject} of Stream {name}"
-    confirm_or_stop(f"Really purge {what} ({format_number(messages)} messages in all)", force=force)
+    confirm_or_stop(f"Really purge {what} ({counted(state['messages'], 'message')} in all)", force=force)
     body: Reply = {key: value for key, value in (("filter", subject), ("seq", seq), ("keep", keep)) if value}
-    with progress(f"Purging {name}", None):
-        answer = link.api(f"STREAM.PURGE.{name}", body or None, timeout_ns=max(_LONG_NS, link.settings.timeout_ns))
+    answer = purge_watched(link, name, body, state)
     found = link.api(f"STREAM.INFO.{name}")
     if as_json:
         print_json({"purged": answer["purged"], "state": found["state"]})
         return
-    click.echo(f"Purged {format_number(answer['purged'])} messages from {name}\n")
+    click.echo(f"Purged {counted(answer['purged'], 'message')} from {name}\n")
     print_stream(found, state_only=True)
 
 
