@@ -10,6 +10,7 @@ overrides of a configuration (`overrides`), keyed as `slipstream.config.load` wa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Final, Literal
 
 from slipstream.config.listener_options import TLSOptions
@@ -292,6 +293,10 @@ def _cluster_overrides(flags: Flags) -> dict[str, object]:
 # --- help ------------------------------------------------------------------------------------------------------------
 
 
+_HELP_WIDTH: Final = 80
+_HELP_COLUMN: Final = 38  # behind the longest list of names
+
+
 def help_text(program: str = "nats-server") -> str:
     """All flags, by section."""
     lines = [f"Usage: {program} [flags]"]
@@ -301,6 +306,7 @@ def help_text(program: str = "nats-server") -> str:
             first, *others = flag.names
             names = ", ".join((f"-{first}" if len(first) <= 3 else f"--{first}", *(f"--{name}" for name in others)))
             left = f"  {names} <{flag.argument}>" if flag.argument else f"  {names}"
-            # A long list of names gets a line of its own.
-            lines += [f"{left:<42}{flag.help}"] if len(left) < 42 else [left, f"{'':<42}{flag.help}"]
+            first_line, *rest = wrap(flag.help, _HELP_WIDTH - _HELP_COLUMN)
+            lines.append(f"{left:<{_HELP_COLUMN}}{first_line}")
+            lines += (f"{'':<{_HELP_COLUMN}}{line}" for line in rest)
     return "\n".join(lines) + "\n"

@@ -37,7 +37,7 @@ from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
-from slipstream.version import SERVER_VERSION
+from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 if TYPE_CHECKING:
     import ssl
@@ -361,9 +361,8 @@ class Server:
         await self._stopped.wait()
 
     def _announce(self) -> None:
-        self.log("INF", "Starting nats-server")
+        self.log("INF", f"Starting slipstream-server {PRODUCT_VERSION}")
         self.log("INF", f"  Version:  {SERVER_VERSION}")
-        self.log("INF", "  Git:      [not set]")
         self.log("INF", f"  Name:     {self.identity.name}")
         self.log("INF", f"  ID:       {self.identity.id}")
         if self.options.config_file:
