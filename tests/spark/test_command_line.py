@@ -47,7 +47,7 @@ def test_archive_and_what_follows(commands: Commands, streams: Streams, name: st
     table = str(tmp_path / "lake")
     first = commands.run("archive", name, table, "--upto", "40")
     assert first.exit_code == 0, first.output
-    assert "Archived upto: 40" in first.output and "Messages: 40" in first.output
+    assert "Archived up to: 40" in first.output and "Messages: 40" in first.output
     assert commands.json("archive", name, table)["messages"] == 20
     assert commands.json("compact", table, "--vacuum")["files_after"] == 1
     assert commands.json("audit", name, "--table", table)["equal"] is True

@@ -67,7 +67,8 @@ def open_wire(options: ConnectOptions) -> WireClient:
             return WireClient(server, wire_options)
         except ClientError as error:
             failures.append(str(error))
-    raise BulkError(f"cannot connect: {'; '.join(failures)}", retryable=True)
+    reasons = "; ".join(failures)
+    raise BulkError(reasons if reasons.startswith("cannot connect") else f"cannot connect: {reasons}", retryable=True)
 
 
 def _wire_options(options: ConnectOptions) -> WireOptions:

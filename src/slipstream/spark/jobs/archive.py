@@ -98,7 +98,8 @@ def archive(
             rows += sum(file.rows for file in added)
             size += sum(file.size for file in added)
             files += len(added)
-            say(f"archived up to {wave[-1].last:,} of {last:,}: {rows:,} messages in {files} files")
+            written = f"{files} file" if files == 1 else f"{files} files"
+            say(f"archived up to {wave[-1].last:,} of {last:,}: {rows:,} messages in {written}")
         if last > lake.facts.archived_upto:
             lake.commit(lake.facts.upto(last), operation="archive")  # the rest of the range has no messages
     if drop:
