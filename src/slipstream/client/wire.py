@@ -87,7 +87,8 @@ class WireClient:
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), self.options.timeout_ns / 1e9)
         except OSError as error:
-            raise ConnectionLost(f"cannot connect to {endpoint.host}:{endpoint.port}: {error}") from error
+            reason = error.strerror or error  # without its number
+            raise ConnectionLost(f"cannot connect to {endpoint.host}:{endpoint.port}: {reason}") from error
         try:
             self._greet(endpoint, deadline)
         except BaseException:
