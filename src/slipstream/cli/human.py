@@ -147,7 +147,7 @@ def format_bytes(size: int) -> str:
 
 
 def format_duration(duration_ns: int) -> str:
-    """A duration in the words of `nats`: `250ms`, `1.50s`, `2m0s`, `1d2h3m4s`; `never` for the longest one."""
+    """A duration in the words of `nats`: `250ms`, `1.50s`, `2m0s`, `1d2h3m4s`, `7d`; `never` for the longest one."""
     if duration_ns >= _INT64_MAX:
         return "never"
     if duration_ns < 0:
@@ -162,6 +162,8 @@ def format_duration(duration_ns: int) -> str:
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     years = days // 365
     parts = [(years, "y"), (days % 365, "d"), (hours % 24, "h"), (minutes % 60, "m"), (seconds % 60, "s")]
+    while days and parts[-1][0] == 0:
+        parts.pop()
     return "".join(f"{number}{unit}" for number, unit in _without_leading_zeros(parts))
 
 

@@ -35,6 +35,7 @@ def rm(session: Session, stream: str | None, name: str | None, force: bool) -> N
         link.api(f"CONSUMER.INFO.{stream}.{name}")  # one that is not there is not worth a question
     confirm_or_stop(f"Really delete Consumer {stream} > {name}", force=force)
     link.api(f"CONSUMER.DELETE.{stream}.{name}")
+    click.echo(f"Consumer {stream} > {name} was deleted")
 
 
 @click.command(cls=Command)

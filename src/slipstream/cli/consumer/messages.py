@@ -14,7 +14,7 @@ from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.link import Link
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
 from slipstream.cli.pulling import Feed, acknowledge, status_of
-from slipstream.cli.render import note
+from slipstream.cli.render import note, wrapped
 from slipstream.cli.types import DURATION
 from slipstream.client.wire import ClientTimeout, Message
 from slipstream.limits import SECOND_NS
@@ -88,11 +88,13 @@ def print_delivery(message: Message, *, raw: bool = False) -> None:
         reply = f" reply: {message.reply}" if message.reply else ""
         click.echo(visible(f"--- subject: {message.subject}{reply}"))
     else:
-        clock = click.style(f"[{datetime.now().strftime('%H:%M:%S')}]", fg="cyan")
-        click.echo(
+        clock = f"[{datetime.now().strftime('%H:%M:%S')}]"
+        line = wrapped(
             f"{clock} subj: {visible(message.subject)} / tries: {delivery.tries} / cons seq: {delivery.consumer_seq} / "
-            f"str seq: {delivery.stream_seq} / pending: {format_number(delivery.pending)}"
+            f"str seq: {delivery.stream_seq} / pending: {format_number(delivery.pending)}",
+            indent=len(clock) + 1,
         )
+        click.echo(f"{click.style(clock, fg='cyan')}{line.removeprefix(clock)}")
     headers = decode_header(message.header)
     if headers:
         click.echo("\nHeaders:\n")

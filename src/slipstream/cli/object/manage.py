@@ -173,10 +173,12 @@ def delete(session: Session, store: str, name: str | None, force: bool) -> None:
         meta = target.get(name)
         confirm_or_stop(f"Delete {format_bytes(meta['size'])} object {store} > {name}", force=force)
         target.delete(meta)
+        click.echo(f"Object {store} > {name} was deleted")
         return
     target.info()
     confirm_or_stop(f"Delete object store {store} with all its objects", force=force)
     target.link.api(f"STREAM.DELETE.{target.stream}")
+    click.echo(f"Object store {store} was deleted")
 
 
 @click.command(cls=EndlessCommand)

@@ -14,7 +14,7 @@ from slipstream.cli.link import Reply
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
 from slipstream.cli.prompts import ask, can_ask, confirm
 from slipstream.cli.pulling import Feed
-from slipstream.cli.render import note, print_json
+from slipstream.cli.render import note, print_json, wrapped
 from slipstream.cli.types import DURATION, json_flag
 from slipstream.client.wire import Message
 from slipstream.limits import MICROSECOND_NS
@@ -43,7 +43,8 @@ def get(session: Session, name: str | None, seq: int | None, last_for: str, tran
         return
     age = format_age(message["time"], datetime.now().astimezone())
     place = f"{name}#{message['seq']}"
-    click.echo(f"Item: {place} received {message['time']} ({age}) on Subject {visible(message['subject'])}\n")
+    line = f"Item: {place} received {message['time']} ({age}) on Subject {visible(message['subject'])}"
+    click.echo(f"{wrapped(line, indent=6)}\n")
     headers = decode_header(base64.b64decode(message.get("hdrs", "")))
     if headers:
         click.echo("Headers:")
