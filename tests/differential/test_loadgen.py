@@ -245,3 +245,56 @@ def test_stamps_are_read_back(first: int, now: int, source: int, count: int) -> 
 def test_stamps_that_do_not_fit_are_refused(frame_size: int, payload_at: int, first: int, source: int) -> None:
     with pytest.raises(ValueError, match=r"stamp|frames|sequence|source"):
         loadgen.stamp_pubs(bytearray(60), frame_size, payload_at, first, 0, source)
+
+
+LARGE = bytes(range(256)) * 200
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"MSG a 1 0\r\n\r\n", b"MSG a.b 2 r 51200\r\n" + LARGE + b"\r\n", b"PING\r\n"]), max_size=5
+    ),
+    st.lists(st.integers(1, 60_000), min_size=1, max_size=40),
+    st.booleans(),
+)
+def test_large_payloads_come_in_any_split_and_into_their_place(
+    frames: list[bytes], sizes: list[int], into_room: bool
+) -> None:
+    data = b"".join(frames)
+    decoder = loadgen.Decoder()
+    out: list[loadgen.Message] = []
+    at = 0
+    for size in itertools.cycle(sizes):
+        if at >= len(data):
+            break
+        piece = data[at : at + size]
+        room = decoder.room if into_room else None
+        if room is not None:
+            placed = min(len(room), len(piece))
+            room[:placed] = piece[:placed]
+            decoder.filled(placed)
+            out += decoder.feed(piece[placed:])
+        else:
+            out += decoder.feed(piece)
+        at += len(piece)
+    expected = [LARGE if frame.startswith(b"MSG a.b") else b"" for frame in frames if frame.startswith(b"MSG")]
+    assert [message.payload for message in out] == expected
+    assert [message.reply for message in out] == ["r" if payload else "" for payload in expected]
+    assert decoder.pings == frames.count(b"PING\r\n")
+    assert decoder.room is None and decoder.unfinished() == b""
+
+
+def test_what_a_large_message_lacks_is_known() -> None:
+    frame = b"MSG a.b 2 51200\r\n" + LARGE + b"\r\n"
+    for cut in (10, 17, 18, 40_000, len(frame) - 2, len(frame) - 1):
+        decoder = loadgen.Decoder()
+        assert decoder.feed(frame[:cut]) == []
+        assert decoder.unfinished() == frame[:cut]
+        (message,) = decoder.feed(frame[cut:])
+        assert message.payload == LARGE
+    decoder = loadgen.Decoder()
+    decoder.feed(frame[:100])
+    with pytest.raises(ValueError, match="no room"):
+        decoder.filled(len(frame))
+    with pytest.raises(ValueError, match="not followed by CRLF"):
+        decoder.feed(frame[100:-2] + b"XX")

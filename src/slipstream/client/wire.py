@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _RECEIVE_BYTES = 256 * limits.KIB
+_BEHIND_BYTES = 4 * limits.KIB  # taken in behind a large payload: its end, and the head of the next message
 _NO_WORD = re.compile(r"[ \t\r\n\f]|^$")
 
 
@@ -72,6 +73,8 @@ class WireClient:
         self.info = ServerInfo()
         self._decoder = Decoder()
         self._buffer = bytearray(_RECEIVE_BYTES)
+        self._behind = memoryview(self._buffer)[:_BEHIND_BYTES]
+        self._scatters = False  # whether one call can receive into two places: not with TLS
         self._queue: deque[Message] = deque()  # received and not yet handed out
         self._queued_bytes = 0  # payload and header bytes in the queue
         self._pings_sent = 0
@@ -252,6 +255,7 @@ class WireClient:
         if tls and not self.options.tls_first:
             self._start_tls(endpoint.host)
             self._socket.setblocking(False)
+        self._scatters = not tls
         self.send(self.options.connect_line(tls=tls, nonce=self.info.nonce))
         self.flush(max(deadline - monotonic_ns(), 1))
 
@@ -304,14 +308,23 @@ class WireClient:
 
     def _receive_ready(self) -> bool:
         """Take in what is there; False when there is nothing."""
+        room = self._decoder.room
         try:
-            size = self._socket.recv_into(self._buffer)
+            if room is None:
+                size = self._socket.recv_into(self._buffer)
+            elif self._scatters:
+                size = self._socket.recvmsg_into([room, self._behind])[0]
+            else:
+                size = self._socket.recv_into(room)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError as error:
             raise self._lost(error) from error
         if size == 0:
             raise self._lost(None)
+        if room is not None:
+            self._decoder.filled(min(size, len(room)))
+            size -= min(size, len(room))
         try:
             messages = self._decoder.feed(self._buffer, size)
         except ValueError as error:

@@ -18,6 +18,7 @@ meanwhile.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -230,6 +231,17 @@ def measure(
     return after, limited
 
 
+cdef inline bint is_entry(Selection c, Py_ssize_t k, const unsigned char *p) noexcept nogil:
+    """Whether the head at `p` is that of the message which the index has."""
+    cdef uint16_t flags = get16(p + 26)
+    return (
+        (flags & KIND_MASK) == KIND_MSG
+        and get64(p + 8) == c.seq[k]
+        and <uint64_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if flags & FLAG_EXPIRES else 0)
+        == <uint64_t>((c.len[k] & LENGTH_MASK) + (8 if c.len[k] & LENGTH_EXPIRES else 0))
+    )
+
+
 cdef class Chunk:
     """Copies of selected records, keyed by 0.
 
@@ -240,7 +252,8 @@ cdef class Chunk:
     """
 
     cdef Selection chosen
-    cdef bytes room
+    cdef bytes room            # None before the first record
+    cdef Py_ssize_t total      # bytes of all that is chosen
     cdef Py_ssize_t used
     cdef Py_ssize_t start
     cdef uint32_t *shifts      # pairs (length, shift of the salt)
@@ -257,7 +270,8 @@ cdef class Chunk:
             total += padded(chosen.len[i])
         self.chosen = chosen
         self.start = start
-        self.room = PyBytes_FromStringAndSize(NULL, total)
+        self.total = total
+        self.room = None
         self.crc = crc
         self.missing = []
         self.shifts = <uint32_t *>calloc(SHIFTS * 2, 4)
@@ -289,17 +303,29 @@ cdef class Chunk:
         return c.seg[i], begin, end - begin, k
 
     def fill(self, Py_ssize_t i, Py_ssize_t stop, bytes data not None, uint64_t base, uint64_t salt):
-        """Copy the entries from `i` to `stop` out of `data`, which begins at `base` of their segment."""
+        """Copy the entries from `i` to `stop` out of `data`, which begins at `base` of their segment.
+
+        Data that nobody else has, and that is these entries and nothing else, is not copied but becomes the chunk.
+        """
         cdef Selection c = self.chosen
         cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
         cdef uint64_t size = <uint64_t>PyBytes_GET_SIZE(data)
-        cdef unsigned char *room = <unsigned char *>PyBytes_AS_STRING(self.room)
+        cdef unsigned char *room
         cdef Py_ssize_t k = i
         if i < self.start or stop > c.n:
             raise IndexError(i)
         if self.salt != <uint32_t>salt:
             self.salt = <uint32_t>salt
             memset(self.shifts, 0, SHIFTS * 2 * 4)
+        if self.room is None:
+            if (
+                Py_REFCNT(data) == 1 and i == self.start and stop == c.n and <Py_ssize_t>size == self.total
+                and self.all_there(c, p, base)
+            ):
+                self.room = data
+            else:
+                self.room = PyBytes_FromStringAndSize(NULL, self.total)
+        room = <unsigned char *>PyBytes_AS_STRING(self.room)
         while k < stop:
             with nogil:
                 while k < stop:
@@ -310,34 +336,38 @@ cdef class Chunk:
                 self.missing.append(c.seq[k])
                 k += 1
 
+    cdef bint all_there(self, Selection c, const unsigned char *p, uint64_t base) noexcept nogil:
+        """Whether the data, long enough for all, holds every entry whole and where it is in the chunk."""
+        cdef Py_ssize_t k
+        cdef uint64_t at = 0
+        for k in range(self.start, c.n):
+            if c.off[k] - base != at or not is_entry(c, k, p + at):
+                return False
+            at += <uint64_t>padded(c.len[k])
+        return True
+
     cdef bint copy(
         self, Selection c, Py_ssize_t k, const unsigned char *p, uint64_t size, uint64_t base, unsigned char *room
     ) noexcept nogil:
         cdef uint64_t at = c.off[k] - base  # wraps when the data begins behind it, and is then beyond the size
         cdef Py_ssize_t total = (c.len[k] & LENGTH_MASK) + (8 if c.len[k] & LENGTH_EXPIRES else 0)
         cdef Py_ssize_t whole = (total + 7) & ~<Py_ssize_t>7
-        cdef uint16_t flags
         cdef uint32_t crc
         cdef unsigned char *target = room + self.used
         cdef uint32_t *known
         if at > size or <uint64_t>total > size - at:
             return False
         p += at
-        flags = get16(p + 26)
-        if (
-            (flags & KIND_MASK) != KIND_MSG
-            or get64(p + 8) != c.seq[k]
-            or <uint64_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if flags & FLAG_EXPIRES else 0)
-            != <uint64_t>total
-        ):
+        if not is_entry(c, k, p):
             return False
         known = self.shifts + 2 * (total & (SHIFTS - 1))
         if known[0] != <uint32_t>total:
             known[0] = <uint32_t>total
             known[1] = shifted(self.salt, total - 4)
-        memcpy(target, p, total)
-        memset(target + total, 0, whole - total)
         crc = get32(p) ^ known[1]
+        if target != p:
+            memcpy(target, p, total)
+        memset(target + total, 0, whole - total)
         memcpy(target, &crc, 4)
         self.crc = slip_crc32c(self.crc, &crc, 4)
         self.used += whole
@@ -346,7 +376,7 @@ cdef class Chunk:
 
     def take(self):
         """The records copied so far. The chunk is of no use afterwards."""
-        cdef bytes room = self.room
+        cdef bytes room = b"" if self.room is None else self.room
         self.room = b""
         return room if self.used == PyBytes_GET_SIZE(room) else room[:self.used]
 

@@ -11,6 +11,7 @@ cdef class Listener:
 cdef class Delivery:
     cdef unsigned long long _random
     cdef readonly bint stalled
+    cdef bytes _whole  # the large body that is being delivered, as an object; else None
 
     cdef Py_ssize_t send(
         self, Route route, object publisher, const char *subject, Py_ssize_t subject_size,

@@ -20,6 +20,8 @@ from slipstream.kernels.outbox cimport Outbox
 cdef enum:
     # Longest text of a 64-bit number.
     DIGITS = 20
+    # A body from here on is handed to the transport as the object it is; below, a copy costs less than a further piece.
+    WHOLE_BYTES = 65536
 
 
 cdef inline Py_ssize_t put_number(char *target, Py_ssize_t number) noexcept nogil:
@@ -80,13 +82,18 @@ cdef class Delivery:
         """Deliver a message held in bytes objects; returns how many got it."""
         cdef Py_ssize_t reply_size = 0
         cdef const char *reply_text = NULL
+        cdef bytes outer = self._whole  # a callback may deliver something while something is delivered
         if reply is not None:
             reply_text = PyBytes_AS_STRING(reply)
             reply_size = PyBytes_GET_SIZE(reply)
-        return self.send(
-            route, publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size,
-            header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
-        )
+        self._whole = body if PyBytes_GET_SIZE(body) >= WHOLE_BYTES else None
+        try:
+            return self.send(
+                route, publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text, reply_size,
+                header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+            )
+        finally:
+            self._whole = outer
 
     def publish_answers(self, Interest interest not None, list answers not None, Py_ssize_t start, bytes prefix not None):
         """Publish `(subject, payload)` pairs from `start` on; a number as payload stands for `prefix`, it, and `}`.
@@ -219,6 +226,7 @@ cdef class Delivery:
         cdef Outbox outbox = sub.outbox
         cdef Py_ssize_t sid_size, needed
         cdef bint with_header = header_size != 0
+        cdef bint whole
         cdef char *start
         cdef char *p
 
@@ -233,9 +241,10 @@ cdef class Delivery:
             tail = plain_tail
             tail_size = plain_size
 
+        whole = self._whole is not None and body == PyBytes_AS_STRING(self._whole) and size == PyBytes_GET_SIZE(self._whole)
         sid_size = PyBytes_GET_SIZE(sub.sid)
-        needed = 5 + subject_size + 1 + sid_size + 1 + reply_size + 1 + tail_size + size + 2
-        start = p = outbox.reserve(needed)
+        needed = 5 + subject_size + 1 + sid_size + 1 + reply_size + 1 + tail_size + 2
+        start = p = outbox.reserve(needed if whole else needed + size)
         if with_header:
             p[0] = b"H"
             p += 1
@@ -255,8 +264,13 @@ cdef class Delivery:
             p += 1
         memcpy(p, tail, tail_size)
         p += tail_size
-        memcpy(p, body, size)
-        p += size
+        if whole:
+            outbox.advance(p - start)
+            outbox.put_whole(self._whole)
+            start = p = outbox.reserve(2)
+        else:
+            memcpy(p, body, size)
+            p += size
         p[0] = b"\r"
         p[1] = b"\n"
         outbox.advance(p + 2 - start)

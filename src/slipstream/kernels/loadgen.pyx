@@ -18,8 +18,9 @@ Memory: a `Store` belongs to the object that holds it and is freed with it; noth
 feed. Complexity: the scanner costs O(bytes of head lines), bodies are passed by their size; the decoder O(bytes).
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBUF_WRITE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, realloc
@@ -39,6 +40,7 @@ cdef enum:
     ARGS_MAX = 5           # words after the verb of an HMSG with reply
     ERROR_MAX = 1024       # bytes of the first -ERR that are kept
     REPEAT_MAX = 256       # longest head line remembered for the repeat test
+    LARGE = 32768          # bytes of a payload that is not collected first
     STAMP_BYTES = 16       # source and sequence, then time: two little-endian u64 at the front of a payload
     SEQ_BITS = 48          # of the first word; the source is above
     SOURCES = 256          # stamping publishers one scanner tells apart
@@ -393,6 +395,9 @@ cdef class Decoder:
 
     Invariant: `pending` holds the bytes of at most one unfinished frame, and `need` of them must be there before it is
     worth looking again, so a large frame in small pieces costs O(bytes).
+
+    The payload of a large message without headers is put where it will stay as it comes; `room` is the rest of that
+    place, so that a reader can receive into it and say so with `filled`. Meanwhile `pending` is empty.
     """
 
     cdef readonly Py_ssize_t oks, pongs, pings  # lines seen of each kind
@@ -405,6 +410,9 @@ cdef class Decoder:
     cdef Py_ssize_t last_header_size, last_total_size
     cdef str last_subject, last_reply
     cdef object last_sid
+    cdef bytes body                             # payload under way; None: none, and the next three mean nothing
+    cdef Py_ssize_t body_size                   # bytes of it that are there
+    cdef Py_ssize_t ending                      # bytes of its CRLF that are there
     cdef bint broken
 
     def __cinit__(self):
@@ -431,7 +439,8 @@ cdef class Decoder:
             elif size > view.len:
                 raise ValueError(f"size {size} is beyond the buffer of {view.len} bytes")
             if self.pending.size == 0:
-                used = self.decode(<const char*>view.buf, <const char*>view.buf + size, out)
+                used = self.fill(<const char*>view.buf, size, out) if self.body is not None else 0
+                used += self.decode(<const char*>view.buf + used, <const char*>view.buf + size, out)
                 self.keep(<const char*>view.buf + used, size - used)
             else:
                 self.keep(<const char*>view.buf, size)
@@ -443,9 +452,59 @@ cdef class Decoder:
             PyBuffer_Release(&view)
         return out
 
+    @property
+    def room(self):
+        """Writable memory for the rest of a large payload, to be used at once; None when none is under way."""
+        if self.body is None or self.body_size == PyBytes_GET_SIZE(self.body):
+            return None
+        return PyMemoryView_FromMemory(
+            PyBytes_AS_STRING(self.body) + self.body_size, PyBytes_GET_SIZE(self.body) - self.body_size, PyBUF_WRITE
+        )
+
+    def filled(self, Py_ssize_t size):
+        """`size` bytes were written into `room`.
+
+        Raises:
+            ValueError: so many do not fit.
+        """
+        if self.body is None or size < 0 or size > PyBytes_GET_SIZE(self.body) - self.body_size:
+            raise ValueError(f"there is no room for {size} bytes")
+        self.body_size += size
+
     def unfinished(self):
         """Return the bytes of the frame that has not come whole, for a reader that takes over."""
+        if self.body is not None:
+            head = PyBytes_FromStringAndSize(self.last, self.last_size)
+            return head + self.body[:self.body_size] + b"\r"[:self.ending]
         return PyBytes_FromStringAndSize(self.pending.at, self.pending.size)
+
+    cdef int begin(self, Py_ssize_t size) except -1:
+        """Make the place for a large payload."""
+        self.body = PyBytes_FromStringAndSize(NULL, size)
+        self.body_size = self.ending = 0
+        return 0
+
+    cdef Py_ssize_t fill(self, const char* p, Py_ssize_t size, list out) except -1:
+        """Take what belongs to the large payload and its CRLF; return how many bytes that were."""
+        cdef Message message
+        cdef Py_ssize_t used = min(size, PyBytes_GET_SIZE(self.body) - self.body_size)
+        memcpy(PyBytes_AS_STRING(self.body) + self.body_size, p, used)
+        self.body_size += used
+        while used < size and self.ending < 2:
+            if p[used] != (c"\n" if self.ending else c"\r"):
+                self.fail("payload is not followed by CRLF")
+            self.ending += 1
+            used += 1
+        if self.ending == 2:
+            message = Message.__new__(Message)
+            message.subject = self.last_subject
+            message.sid = self.last_sid
+            message.reply = self.last_reply
+            message.header = b""
+            message.payload = self.body
+            self.body = None
+            out.append(message)
+        return used
 
     cdef int keep(self, const char* p, Py_ssize_t size) except -1:
         if not store_append(&self.pending, p, size):
@@ -483,6 +542,11 @@ cdef class Decoder:
             if self.last_total_size > FRAME_MAX:
                 self.fail(f"message of {self.last_total_size} bytes is beyond the limit of {FRAME_MAX}")
             if end - p < head_size + self.last_total_size + 2:
+                if self.last_total_size >= LARGE and self.last_header_size == 0 and self.last_size:
+                    self.begin(self.last_total_size)
+                    p += head_size
+                    p += self.fill(p, end - p, out)
+                    return p - begin
                 self.need = head_size + self.last_total_size + 2
                 return p - begin
             p += head_size

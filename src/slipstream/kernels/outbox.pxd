@@ -25,6 +25,7 @@ cdef class Outbox:
     cdef readonly bint overflowed
 
     cdef char* reserve(self, Py_ssize_t size) except NULL
+    cdef int put_whole(self, bytes data) except -1
     cdef inline void advance(self, Py_ssize_t size) noexcept
     cdef int _seal(self) except -1
     cdef int _touch(self) except -1

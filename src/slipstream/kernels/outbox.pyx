@@ -6,6 +6,7 @@ asks for one flush at the end of the turn, so a thousand messages cost one write
 they are handed over at once: a turn may read megabytes, and what is sent while it is still in the cache costs half.
 
     reserve(n) ──► caller fills n bytes ──► advance(n) ──► ... ──► take() ──► bytes objects, handed over uncopied
+    put_whole(bytes object), for large ones ───────────────────────┘
 
 A buffer *is* the bytes object that `take` returns: it is created larger than needed, filled while nobody else holds a
 reference, and shrunk when it is full or taken. An outbox that nobody empties grows by whole buffers; nothing is
@@ -15,7 +16,7 @@ Limits: `limit` bounds what waits here plus what the transport still holds (`in_
 its content, takes nothing more, and is listed once in `FlushQueue.overflowed` for the owner to judge.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF, Py_INCREF
 from libc.string cimport memcpy
@@ -182,6 +183,15 @@ cdef class Outbox:
             self._buffer = larger
             self._capacity = capacity
         return PyBytes_AS_STRING(self._buffer) + self._used
+
+    cdef int put_whole(self, bytes data) except -1:
+        """Append a large bytes object as it is: nothing is copied, and it must not change any more."""
+        self._seal()
+        if self._full is None:
+            self._full = []
+        self._full.append(data)
+        self._waiting += PyBytes_GET_SIZE(data)
+        return 0
 
     cdef inline void advance(self, Py_ssize_t size) noexcept:
         self._used += size

@@ -179,3 +179,28 @@ def test_an_outbox_that_nobody_empties_grows_by_buffers_and_loses_nothing() -> N
     assert len(chunks) > 10
     assert b"".join(chunks) == b"".join(b"MSG a 1 %d\r\n%b\r\n" % (len(body), body) for body in bodies)
     assert client.outbox.waiting == 0
+
+
+def test_a_large_body_is_handed_on_as_it_is() -> None:
+    first, second = Client(), Client()
+    body = HEADER + bytes(100_000)
+    plain = subscription(second, b"2")
+    plain.headers = False
+    route = Route((subscription(first, b"1"), plain))
+    first.outbox.write(b"+OK\r\n")
+    delivery = Delivery(1)
+    assert delivery.deliver(route, None, b"a.b", None, len(HEADER), body) == 2
+    assert delivery.deliver(route, None, b"a.b", None, 0, b"small") == 2
+    pieces = first.outbox.take()
+    assert any(piece is body for piece in pieces)
+    assert b"".join(pieces) == b"+OK\r\nHMSG a.b 1 18 100018\r\n" + body + b"\r\nMSG a.b 1 5\r\nsmall\r\n"
+    assert second.take() == b"MSG a.b 2 100000\r\n" + bytes(100_000) + b"\r\nMSG a.b 2 5\r\nsmall\r\n"
+    assert first.outbox.pending == second.outbox.pending == 0
+
+
+def test_a_large_body_beyond_the_limit_closes_the_outbox() -> None:
+    client = Client(limit=90_000)
+    route = Route((subscription(client, b"1"),))
+    Delivery(1).deliver(route, None, b"a", None, 0, bytes(100_000))
+    assert client.queue.take_overflowed() == [client.outbox]
+    assert client.outbox.take() == []
