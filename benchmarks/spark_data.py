@@ -22,6 +22,7 @@ SUBJECTS = 1_000
 _BATCH = 50_000
 _FILES = 4  # of Parquet and of records: two tasks a core
 _ROW_GROUP = 131_072
+_ITEMS = 16_384
 
 
 @dataclass(frozen=True)
@@ -54,22 +55,38 @@ def make_dataset(url: str, directory: Path, messages: int, payload_bytes: int) -
     make_stream(url, name, f"{name}.>")
     with connect(ConnectOptions(url, timeout=60.0)) as client:
         writer = client.stage(name, "fill")
-        rng = random.Random(1)
+        items = _items(random.Random(1))
         for begin in range(0, messages, _BATCH):
-            writer.write(_batch(name, begin, min(_BATCH, messages - begin), payload_bytes, rng))
+            writer.write(_batch(name, begin, min(_BATCH, messages - begin), payload_bytes, items))
         client.commit(name, "fill", batch_id=0, parts=[writer.close()])
         _write_twins(client, made)
     return made
 
 
-def _batch(name: str, begin: int, count: int, size: int, rng: random.Random) -> pa.RecordBatch:
-    """Subjects in rotation, every fifth with headers, payloads that compress about as JSON does."""
-    numbers = range(begin, begin + count)
-    words = [b"%016x" % rng.getrandbits(64) for _ in range(64)]
-    payloads = [
-        (b"%012d:" % number + b"".join(words[(number + at) % 64] for at in range(size // 16 + 1)))[:size]
-        for number in numbers
+def _items(rng: random.Random) -> list[bytes]:
+    """Parts of JSON documents: names that repeat, values that do not. Snappy makes a good half of them.
+
+    There are more than the 64 KiB that Snappy looks back hold, so that no item is found again as a whole.
+    """
+    states = ("new", "paid", "shipped", "returned", "cancelled")
+    return [
+        b'{"id":"%016x","item":%d,"price":%.2f,"state":"%s"},'
+        % (rng.getrandbits(64), rng.randrange(10**6), rng.uniform(1, 500), rng.choice(states).encode())
+        for _ in range(_ITEMS)
     ]
+
+
+def _batch(name: str, begin: int, count: int, size: int, items: list[bytes]) -> pa.RecordBatch:
+    """Subjects in rotation, every fifth with headers, payloads of JSON."""
+    numbers = range(begin, begin + count)
+    each = size // 64 + 1  # no item is shorter
+    payloads = []
+    for number in numbers:
+        at = number * each % _ITEMS
+        text = b'{"number":%d,"items":[' % number + b"".join(items[at : at + each])
+        if len(text) < size:
+            text += b"".join(items[:each])
+        payloads.append(text[:size])
     headers = [[("Kind", ["order"]), ("Trace", [f"{number:08x}"])] if number % 5 == 0 else None for number in numbers]
     return pa.RecordBatch.from_arrays(
         [
