@@ -53,13 +53,13 @@ def _flags(command: _Command) -> _Command:
         click.argument("subject"),
         click.option("--msgs", default=100_000, type=click.IntRange(min=1), show_default=True, help="Messages."),
         click.option("--clients", default=1, show_default=True, type=click.IntRange(1, 1000), help="Connections."),
-        click.option("--timeout", default=60.0, show_default=True, type=click.FloatRange(0.001, 86_400), help=_TIMEOUT),
+        click.option("--timeout", default=60.0, metavar="SECONDS", type=click.FloatRange(0.001, 86_400), help=_TIMEOUT),
     ):
         command = decorate(command)
     return click.pass_obj(command)  # type: ignore[return-value]  # the same command, called without its first argument
 
 
-_TIMEOUT = "Seconds without any progress before giving up."
+_TIMEOUT = "Give up after this time without any progress; 60 by default."
 _size = click.option("--size", default="128", callback=_read_size, show_default=True, help="Payload: 128, 16KB, 1MB.")
 _queue = click.option("--queue", default="", help="Queue group of the subscriptions.")
 

@@ -171,12 +171,13 @@ class LocalCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags."""
-        records = [record for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        flags = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
+        records = [record for flag in flags if (record := flag.get_help_record(ctx)) is not None]
         with formatter.section("Options"):
-            formatter.write_dl([(_NUMBER.sub("INTEGER", flags), _in_words(text)) for flags, text in records])
+            formatter.write_dl([(_NUMBER.sub("INTEGER", names), _in_words(text)) for names, text in records])
 
 
-_NUMBER: Final = re.compile(r"\b(?:INTEGER|FLOAT) RANGE\b")
+_NUMBER: Final = re.compile(r"\bINTEGER RANGE\b")
 _FROM_TO: Final = re.compile(r"([\d.]+)<=x<=([\d.]+)")
 _AT_LEAST: Final = re.compile(r"  \[x>=[01]\]|; x>=[01](?=\])")  # that there is nothing below zero goes without saying
 

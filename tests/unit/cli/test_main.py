@@ -83,6 +83,8 @@ def test_help_fits_a_terminal_and_is_written_for_people() -> None:
         text = command.get_help(context)
         assert max(map(len, text.splitlines())) <= 80, path
         assert "RANGE" not in text and "x>=" not in text, path
+        flags = re.findall(r"^  (\S+)", text.rpartition("\nOptions:\n")[2].partition("\n\n")[0], re.MULTILINE)
+        assert flags and all(flag.startswith("-") for flag in flags), (path, flags)
         assert not re.search(r"[a-z,]\.\.\.$", text, re.MULTILINE), f"a line of {path} is cut off"
 
 
