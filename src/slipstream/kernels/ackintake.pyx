@@ -30,7 +30,6 @@ cdef class AckIntake(Listener):
     """
 
     cdef Py_ssize_t _prefix_size
-    cdef object _slow
     cdef object _began
     cdef object _emptied
     cdef dict _pending
@@ -57,22 +56,16 @@ cdef class AckIntake(Listener):
         self._again = again
         self._emptied = emptied
 
-    cdef Py_ssize_t take(
-        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+    cdef Py_ssize_t fast(
+        self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
         Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
+        """1 when the ack was noted; 0 when nothing was done."""
         cdef unsigned long long seq
-        if self.plain and header_size == 0 and (size == 0 or (size == 4 and memcmp(body, b"+ACK", 4) == 0)):
-            seq = self._number(subject, subject_size)
-            if seq and self._fast(seq, reply, reply_size):
-                return 1
-        self._slow(
-            PyBytes_FromStringAndSize(subject, subject_size),
-            PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
-            PyBytes_FromStringAndSize(body, header_size) if header_size else None,
-            PyBytes_FromStringAndSize(body + header_size, size - header_size),
-        )
-        return 1
+        if not self.plain or header_size or not (size == 0 or (size == 4 and memcmp(body, b"+ACK", 4) == 0)):
+            return 0
+        seq = self._number(subject, subject_size)
+        return self._note(seq, reply, reply_size) if seq else 0
 
     cdef unsigned long long _number(self, const char *subject, Py_ssize_t size) noexcept:
         """The stream sequence, which is the second number; 0 when it is none or has too many digits."""
@@ -91,8 +84,8 @@ cdef class AckIntake(Listener):
                 return 0
         return seq
 
-    cdef Py_ssize_t _fast(self, object seq, const char *reply, Py_ssize_t reply_size) except -1:
-        """1 when the ack was noted; 0 when nothing was done."""
+    cdef Py_ssize_t _note(self, object seq, const char *reply, Py_ssize_t reply_size) except -1:
+        """Note the ack of a message that is out for the first time; 0 when it is not."""
         if self._again or PyDict_GetItem(self._pending, seq) == NULL or PyDict_GetItem(self._due, seq) == NULL:
             return 0
         PyDict_DelItem(self._pending, seq)

@@ -98,6 +98,80 @@ cdef inline Py_ssize_t padded(uint32_t length) noexcept nogil:
     return (n + 7) & ~<Py_ssize_t>7
 
 
+cdef struct Walk:
+    # Through the entries of an index, from one message that passes a filter to the next.
+    Run *run         # of the message found last
+    uint32_t pos     # its entry
+    uint64_t seq     # its sequence
+    uint32_t next    # entry of the run to look at next
+    Py_ssize_t runs  # index of the run to look at next
+    Py_ssize_t left  # entries that may still be looked at
+    uint32_t wanted  # subject, when the filter is one literal
+    uint64_t from_seq
+    uint64_t up_to
+    uint64_t after   # at the end: the sequence to go on from
+
+
+cdef bint begin(
+    MessageIndex index, FilterView view, uint64_t from_seq, uint64_t up_to, Py_ssize_t scan_max, Walk *w
+) noexcept:
+    """Look at `scan_max` entries from `from_seq` on; False when there is nothing to find."""
+    w.run = NULL
+    w.pos = w.next = 0
+    w.seq = 0
+    w.left = max(scan_max, 1)
+    w.wanted = NO_SUBJECT
+    w.from_seq = max(from_seq, index.first_seq)
+    w.up_to = up_to
+    w.after = up_to + 1
+    if w.from_seq > up_to or index.messages == 0:
+        return False
+    if view.kind == 1:
+        w.wanted = index.literal(view)
+        if (
+            w.wanted == NO_SUBJECT
+            or index.subjects[w.wanted].last < w.from_seq
+            or index.subjects[w.wanted].first > up_to
+        ):
+            return False
+        w.from_seq = max(w.from_seq, index.subjects[w.wanted].first)
+    w.runs = max(index.run_at(w.from_seq), 0)
+    return True
+
+
+cdef inline bint advance(MessageIndex index, FilterView view, Walk *w) except -1:
+    """Find the next message that passes; False when there is none or enough was looked at: then see `after`."""
+    cdef Run *r = w.run
+    cdef uint32_t sid, pos = w.next
+    while True:
+        if r != NULL and w.left <= 0:
+            w.after = min(seq_at(r, pos) if pos < r.n else r.last + 1, w.up_to + 1)
+            return False
+        if r == NULL or pos >= r.n:
+            if w.runs >= index.n_runs or index.runs[w.runs].first > w.up_to:
+                return False
+            r = index.runs[w.runs]
+            w.runs += 1
+            pos = lower(r, w.from_seq) if r.live else r.n
+            continue
+        sid = r.sid[pos]
+        pos += 1
+        w.left -= 1
+        if sid != NO_SUBJECT and (
+            view.kind == 0
+            or (view.kind == 1 and sid == w.wanted)
+            or (view.kind == 2 and (
+                (sid < view.cap and view.verdicts[sid] == 2)
+                or ((sid >= view.cap or view.verdicts[sid] == 0) and index.passes(view, sid))
+            ))
+        ):
+            w.run = r
+            w.pos = pos - 1
+            w.next = pos
+            w.seq = seq_at(r, pos - 1)
+            return w.seq <= w.up_to
+
+
 def pick(
     MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, Py_ssize_t max_bytes,
     Py_ssize_t scan_max, Selection out not None,
@@ -108,54 +182,18 @@ def pick(
     of the index were; `up_to + 1` when there is no more.
     """
     cdef FilterView view = index.view(filters)
-    cdef Py_ssize_t i, used = 0, scanned = 0, size
-    cdef Run *r
-    cdef uint32_t pos, sid, wanted = NO_SUBJECT
-    cdef uint64_t seq
+    cdef Py_ssize_t used = 0, size
+    cdef Walk w
     out.n = 0
-    if from_seq < index.first_seq:
-        from_seq = index.first_seq
-    if from_seq > up_to or index.messages == 0:
-        return up_to + 1
-    if view.kind == 1:
-        wanted = index.literal(view)
-        if wanted == NO_SUBJECT or index.subjects[wanted].last < from_seq or index.subjects[wanted].first > up_to:
-            return up_to + 1
-        from_seq = max(from_seq, index.subjects[wanted].first)
-    i = max(index.run_at(from_seq), 0)
-    while i < index.n_runs:
-        r = index.runs[i]
-        i += 1
-        if r.first > up_to:
-            break
-        if r.live == 0:
-            continue
-        pos = lower(r, from_seq)
-        while pos < r.n:
-            sid = r.sid[pos]
-            if sid != NO_SUBJECT and (
-                view.kind == 0
-                or (sid == wanted if view.kind == 1 else False)
-                or (view.kind == 2 and (
-                    (sid < view.cap and view.verdicts[sid] == 2)
-                    or ((sid >= view.cap or view.verdicts[sid] == 0) and index.passes(view, sid))
-                ))
-            ):
-                seq = seq_at(r, pos)
-                if seq > up_to:
-                    return up_to + 1
-                size = padded(r.len[pos])
-                if out.n and (used + size > max_bytes or out.n >= max_msgs):
-                    return seq
-                used += size
-                out.push(seq, r.seg, r.off[pos], r.len[pos])
-            pos += 1
-            scanned += 1
-            if scanned >= scan_max:
-                if pos < r.n:
-                    return min(seq_at(r, pos), up_to + 1)
-                return min(r.last, up_to) + 1
-    return up_to + 1
+    if not begin(index, view, from_seq, up_to, scan_max, &w):
+        return w.after
+    while advance(index, view, &w):
+        size = padded(w.run.len[w.pos])
+        if out.n and (used + size > max_bytes or out.n >= max_msgs):
+            return w.seq
+        used += size
+        out.push(w.seq, w.run.seg, w.run.off[w.pos], w.run.len[w.pos])
+    return w.after
 
 
 def measure(
@@ -169,66 +207,30 @@ def measure(
     does, and whether a limit was what stopped it. The rest since the last mark is a mark of its own.
     """
     cdef FilterView view = index.view(filters)
-    cdef Py_ssize_t i, scanned = 0
-    cdef Run *r
-    cdef uint32_t pos, sid, wanted = NO_SUBJECT
-    cdef uint64_t seq, size, count = 0, used = 0, total_count = 0, total = 0, last = 0
-    cdef uint64_t after = up_to + 1
+    cdef uint64_t size, count = 0, used = 0, total_count = 0, total = 0, last = 0
     cdef bint limited = False
-    if from_seq < index.first_seq:
-        from_seq = index.first_seq
-    if from_seq > up_to or index.messages == 0:
-        return after, False
-    if view.kind == 1:
-        wanted = index.literal(view)
-        if wanted == NO_SUBJECT or index.subjects[wanted].last < from_seq or index.subjects[wanted].first > up_to:
-            return after, False
-        from_seq = max(from_seq, index.subjects[wanted].first)
-    i = max(index.run_at(from_seq), 0)
-    while i < index.n_runs and not limited and scanned < scan_max:
-        r = index.runs[i]
-        i += 1
-        if r.first > up_to:
+    cdef Walk w
+    if not begin(index, view, from_seq, up_to, scan_max, &w):
+        return w.after, False
+    while advance(index, view, &w):
+        size = <uint64_t>padded(w.run.len[w.pos])
+        if total_count and (total_count >= max_msgs or total + size > max_bytes):
+            w.after = w.seq
+            limited = True
             break
-        if r.live == 0:
-            continue
-        pos = lower(r, from_seq)
-        while pos < r.n:
-            sid = r.sid[pos]
-            if sid != NO_SUBJECT and (
-                view.kind == 0
-                or (sid == wanted if view.kind == 1 else False)
-                or (view.kind == 2 and (
-                    (sid < view.cap and view.verdicts[sid] == 2)
-                    or ((sid >= view.cap or view.verdicts[sid] == 0) and index.passes(view, sid))
-                ))
-            ):
-                seq = seq_at(r, pos)
-                if seq > up_to:
-                    break
-                size = <uint64_t>padded(r.len[pos])
-                if total_count and (total_count >= max_msgs or total + size > max_bytes):
-                    after = seq
-                    limited = True
-                    break
-                total_count += 1
-                total += size
-                count += 1
-                used += size
-                last = seq
-                if used >= every:
-                    marks.append((last, count, used))
-                    count = used = 0
-                    if len(marks) >= marks_max:
-                        scanned = scan_max
-            pos += 1
-            scanned += 1
-            if scanned >= scan_max:
-                after = min(seq_at(r, pos) if pos < r.n else r.last + 1, up_to + 1)
-                break
+        total_count += 1
+        total += size
+        count += 1
+        used += size
+        last = w.seq
+        if used >= every:
+            marks.append((last, count, used))
+            count = used = 0
+            if len(marks) >= marks_max:
+                w.left = 0
     if count:
         marks.append((last, count, used))
-    return after, limited
+    return w.after, limited
 
 
 cdef inline bint is_entry(Selection c, Py_ssize_t k, const unsigned char *p) noexcept nogil:

@@ -2,8 +2,14 @@ from slipstream.kernels.interest cimport Interest, Route, Subscription
 
 
 cdef class Listener:
+    cdef object _slow
+
     cdef Py_ssize_t take(
-        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
+        Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1
+    cdef Py_ssize_t fast(
+        self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
         Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1
 

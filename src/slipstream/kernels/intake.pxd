@@ -4,7 +4,6 @@ from slipstream.kernels.record cimport LogWriter
 
 cdef class Intake(Listener):
     cdef LogWriter _writer
-    cdef object _slow
     cdef object _now
     cdef bint _standing_by
     cdef public object appended
@@ -18,8 +17,3 @@ cdef class Intake(Listener):
     cdef public bint answers
     cdef Py_ssize_t _room_bytes
     cdef Py_ssize_t _room_msgs
-
-    cdef Py_ssize_t _fast(
-        self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
-        const char *body, Py_ssize_t size,
-    ) except -1

@@ -77,28 +77,14 @@ cdef class Intake(Listener):
         self.buffered_bytes = 0
         return taken
 
-    cdef Py_ssize_t take(
-        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
-        Py_ssize_t header_size, const char *body, Py_ssize_t size,
-    ) except -1:
-        if header_size == 0 and self._writer is not None and self._fast(
-            subject, subject_size, reply, reply_size, body, size
-        ):
-            return 1
-        self._slow(
-            PyBytes_FromStringAndSize(subject, subject_size),
-            PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
-            PyBytes_FromStringAndSize(body, header_size) if header_size else None,
-            PyBytes_FromStringAndSize(body + header_size, size - header_size),
-        )
-        return 1
-
-    cdef Py_ssize_t _fast(
+    cdef Py_ssize_t fast(
         self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
-        const char *body, Py_ssize_t size,
+        Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
         """1 when the message was appended; 0 when nothing was done."""
         cdef int64_t ts_ns
+        if header_size or self._writer is None:
+            return 0
         if size > self.payload_bytes_max or self.buffered_bytes > self._room_bytes:
             return 0
         if reply_size > 4 and memcmp(reply + reply_size - 4, b".$FI", 4) == 0:

@@ -117,7 +117,6 @@ cdef class PointGet(Listener):
 
     cdef bytes _stream
     cdef Py_ssize_t _key_at
-    cdef object _slow
     cdef object _find
     cdef Delivery _delivery
     cdef Interest _interest
@@ -135,31 +134,17 @@ cdef class PointGet(Listener):
         self._delivery = delivery
         self._interest = interest
 
-    cdef Py_ssize_t take(
-        self, object publisher, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
-        Py_ssize_t header_size, const char *body, Py_ssize_t size,
-    ) except -1:
-        if reply_size and header_size == 0 and self._delivery is not None and self._fast(
-            subject, subject_size, reply, reply_size, body, size
-        ):
-            return 1
-        self._slow(
-            PyBytes_FromStringAndSize(subject, subject_size),
-            PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
-            PyBytes_FromStringAndSize(body, header_size) if header_size else None,
-            PyBytes_FromStringAndSize(body + header_size, size - header_size),
-        )
-        return 1
-
-    cdef Py_ssize_t _fast(
+    cdef Py_ssize_t fast(
         self, const char *subject, Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size,
-        const char *body, Py_ssize_t size,
+        Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
         """1 when the question was answered; 0 when nothing was done."""
         cdef const char *key = subject + self._key_at
         cdef Py_ssize_t key_size = subject_size - self._key_at
         cdef uint64_t seq
         cdef object found
+        if reply_size == 0 or header_size or self._delivery is None:
+            return 0
         if self._key_at:
             if size or key_size <= 0 or memchr(key, b"*", key_size) != NULL or memchr(key, b">", key_size) != NULL:
                 return 0
