@@ -69,6 +69,7 @@ cdef class MessageTable:
     cdef Run *new_run(self, Py_ssize_t at, uint64_t first, uint32_t seg, uint32_t cap, bint sparse) except NULL
     cdef void free_run(self, Run *run) noexcept
     cdef uint64_t follow(self, uint32_t sid, uint64_t seq) noexcept
+    cdef uint64_t follow_step(self, uint32_t sid, uint64_t seq, uint32_t step) noexcept
     cdef int make_room(self, uint32_t subjects, uint64_t name_bytes) except -1
     cdef void place_slot(self, uint32_t sid, uint32_t h) noexcept
     cdef int rehash(self) except -1

@@ -419,20 +419,21 @@ cdef class MessageTable:
     cdef uint64_t follow(self, uint32_t sid, uint64_t seq) noexcept:
         """The next live message of a subject after `seq`, which may be removed; 0 when there is none."""
         cdef Cursor c
-        cdef Run *r
-        cdef uint64_t at = seq
-        cdef uint32_t step
-        cdef uint64_t last = self.subjects[sid].last
-        while at < last:
+        if not self.locate_entry(seq, &c):
+            return self.scan_for(sid, seq + 1, self.subjects[sid].last)
+        return self.follow_step(sid, seq, self.runs[c.run].next[c.pos])
+
+    cdef uint64_t follow_step(self, uint32_t sid, uint64_t seq, uint32_t step) noexcept:
+        """The same from an entry that was found already: `step` is its distance to the next one of its chain."""
+        cdef Cursor c
+        cdef uint64_t at = seq, last = self.subjects[sid].last
+        while step and at < last:
+            at += step
             if not self.locate_entry(at, &c):
                 break
-            r = self.runs[c.run]
-            step = r.next[c.pos]
-            if step == 0:
-                break
-            at += step
-            if self.locate_entry(at, &c) and self.runs[c.run].sid[c.pos] == sid:
+            if self.runs[c.run].sid[c.pos] == sid:
                 return at
+            step = self.runs[c.run].next[c.pos]
         return self.scan_for(sid, seq + 1, last)
 
     cdef uint64_t scan_for(self, uint32_t sid, uint64_t seq, uint64_t up_to) noexcept:

@@ -23,7 +23,7 @@ from slipstream.kernels.record cimport (
     FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
     KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
 )
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, NO_SUBJECT, Cursor, Run
+from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, NO_SUBJECT, Run, seq_at
 from slipstream.kernels.subjectindex cimport MessageIndex
 
 cdef extern from "crc32c.h" nogil:
@@ -575,36 +575,43 @@ cdef class SegmentScan:
 
     def replace_in(self, MessageIndex index not None, set old not None, uint32_t seg):
         """Point the messages of neighbouring segments to this rewritten form of them, which holds all that live."""
-        cdef Py_ssize_t first = 0, count = 0, k
-        cdef uint32_t i, sid, live = 0
+        cdef Py_ssize_t first = 0, count = 0, k, run
+        cdef uint32_t i, sid, pos = 0, live = 0
         cdef uint64_t seq, following
-        cdef Cursor c
         cdef Run *r
         cdef uint32_t *next_of = <uint32_t *>grown(NULL, (<size_t>self.n + 1) * 4)
         cdef uint32_t *sid_of
+        while first < index.n_runs and index.runs[first].seg not in old:
+            first += 1
+        while first + count < index.n_runs and index.runs[first + count].seg in old:
+            live += index.runs[first + count].live
+            count += 1
+        run = first
         try:
             sid_of = <uint32_t *>grown(NULL, (<size_t>self.n + 1) * 4)
             try:
+                # Both are in order, so the two are walked side by side. This runs on the event loop.
                 for i in range(self.n):
                     seq = self.base_seq + self.rel[i]
                     sid_of[i] = NO_SUBJECT
                     next_of[i] = 0
-                    if not index.locate_entry(seq, &c):
+                    while run < first + count and index.runs[run].last < seq:
+                        run += 1
+                        pos = 0
+                    if run == first + count:
                         continue
-                    sid = index.runs[c.run].sid[c.pos]
-                    if sid == NO_SUBJECT:
+                    r = index.runs[run]
+                    while pos < r.n and seq_at(r, pos) < seq:
+                        pos += 1
+                    if pos == r.n or seq_at(r, pos) != seq or r.sid[pos] == NO_SUBJECT:
                         continue
+                    sid = r.sid[pos]
                     sid_of[i] = sid
-                    live += 1
+                    live -= 1
                     if seq != index.subjects[sid].last:
-                        following = index.follow(sid, seq)
+                        following = index.follow_step(sid, seq, r.next[pos])
                         if following and following - seq < 0xFFFFFFF0:
                             next_of[i] = <uint32_t>(following - seq)
-                while first < index.n_runs and index.runs[first].seg not in old:
-                    first += 1
-                while first + count < index.n_runs and index.runs[first + count].seg in old:
-                    live -= index.runs[first + count].live
-                    count += 1
                 if live != 0:
                     raise ValueError("the rewritten segment does not hold every live message")
                 for k in range(count):
