@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -14,7 +14,13 @@ __all__ = ["DURATION", "HEADER", "SIZE", "force_flag", "json_flag", "list_option
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class _Parsed(click.ParamType[Any]):
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # takes no parameter before click 8.4
+
+
+class _Parsed(_ParamType):
     """A type that is read by a function raising ValueError."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
