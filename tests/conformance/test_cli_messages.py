@@ -56,6 +56,9 @@ def test_colours_are_for_terminals_alone(cli: Cli) -> None:
     with cli.terminal("pub", "colour", "x") as terminal:
         terminal.finish()
         assert "\x1b" not in terminal.raw
+    with cli.terminal("--context", "nope", "pub", "colour", "x") as terminal:
+        terminal.expect("unknown context").finish(1)
+        assert "\x1b" not in terminal.raw
 
 
 def test_bodies_from_pipes_and_files(cli: Cli, tmp_path: Path) -> None:

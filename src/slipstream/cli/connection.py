@@ -35,7 +35,8 @@ class Failure(click.ClickException):
 
         lead = "slipstream: error:"
         text = wrapped(f"{lead} {self.message}", indent=2, err=True)
-        click.echo(f"{click.style(lead, fg='red')}{text.removeprefix(lead)}", err=True)
+        colour = False if os.environ.get("NO_COLOR") else None  # the context that knows is gone by now
+        click.echo(f"{click.style(lead, fg='red')}{text.removeprefix(lead)}", err=True, color=colour)
 
 
 class Session:
