@@ -64,11 +64,18 @@ def test_schema(cli: Cli) -> None:
     Path("bad.json").write_text('{"name": 5}')
     good = cli.screen("schema", "validate", "stream_configuration", "good.json")
     assert good == "good.json validates using schema stream_configuration\n"
-    assert (
-        "bad.json is no stream_configuration"
-        in cli.call("schema", "check", "stream_configuration", "bad.json", status=1).stderr
+    assert cli.call("schema", "check", "stream_configuration", "bad.json", status=1).stderr == (
+        "slipstream: error: bad.json is no stream_configuration: name is a number, which does not fit the type string\n"
     )
-    assert cli.run("schema", "validate", "stream_configuration", stdin=b"{}").stdout.startswith(b"- validates")
+    for document, words in (
+        ("[]", "the document is an array, which does not fit"),
+        ('{"subjects": [7]}', "subjects.0 is a number, which does not fit the type string"),
+        ("{", "unexpected EOF"),
+    ):
+        Path("bad.json").write_text(document)
+        assert words in cli.call("schema", "check", "stream_configuration", "bad.json", status=1).stderr
+    said = cli.run("schema", "validate", "stream_configuration", stdin=b"{}").stdout
+    assert said.startswith(b"standard input validates")
     assert "there is no document type 'x'" in cli.call("schema", "info", "x", status=1).stderr
     assert "No such file" in cli.call("schema", "validate", "stream_configuration", "missing", status=1).stderr
 

@@ -15,7 +15,7 @@ __all__ = ["SECTIONS", "cheat"]
 SECTIONS: Final = {
     "pub": """\
 # a hundred messages with random bodies of 100 to 1,000 letters
-slipstream pub my.subject "{{ Random 100 1000 }}" -H "Count:{{ Count }}" --count 100
+slipstream pub my.subject "{{Random 100 1000}}" -H "Count:{{Count}}" --count 100
 
 # standard input, and a file
 echo "hello world" | slipstream pub destination.subject
@@ -25,7 +25,7 @@ slipstream pub destination.subject --file message.txt
 slipstream pub orders.us "42 apples" --js
 
 # an order every two seconds, until stopped
-slipstream pub orders.us --count=-1 --sleep=2s "US Order # {{Count}} at {{TimeStamp}}"
+slipstream pub orders.us --count=-1 --sleep=2s "Order {{Count}} at {{Time}}"
 """,
     "sub": """\
 # what is published on some subjects, from now on
@@ -113,7 +113,7 @@ slipstream auth passwd --generate
 """,
     "context": """\
 # name a connection, and use it by default
-slipstream context add prod --server nats://orders.example.net:4222 --creds ~/prod.creds
+slipstream context add prod --server nats://example.net:4222 --creds prod.creds
 slipstream context select prod
 slipstream context ls
 """,

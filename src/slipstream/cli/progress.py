@@ -51,8 +51,8 @@ def progress(description: str, total: int | None, *, unit: str = "msgs", shown: 
         """Bytes a second in the units of the bytes beside it."""
 
         def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text(f"{format_bytes(int(speed))}/s" if speed else "", style="progress.data.speed")
+            speed = task.speed or (task.completed / task.elapsed if task.elapsed else 0)
+            return Text(f"{format_bytes(int(speed))}/s", style="progress.data.speed")
 
     class CountColumn(ProgressColumn):
         """1,315/5,000 msgs"""

@@ -16,8 +16,9 @@ from slipstream.cli.types import json_flag
 
 if TYPE_CHECKING:
     from slipstream.jetstream.gojson.bind import GoStruct, GoType
+    from slipstream.jetstream.gojson.scan import JsonError
 
-__all__ = ["info", "ls", "schema", "validate"]
+__all__ = ["explained", "info", "ls", "schema", "validate"]
 
 _PREFIX: Final = "io.nats.jetstream.api.v1."
 
@@ -66,11 +67,26 @@ def validate(name: str, file: str) -> None:
     from slipstream.jetstream.gojson.scan import JsonError
 
     content = sys.stdin.buffer.read() if file == "-" else _content(file)
+    shown = "standard input" if file == "-" else file
     try:
         _document(name).decode(content)
     except JsonError as error:
-        raise Failure(f"{file} is no {name}: {error}") from error
-    click.echo(f"{file} validates using schema {name}")
+        raise Failure(f"{shown} is no {name}: {explained(error)}") from error
+    click.echo(f"{shown} validates using schema {name}")
+
+
+_WRONG_TYPE: Final = re.compile(
+    r"json: cannot unmarshal (.+) into (?:Go value|(?:Go struct field )?\w+\.(\S+)) of type (\S+)"
+)
+
+
+def explained(error: JsonError) -> str:
+    """What is wrong with a document, in words of JSON instead of the server's, which are of Go."""
+    found = _WRONG_TYPE.fullmatch(str(error))
+    if found is None:
+        return str(error).removeprefix("json: ")
+    article = "an" if found[1][0] in "aeiou" else "a"
+    return f"{found[2] or 'the document'} is {article} {found[1]}, which does not fit the type {found[3]}"
 
 
 def _content(file: str) -> bytes:

@@ -98,12 +98,15 @@ def _create(session: Session, config: Reply, *, as_json: bool) -> None:
 
 def _validate(config: Reply) -> None:
     """Check a configuration by the rules of this project's server, without one."""
+    from slipstream.cli.schema import explained
     from slipstream.jetstream.config.structs import STREAM_CONFIG
     from slipstream.jetstream.config.validate import ConfigContext, checked
     from slipstream.jetstream.gojson.scan import JsonError
 
     try:
         checked(STREAM_CONFIG.decode(json.dumps(config).encode()), ConfigContext(find_stream=lambda _: None))
-    except (JsonError, SlipstreamError) as error:
+    except JsonError as error:
+        raise Failure(f"the configuration is not valid: {explained(error)}") from error
+    except SlipstreamError as error:
         raise Failure(f"the configuration is not valid: {error}") from error
     click.echo("The configuration is valid")
