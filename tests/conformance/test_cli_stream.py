@@ -102,6 +102,24 @@ def test_ls(cli: Cli) -> None:
     assert "Streams matching orders.us" in cli.call("s", "ls", "--subject", "orders.us").stdout
 
 
+NARROW_LS = """\
+╭────────────────────────────────────────────────────────────────────────────╮
+│                                  Streams                                   │
+├────────────────────────────┬───────────────────┬────────┬─────┬────────────┤
+│Name                        │Created            │Messages│ Size│Last Message│
+├────────────────────────────┼───────────────────┼────────┼─────┼────────────┤
+│EMPTY                       │TTTTTTTTTTTTTTTTTTT│       0│  0 B│never       │
+│SHIPMENTS_EUROPE_AND_BRITAIN│TTTTTTTTTTTTTTTTTTT│       0│  0 B│never       │
+│ORDERS                      │TTTTTTTTTTTTTTTTTTT│       3│128 B│AGE         │
+╰────────────────────────────┴───────────────────┴────────┴─────┴────────────╯
+"""
+
+
+def test_ls_in_a_narrow_terminal(cli: Cli) -> None:
+    cli.call("s", "add", "SHIPMENTS_EUROPE_AND_BRITAIN", "--subjects", "x", "--defaults", "--description", "Goes first")
+    assert steady(cli.screen("stream", "ls", columns=80)) == NARROW_LS
+
+
 def test_streams_of_buckets_are_hidden(cli: Cli) -> None:
     cli.call("s", "add", "KV_b", "--subjects", "$KV.b.>", "--defaults", "--max-msgs-per-subject", "1")
     assert "KV_b" not in cli.call("s", "ls").stdout

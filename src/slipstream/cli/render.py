@@ -112,8 +112,8 @@ class Table:
         """Print it; with `drop_empty` without columns in which nothing stands, which narrow terminals never show.
 
         Where there is no room, cells are wrapped between words, but for dates; then the blanks beside them are left
-        out; then dates are wrapped too; then the columns with the headers `spare` go, one by one; and then every row
-        becomes a block of lines.
+        out; then the columns with the headers `spare` go, one by one. If that is not enough, all this is tried with
+        long words broken, then with dates wrapped too. At last every row becomes a block of lines.
         """
         from rich.text import Text
 
@@ -122,16 +122,17 @@ class Table:
         full = [index for index in range(len(self._headers)) if any(row[index] for row in self._rows)]
         everything = list(range(len(self._headers)))
         fewer = [
-            [index for index in full if self._headers[index] not in spare[:count]] for count in range(1, len(spare) + 1)
+            [index for index in full if self._headers[index] not in spare[:count]] for count in range(len(spare) + 1)
         ]
         for columns, padding, wrap in (
             (full if drop_empty else everything, 1, None),
             (full, 1, None),
-            (full, 1, _least_with_figures),
-            (full, 0, _least_with_figures),
-            (full, 1, _least),
-            (full, 0, _least),
-            *((columns, 0, _least) for columns in fewer),
+            *(
+                (columns, padding, wrap)
+                for wrap in (_least_with_words, _least_with_figures, _least)
+                for columns in fewer
+                for padding in (1, 0)
+            ),
         ):
             widths = self._widths(columns, screen.width - len(columns) * (1 + 2 * padding) - 1, wrap)
             if widths:
@@ -203,6 +204,11 @@ def _least(column: Sequence[str]) -> int:
 def _least_with_figures(column: Sequence[str]) -> int:
     """The same, with dates and other cells of a few figures kept whole."""
     return max(_least(column), *(len(cell) for cell in column if _FIGURES.fullmatch(cell)), 0)
+
+
+def _least_with_words(column: Sequence[str]) -> int:
+    """The same, with long words kept whole as well: names are read and copied."""
+    return max(_least_with_figures(column), *(_width(word) for cell in column for word in cell.split()), 0)
 
 
 def _width(text: str) -> int:

@@ -50,7 +50,7 @@ def print_consumers(consumers: list[Reply], title: str, *, as_json: bool) -> Non
             info.get("num_pending", 0),
             format_age((info.get("delivered") or {}).get("last_active", ""), now_of(info)),
         )
-    table.print()
+    table.print(spare=("Description",))
 
 
 @click.command(cls=Command)

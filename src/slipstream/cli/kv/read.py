@@ -164,7 +164,7 @@ def _list_buckets(session: Session, *, names: bool, as_json: bool) -> None:
         description = info["config"].get("description", "")
         created = format_time(info["created"])
         table.add(name, description, created, format_bytes(state["bytes"]), state["messages"], updated)
-    table.print()
+    table.print(spare=("Description",))
 
 
 def _short(value: bytes) -> str:

@@ -253,4 +253,4 @@ def _list_stores(session: Session, *, names: bool, as_json: bool) -> None:
         description = info["config"].get("description", "")
         updated = format_time(info["state"]["last_ts"]) or "never"
         table.add(name, description, format_time(info["created"]), format_bytes(info["state"]["bytes"]), updated)
-    table.print()
+    table.print(spare=("Description",))

@@ -55,7 +55,7 @@ def print_streams(streams: list[Reply], title: str, *, as_json: bool) -> None:
             format_bytes(state["bytes"]),
             format_age(state.get("last_ts", ""), now_of(info)),
         )
-    table.print()
+    table.print(spare=("Description",))
 
 
 _ORDERS: dict[str, Any] = {
@@ -103,7 +103,7 @@ def report(session: Session, subject: str, order: str | None, raw: bool, as_json
             api_level(config),
             replicas_of(info),
         )
-    table.print()
+    table.print(spare=("API Level", "Lost"))
     _print_replication(streams)
 
 
