@@ -52,6 +52,17 @@ def test_errors(cli: Cli) -> None:
     cli.call("errors", "lookup", "many", status=2)
 
 
+def test_errors_break_between_words(cli: Cli) -> None:
+    usage = cli.screen("server", "request", "nonsense", status=2, columns=60)
+    assert max(map(len, usage.splitlines())) <= 60 and "Error: Invalid value for 'KIND': 'nonsense'" in usage
+    assert usage.startswith("Usage: slipstream server request [OPTIONS] KIND [EXPECT]\n")
+    failure = cli.screen("-s", "nats://127.0.0.1:1", "stream", "ls", status=1, columns=60)
+    assert failure == "slipstream: error: cannot connect to 127.0.0.1:1:\n  Connection refused\n"
+    assert cli.screen("stream", status=2, columns=80).startswith(
+        "Usage: slipstream stream [OPTIONS] COMMAND [ARGS]...\n"
+    )
+
+
 def test_schema(cli: Cli) -> None:
     names = cli.screen("schema", "ls", "stream_").split()
     assert "io.nats.jetstream.api.v1.stream_configuration" in names

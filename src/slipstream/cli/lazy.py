@@ -6,14 +6,15 @@ A group is a table of `Entry` rows. Help is printed from the rows alone, so that
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
 
 from slipstream.cli.connection import Group
 
-__all__ = ["Entry", "LazyGroup"]
+__all__ = ["Entry", "LazyGroup", "RootGroup"]
 
 
 class Entry(NamedTuple):
@@ -72,3 +73,31 @@ class LazyGroup(Group):
             hint = f" Did you mean {self._names[nearest[0]]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+class RootGroup(LazyGroup):
+    """The group of all commands: sees every wrong usage, and breaks what is said of it between words."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the flags in front of the first command."""
+        with _readable_usage():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Read the rest, and run."""
+        with _readable_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _readable_usage() -> Iterator[None]:
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its text is a page of help
+    except click.UsageError as error:
+        from slipstream.cli.render import wrapped
+
+        lead = "Error: "
+        text = wrapped(f"{lead}{error.format_message()}", indent=2, err=True)
+        raise click.UsageError(text.removeprefix(lead), error.ctx) from error

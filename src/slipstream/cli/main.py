@@ -19,7 +19,7 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Session
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import Entry, RootGroup
 from slipstream.cli.preview import PREVIEW
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
@@ -61,7 +61,7 @@ COMMANDS: Final = {
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=RootGroup,
     entries={**COMMANDS, **PREVIEW},
     show_connection_flags=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
