@@ -127,6 +127,8 @@ def test_index_agrees_with_model(edits: list[tuple], filters: list[tuple[bytes, 
     # `run` gives headers to the messages of even length.
     with_headers = [seq for seq in plain.passing((), start) if plain.sizes[seq] % 2 == 0]
     assert fast.next_with_headers(start) == (with_headers[0] if with_headers else 0)
+    removed = memoryview(fast.removed_seqs(set(), with_headers=True)).cast("Q").tolist()
+    assert removed == [seq for seq in plain.removed if plain.sizes[seq] % 2 == 0]
     for wanted in filters:
         passing = plain.passing(wanted, start)
         assert fast.next_seq(wanted, start) == (passing[0] if passing else 0)

@@ -43,6 +43,10 @@ class MessageIndexModel:
         return len(gone)
 
     @property
+    def removed(self) -> list[int]:
+        return sorted(self.sizes.keys() - self.subjects.keys())
+
+    @property
     def first_seq(self) -> int:
         return min(self.subjects, default=self.last_seq + 1)
 

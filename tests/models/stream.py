@@ -35,6 +35,7 @@ class StreamModel:
     last_seq: int = 0
     messages: dict[int, StoredModel] = field(default_factory=dict)
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)  # id -> sequence, time
+    written: set[int] = field(default_factory=set)  # sequences in the log, removed messages too
     delivered: int = 0  # highest sequence the consumer got
 
     # --- looking ---
@@ -81,6 +82,7 @@ class StreamModel:
         if refusal is not None:
             return refusal, 10077
         self._assign(message)
+        self.written.add(self.last_seq)
         self.messages[self.last_seq] = message
         self.enforce()
         if rollup:
@@ -118,8 +120,10 @@ class StreamModel:
             ):
                 del self.messages[min(self.messages)]
 
-    def delete(self, seq: int) -> bool:
-        """Remove one; whether there was one."""
+    def delete(self, seq: int, *, erase: bool = False) -> bool:
+        """Remove one, with every trace of it if it is erased; whether there was one."""
+        if erase and seq in self.messages:
+            self.written.discard(seq)
         return self.messages.pop(seq, None) is not None
 
     def purge(self, subject: str = "", *, below: int = 0, keep: int = 0) -> int:
@@ -150,12 +154,8 @@ class StreamModel:
         self.ids = {key: known for key, known in self.ids.items() if known[1] > now_ns - window}
 
     def restart(self, now_ns: int) -> None:
-        """Ids are read back from what is stored."""
-        self.ids = {
-            message.message_id: (seq, message.ts_ns)
-            for seq, message in sorted(self.messages.items())
-            if message.message_id
-        }
+        """Ids are read back from what was ever written, unless it was erased."""
+        self.ids = {key: known for key, known in self.ids.items() if known[0] in self.written}
         self.pass_time(now_ns)
 
     def _remove(self, seqs: list[int]) -> None:

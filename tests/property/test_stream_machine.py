@@ -123,7 +123,7 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(back=st.integers(-1, 8), erase=st.booleans())
     def delete(self, back: int, erase: bool) -> None:
         seq = max(self.model.last_seq - back, 0)
-        removed = self.model.delete(seq)
+        removed = self.model.delete(seq, erase=erase)
         answer = self.world.api("STREAM.MSG.DELETE.S", {"seq": seq, "no_erase": not erase})
         assert answer.get("success", False) == removed
 

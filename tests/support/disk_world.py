@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 from slipstream.jetstream.directory import DirectoryStores
@@ -22,7 +23,7 @@ def disk_world(disk: SimDisk, ports: FakePorts | None = None, **facts: Any) -> W
     stores = DirectoryStores(
         disk,
         ROOT,
-        options=lambda _: options(segment_bytes=1 << 16, seed=rng.getrandbits(32)),
+        options=lambda _: replace(options(segment_bytes=1 << 16, seed=rng.getrandbits(32)), now_ns=ports.now_ns),
         new_uid=lambda: rng.randbytes(16),
         log=ports.log,
     )

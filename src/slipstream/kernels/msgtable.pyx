@@ -682,14 +682,18 @@ cdef class MessageTable:
                     p += 8
         return out
 
-    def removed_seqs(self, set except_segs not None):
-        """Removed sequences whose records still lie in segments other than these, packed as `live_seqs`."""
+    def removed_seqs(self, set except_segs not None, bint with_headers=False):
+        """Removed sequences whose records still lie in segments other than these, packed as `live_seqs`.
+
+        With `with_headers` only those that have some.
+        """
         cdef Py_ssize_t i, n = 0
         cdef Run *r
         cdef uint32_t pos
         cdef uint64_t seq
         cdef bytes out = b""
         cdef char *p = NULL
+        cdef uint32_t wanted = LENGTH_HEADERS if with_headers else 0xFFFFFFFF
         cdef int fill
         for fill in range(2):  # first count, then write
             for i in range(self.n_runs):
@@ -697,7 +701,7 @@ cdef class MessageTable:
                 if r.live == r.n or r.seg in except_segs:
                     continue
                 for pos in range(r.n):
-                    if r.sid[pos] == NO_SUBJECT and r.len[pos]:
+                    if r.sid[pos] == NO_SUBJECT and r.len[pos] & wanted:
                         if fill:
                             seq = seq_at(r, pos)
                             memcpy(p, &seq, 8)

@@ -34,7 +34,7 @@ All calls are made on one thread (the loop), except `Job.run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -226,6 +226,20 @@ class Store(Protocol):
 
     def next_with_headers(self, from_seq: int) -> int:
         """The first stored sequence at or above `from_seq` whose message has headers; 0 when there is none."""
+        ...
+
+    def removed_with_headers(self, since_ns: int) -> list[StoredMessage]:
+        """Removed messages younger than this that have headers and can still be read, in order.
+
+        A record outlives its message until its place is given back; one that was erased is not among them.
+        """
+        ...
+
+    def keep_removed(self, since_ns: Callable[[], int]) -> None:
+        """Give no place back that holds removed messages younger than this, as long as there is space to spare.
+
+        `since_ns` is asked whenever a place could be given back; later than any message: nothing is kept.
+        """
         ...
 
     def next_matching(self, filters: Filters, from_seq: int) -> Read | None:

@@ -13,6 +13,7 @@ from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 
 __all__ = ["IndexedReads"]
 
+_LENGTH_MASK = 0x3FFFFFFF
 _EXPIRY_BYTES = 8  # a record may be this much longer than the index says
 
 
@@ -112,6 +113,20 @@ class IndexedReads:
         least = length + _EXPIRY_BYTES
         data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
         return seq, data, offset - base, salt
+
+    def removed_with_headers(self, since_ns: int) -> list[StoredMessage]:
+        """See `Store.removed_with_headers`."""
+        found: list[StoredMessage] = []
+        for seq in reversed(memoryview(self._index.removed_seqs(set(), with_headers=True)).cast("Q")):
+            segment, offset, flagged = self._index.record_place(seq) or (0, 0, 0)
+            least = (flagged & _LENGTH_MASK) + _EXPIRY_BYTES
+            data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
+            message = read_message(data, offset - base, salt, seq)
+            if message is not None and message.ts_ns <= since_ns:
+                break  # times do not go back
+            if message is not None:
+                found.append(message)
+        return found[::-1]
 
     def next_seq(self, filters: Filters, from_seq: int) -> int:
         """See `Store.next_seq`."""

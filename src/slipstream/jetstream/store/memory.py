@@ -66,6 +66,9 @@ class MemoryStore(IndexedReads):
         self._job: _Done | None = None
         self._index.skip_to(first_seq - 1)
 
+    def keep_removed(self, since_ns: Callable[[], int]) -> None:
+        """See `Store.keep_removed`: memory is given back at once, since nothing is read anew after a start."""
+
     def _slice(self, segment: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
         slab = self._slabs.get(segment)
         if slab is not None:

@@ -51,6 +51,11 @@ class MessageIds:
             if self._seqs.get(message_id) == seq:
                 del self._seqs[message_id]
 
+    def oldest_ns(self, now_ns: int) -> int:
+        """When the oldest id was added that is still in the window; `now_ns` when there is none."""
+        self.expire(now_ns)
+        return self._order[0][0] if self._order else now_ns
+
     def next_expiry_ns(self) -> int | None:
         """When the oldest id leaves the window; None if there is none."""
         return self._order[0][0] + self.window_ns if self._order else None

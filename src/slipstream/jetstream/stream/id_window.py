@@ -1,11 +1,15 @@
 """The duplicate window over time: message ids leave it when nothing arrives, and are read from the log again.
 
-`dedup` holds the ids; this keeps the timer, and finds them anew after a start, a fault, or when the window grows.
+`dedup` holds the ids; this keeps the timer, and finds them anew after a start, a fault, or when the window grows. An id
+counts whether or not its message is still there: who works off a queue and dies before the publisher got its ack must
+not get the message twice. So the records of removed messages are read as well, and the store keeps them that long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
+from operator import itemgetter
 
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
@@ -29,6 +33,7 @@ class IdWindow:
         self._appends = appends
         self._timer: Cancel | None = None
         self._stopped = False
+        store.keep_removed(lambda: appends.ids.oldest_ns(ports.now_ns()))
 
     def remembered(self) -> None:
         """See to it that message ids leave the window even if nothing more arrives."""
@@ -45,7 +50,9 @@ class IdWindow:
     def rebuild(self, config: StreamConfig) -> None:
         """Read the window's message ids from the log, and the id of the last message."""
         if config.mirror is None:
-            self._appends.ids.rebuild(self._ids_within(config.duplicate_window_ns))
+            window_ns = config.duplicate_window_ns
+            entries = merge(self._stored_ids(window_ns), self._removed_ids(window_ns), key=itemgetter(1))
+            self._appends.ids.rebuild(entries)
         last = self._store.get(self._store.last_seq)
         block = last.headers if last is not None and not isinstance(last, Damaged) else b""
         self._appends.intake.last_id = (headers.find(block, b"Nats-Msg-Id") if block else None) or b""
@@ -62,7 +69,15 @@ class IdWindow:
         self._appends.ids.expire(self._ports.now_ns())
         self._arm()
 
-    def _ids_within(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
+    def _removed_ids(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
+        if window_ns <= 0:
+            return
+        for message in self._store.removed_with_headers(self._ports.now_ns() - window_ns):
+            message_id = headers.find(message.headers, b"Nats-Msg-Id")
+            if message_id:
+                yield message_id, message.seq, message.ts_ns
+
+    def _stored_ids(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
         store = self._store
         if window_ns <= 0 or not store.messages:
             return

@@ -40,7 +40,7 @@ class FileStoreOptions:
     noise: Callable[[int], bytes]
     """That many random bytes, to overwrite erased messages."""
     now_ns: Callable[[], int]
-    """Wall clock, only noted in segment headers."""
+    """Wall clock, for the age of segments."""
     segment_bytes: int = STORE_SEGMENT_BYTES
     reserve: Reserve | None = None
 
@@ -86,6 +86,7 @@ class FileStoreState(IndexedReads):
         self._leftovers: list[str] = []
         self._dropped: set[str] = set()  # files of an abandoned unit: not worth a sync
         self._erased_meanwhile: list[tuple[int, int]] = []  # erasures since a compaction began
+        self._removed_since_ns: Callable[[], int] = options.now_ns  # see `Store.keep_removed`
         self.report = RecoveryReport()
         """What the last opening or repair found."""
 

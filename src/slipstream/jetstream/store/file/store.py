@@ -14,6 +14,7 @@ States::
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from slipstream.errors import StorageFault
@@ -40,6 +41,7 @@ from slipstream.limits import (
     STORE_COMPACT_LIVE_PERCENT,
     STORE_COMPACT_MERGE_MAX,
     STORE_COMPACT_MSGS_MAX,
+    STORE_REMOVED_KEPT_SEGMENTS,
     STORE_SEGMENT_BYTES,
     STORE_SEGMENT_BYTES_MIN,
     STORE_SEGMENTS_PER_STREAM_MIN,
@@ -267,12 +269,28 @@ class FileStore(FileStoreCommits):
         self.finish_commit(job)
         self._marked = True
 
+    def keep_removed(self, since_ns: Callable[[], int]) -> None:
+        """See `Store.keep_removed`: so many closed segments at most, and none when the disk is full."""
+        self._removed_since_ns = since_ns
+
+    def _kept(self) -> set[int]:
+        """Segments whose removed messages somebody may still ask about."""
+        kept: set[int] = set()
+        if self._refusal is None:
+            since_ns, segments = self._removed_since_ns(), self._log.segments
+            # Nothing in a segment is younger than the one that follows it.
+            for segment, following in zip(segments[-2::-1], segments[:0:-1], strict=True):
+                if len(kept) == STORE_REMOVED_KEPT_SEGMENTS or following.header.created_ns <= since_ns:
+                    break
+                kept.add(segment.id)
+        return kept
+
     def _removal(self) -> RemoveJob | None:
         """Segments at the front that hold nothing, and files left over by compactions."""
-        first_seq = self._log.first_kept
+        first_seq, kept = self._log.first_kept, self._kept()
         dead: list[Segment] = []
         for segment in self._log.closed_segments():
-            if segment.last_seq >= first_seq or self._index.segment_has_live(segment.id):
+            if segment.last_seq >= first_seq or segment.id in kept or self._index.segment_has_live(segment.id):
                 break
             dead.append(segment)
         if dead and self._durable_first <= dead[-1].last_seq:
@@ -342,12 +360,12 @@ class FileStore(FileStoreCommits):
     def _worth_compacting(self) -> list[Segment]:
         """The first stretch of neighbouring segments that are mostly dead, or small enough to be merged."""
         suspects = {seg for seg, n, live in self._index.segment_counts() if live * 100 < n * STORE_COMPACT_LIVE_PERCENT}
-        small = self._options.segment_bytes // 8
+        small, kept = self._options.segment_bytes // 8, self._kept()
         found: list[Segment] = []
         alive = alive_msgs = 0
         for segment in self._log.closed_segments():
             used = count = 0
-            fits = not segment.damaged and (segment.id in suspects or segment.end < small)
+            fits = (segment.id in suspects or segment.end < small) and not segment.damaged and segment.id not in kept
             if fits:
                 count, used = self._index.segment_live(segment.id)
                 fits = segment.end < small or used * 100 < (segment.end - HEADER_BYTES) * STORE_COMPACT_LIVE_PERCENT
