@@ -57,7 +57,7 @@ def test_errors_break_between_words(cli: Cli) -> None:
     assert max(map(len, usage.splitlines())) <= 60 and "Error: Invalid value for 'KIND': 'nonsense'" in usage
     assert usage.startswith("Usage: slipstream server request [OPTIONS] KIND [EXPECT]\n")
     failure = cli.screen("-s", "nats://127.0.0.1:1", "stream", "ls", status=1, columns=60)
-    assert failure == "slipstream: error: cannot connect to 127.0.0.1:1:\n  Connection refused\n"
+    assert failure == "slipstream: error: cannot connect to 127.0.0.1:1: Connection\n  refused\n"
     assert cli.screen("stream", status=2, columns=80).startswith(
         "Usage: slipstream stream [OPTIONS] COMMAND [ARGS]...\n"
     )
