@@ -56,7 +56,8 @@ class Bench:
 
     def one_subject(self, data: Dataset) -> int:
         """One of a thousand subjects, found by the server."""
-        frame = self._read(data, pushdown="true").where(f"subject = '{data.stream}.0007'")
+        reader = self.spark.read.format("slipstream").options(servers=self.url, stream=data.stream, pushdown="true")
+        frame = reader.load().where(f"subject = '{data.stream}.0007'")
         assert frame.count() == data.messages // 1_000
         return data.messages
 

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from slipstream.spark.connection import settle_worker
 from slipstream.spark.options import read_source_options
 from slipstream.spark.schema import source_ddl
 
@@ -31,12 +32,14 @@ class SlipstreamSource(DataSource):
 
     def schema(self) -> str:
         """The columns of a read without a schema of the user's."""
+        settle_worker()
         return source_ddl(read_source_options(self.options, streaming=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         from slipstream.spark.reader import batch_reader
 
+        settle_worker()
         return batch_reader(schema, read_source_options(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
