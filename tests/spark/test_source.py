@@ -107,7 +107,30 @@ def test_a_frame_can_be_used_for_many_queries(spark: SparkSession, streams: Stre
     frame = read(spark, streams, stream=name)
     assert [frame.where("seq = 5").count(), frame.count(), frame.where("seq = 1 or seq = 2").count()] == [1, 100, 2]
     assert frame.where("seq <= 5").union(frame.where("seq > 5")).count() == 100
+    low, high = frame.where("seq <= 10").alias("low"), frame.where("seq > 5").alias("high")
+    assert low.join(high, "seq").count() == 5
+    assert frame.alias("all").join(low, "seq").count() == 10
+    kept = frame.where("seq > 90").cache()
+    try:
+        assert [kept.count(), frame.where("seq > 80").count(), kept.where("seq > 95").count()] == [10, 20, 5]
+    finally:
+        kept.unpersist(blocking=True)
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    try:
+        assert low.join(high.groupBy("subject").count(), "subject").count() == 10
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", before)
     assert read(spark, streams, stream=name, subjects=f"{name}.3,{name}.4").count() == 20
+
+
+def test_spark_still_keeps_what_was_pushed(spark: SparkSession, streams: Streams, name: str) -> None:
+    """Why nothing is pushed by default. When this fails, Spark plans each query by itself: push by default then."""
+    streams.create(name)
+    streams.fill(name, 100)
+    frame = read(spark, streams, stream=name, pushdown="true")
+    assert frame.where("seq = 5").count() == 1
+    assert frame.count() == 1  # there are 100
 
 
 def test_sql_and_several_streams(spark: SparkSession, streams: Streams, name: str) -> None:
