@@ -77,6 +77,9 @@ class FakePorts:
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         self.jobs.append((job, on_done))
 
+    def run_commit(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
+        self.run_blocking(job, on_done)
+
     def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         self.sent.append((subject, reply, header, payload))
         self.route(subject, reply, header, payload)

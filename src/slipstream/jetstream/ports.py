@@ -82,6 +82,10 @@ class Ports(Protocol):
         """Call once when what was written in this turn was sent. Only for callbacks of `call_soon` while they run."""
         ...
 
+    def run_commit(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
+        """As `run_blocking`, but never behind long work: for what somebody waits for, one job a stream at a time."""
+        ...
+
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         """Run `job` in a thread, then `on_done` on the loop. `job` keeps its own outcome and does not raise."""
         ...

@@ -21,7 +21,9 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-__all__ = ["FileThreads"]
+from slipstream.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREADS
+
+__all__ = ["FileThreads", "FileWork"]
 
 _Work = Callable[[], None]
 
@@ -30,10 +32,11 @@ class FileThreads:
     """A few threads, started when they are needed."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, threads_max: int, run_and_flush: Callable[[_Work], None]
+        self, loop: asyncio.AbstractEventLoop, name: str, threads_max: int, run_and_flush: Callable[[_Work], None]
     ) -> None:
         """Report on `loop`, inside of `run_and_flush`."""
         self._loop = loop
+        self._name = name
         self._threads_max = threads_max
         self._run_and_flush = run_and_flush
         self._queue: SimpleQueue[tuple[_Work, _Work] | None] = SimpleQueue()
@@ -63,7 +66,7 @@ class FileThreads:
         os.close(self._wake_out)
         self._threads = []
         if self._ended:
-            self._run_and_flush(self._finish)
+            self._run_and_flush(self._finish)  # the threads are gone, so that is all
 
     def _start_thread(self) -> None:
         if not self._threads:
@@ -71,7 +74,7 @@ class FileThreads:
             for fd in (self._wake_in, self._wake_out):
                 os.set_blocking(fd, False)
             self._loop.add_reader(self._wake_in, self._on_wake)
-        thread = threading.Thread(target=self._work, name=f"slipstream-io-{len(self._threads)}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -97,7 +100,7 @@ class FileThreads:
 
     def _finish(self) -> None:
         ended = self._ended
-        while ended:
+        for _ in range(len(ended)):  # what ends meanwhile waits until the loop has looked at its sockets
             then = ended.popleft()
             self._unfinished -= 1
             try:
@@ -109,3 +112,18 @@ class FileThreads:
     def _report(self, message: str, error: Exception) -> None:
         context = {"message": message, "exception": error}
         self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
+
+
+class FileWork:
+    """The threads of a server: commits never wait behind work that takes long."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, run_and_flush: Callable[[_Work], None]) -> None:
+        """Start nothing yet."""
+        committing = min(max(2 * (os.cpu_count() or 1), COMMIT_THREADS_MIN), COMMIT_THREADS_MAX)
+        self.commits = FileThreads(loop, "slipstream-commit", committing, run_and_flush)
+        self.rest = FileThreads(loop, "slipstream-io", FILE_THREADS, run_and_flush)
+
+    def stop(self) -> None:
+        """Wait for everything that was handed in, and finish it."""
+        self.rest.stop()
+        self.commits.stop()

@@ -28,8 +28,8 @@ from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
-from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE, JETSTREAM_THREADS
-from slipstream.server.file_threads import FileThreads
+from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE
+from slipstream.server.file_threads import FileWork
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.server.jetstream_system import SystemApi
 from slipstream.version import API_LEVEL, SERVER_VERSION
@@ -61,7 +61,7 @@ class JetStreamRunner:
         self._server = server
         self._loop = loop
         self._disk = RealDisk()
-        self._threads = FileThreads(loop, JETSTREAM_THREADS, server.run_and_flush)
+        self._files = FileWork(loop, server.run_and_flush)
         self._lock: int | None = None
         self.options = server.options.jetstream
         self.directory = storage_directory(server.options)
@@ -101,7 +101,7 @@ class JetStreamRunner:
         if self._system is not None:
             self._system.stop()
         self._server.hub.jetstream = False
-        self._threads.stop()
+        self._files.stop()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -120,7 +120,7 @@ class JetStreamRunner:
 
     def _open(self, name: str, limits: AccountLimits | None) -> None:
         server = self._server
-        ports = AccountPorts(server, server.hub.accounts[name], self._loop, self._threads)
+        ports = AccountPorts(server, server.hub.accounts[name], self._loop, self._files)
         stores = DirectoryStores(
             self._disk,
             os.path.join(self.directory, account_directory(name)),
@@ -200,7 +200,7 @@ class JetStreamRunner:
         if not name:
             return
         place = self._server.hub.accounts[name]
-        ports = AccountPorts(self._server, place, self._loop, self._threads)
+        ports = AccountPorts(self._server, place, self._loop, self._files)
         self._system = SystemApi(self, ports)
         subscription = place.subscribe(f"{API_PREFIX}>".encode(), self._system.answer)
         self._system_listening = [partial(place.remove, subscription)]

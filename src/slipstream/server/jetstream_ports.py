@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.interest import Subscription
     from slipstream.kernels.pointget import PointGet
     from slipstream.protocol.connection import ClientConnection
-    from slipstream.server.file_threads import FileThreads
+    from slipstream.server.file_threads import FileWork
     from slipstream.server.server import Server
 
 __all__ = ["AccountPorts"]
@@ -48,7 +48,7 @@ class _Listening:
 class AccountPorts:
     """The ports of one account."""
 
-    def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, threads: FileThreads) -> None:
+    def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, files: FileWork) -> None:
         self._server = server
         self._account = account
         self._loop = loop
@@ -62,7 +62,8 @@ class AccountPorts:
         self.is_bound = account.is_bound
         self.flush = server.flush
         self.log = server.log
-        self.run_blocking = threads.run
+        self.run_commit = files.commits.run
+        self.run_blocking = files.rest.run
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once at the end of this turn, together with others: what they write is sent in one go."""

@@ -6,7 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from slipstream.server.file_threads import FileThreads
+from slipstream.limits import FILE_THREADS
+from slipstream.server.file_threads import FileThreads, FileWork
 
 
 class Loop:
@@ -17,7 +18,7 @@ class Loop:
         self.failures: list[object] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.failures.append(context["exception"]))
-        self.threads = FileThreads(loop, threads_max, self.run_and_flush)
+        self.threads = FileThreads(loop, "io", threads_max, self.run_and_flush)
 
     def run_and_flush(self, work: Callable[[], None]) -> None:
         work()
@@ -40,7 +41,7 @@ def test_a_job_is_followed_by_its_end_and_a_flush() -> None:
         loop.threads.stop()
         return loop.events
 
-    assert asyncio.run(run()) == ["slipstream-io-0", "then", "flush"]
+    assert asyncio.run(run()) == ["io-0", "then", "flush"]
 
 
 def test_what_ended_together_is_flushed_together() -> None:
@@ -102,7 +103,7 @@ def test_one_job_after_the_other_takes_one_thread() -> None:
         loop.threads.stop()
         return names
 
-    assert asyncio.run(run()) == {"slipstream-io-0"}
+    assert asyncio.run(run()) == {"io-0"}
 
 
 def test_stop_finishes_what_was_handed_in() -> None:
@@ -121,3 +122,18 @@ def test_nothing_to_do_needs_nothing() -> None:
         Loop().threads.stop()
 
     asyncio.run(run())
+
+
+def test_commits_do_not_wait_behind_long_work() -> None:
+    async def run() -> list[str]:
+        events, committed, longer = list[str](), asyncio.Event(), threading.Event()
+        files = FileWork(asyncio.get_running_loop(), lambda work: work())
+        for _ in range(2 * FILE_THREADS):
+            files.rest.run(longer.wait, lambda: events.append("long"))
+        files.commits.run(nothing, lambda: (events.append("commit"), committed.set())[0])
+        await committed.wait()
+        longer.set()
+        files.stop()
+        return events
+
+    assert asyncio.run(run()) == ["commit", *["long"] * (2 * FILE_THREADS)]

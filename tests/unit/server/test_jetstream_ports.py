@@ -33,7 +33,10 @@ def ports_of(server: FakeServer) -> AccountPorts:
     delivery = SimpleNamespace(publish_answers=None)
     account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False, interest=None, delivery=delivery)
     return AccountPorts(
-        cast(Any, server), cast(Any, account), asyncio.get_running_loop(), cast(Any, SimpleNamespace(run=None))
+        cast(Any, server),
+        cast(Any, account),
+        asyncio.get_running_loop(),
+        cast(Any, SimpleNamespace(commits=SimpleNamespace(run=None), rest=SimpleNamespace(run=None))),
     )
 
 

@@ -249,7 +249,7 @@ class Committer:
             job.run()
             self._finish(job)
         else:
-            self._ports.run_blocking(job.run, lambda: self._finish(job))
+            self._ports.run_commit(job.run, lambda: self._finish(job))
 
     def _finish(self, job: Job) -> None:
         done = self._store.finish_commit(job)
