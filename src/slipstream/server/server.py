@@ -361,8 +361,10 @@ class Server:
         await self._stopped.wait()
 
     def _announce(self) -> None:
-        self.log("INF", f"Starting slipstream-server {PRODUCT_VERSION}")
+        # Line for line as nats-server: scripts look for these.
+        self.log("INF", "Starting nats-server")
         self.log("INF", f"  Version:  {SERVER_VERSION}")
+        self.log("INF", f"  Git:      [slipstream {PRODUCT_VERSION}]")
         self.log("INF", f"  Name:     {self.identity.name}")
         self.log("INF", f"  ID:       {self.identity.id}")
         if self.options.config_file:
