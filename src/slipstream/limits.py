@@ -443,7 +443,7 @@ STORE_NOTE_BYTES_MAX: Final = 1 * KIB
 # --- bulk reads and writes --------------------------------------------------------------------------------------------
 
 # Records in one chunk of a bulk read: by default, at least, and at most. Larger ones hold the loop for longer.
-BULK_CHUNK_BYTES: Final = 512 * KIB
+BULK_CHUNK_BYTES: Final = 256 * KIB
 BULK_CHUNK_BYTES_MIN: Final = 16 * KIB
 BULK_CHUNK_BYTES_MAX: Final = 1 * MIB
 # Chunks a reader may have unconfirmed: by default and at most. It bounds what waits for one reader in memory.
