@@ -23,7 +23,7 @@ from slipstream.spark.jobs.ranges import (
     read_batches,
     stream_facts,
 )
-from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.lake import Archived, Lake, LakeError, LakeFile, create_lake, open_lake
 from slipstream.spark.target import Reach
@@ -98,8 +98,8 @@ def archive(
             rows += sum(file.rows for file in added)
             size += sum(file.size for file in added)
             files += len(added)
-            written = f"{files} file" if files == 1 else f"{files} files"
-            say(f"archived up to {wave[-1].last:,} of {last:,}: {rows:,} messages in {written}")
+            written = f"{counted(rows, 'message')} in {counted(files, 'file')}"
+            say(f"archived up to {wave[-1].last:,} of {last:,}: {written}")
         if last > lake.facts.archived_upto:
             lake.commit(lake.facts.upto(last), operation="archive")  # the rest of the range has no messages
     if drop:

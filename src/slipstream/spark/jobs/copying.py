@@ -16,7 +16,7 @@ from slipstream.bulk import BulkError
 from slipstream.bulk.writing import StagedPart
 from slipstream.spark.connection import get_connection, retrying
 from slipstream.spark.jobs.ranges import RETRY_NS, again
-from slipstream.spark.jobs.report import Say
+from slipstream.spark.jobs.report import Say, counted
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.target import Reach
 
@@ -87,7 +87,9 @@ def copy_into(
         items = [_StagePart(reach, stream, name, part, one, read) for part, one in enumerate(wave)]
         staged = [cast(StagedPart, part) for part in run_tasks(spark, items, _stage) if part["count"]]
         _commit(reach, stream, name, number, staged, done)
-        say(f"{stream}: {done.messages:,} messages in {done.batches} batches, last sequence {done.last_seq:,}")
+        say(
+            f"{stream}: {counted(done.messages, 'message')} in {done.batches:,} batches, last sequence {done.last_seq:,}"
+        )
     return done
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.bulk import BulkError
 from slipstream.spark.connection import retrying
 from slipstream.spark.jobs.ranges import RETRY_NS, plan_stream, read_batches, stream_facts
-from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
 from slipstream.spark.lake import Lake, LakeFile, Wish, open_lake
 from slipstream.spark.target import Reach
@@ -136,7 +136,7 @@ def _erase_in_archive(spark: SparkSession, lake: Lake, wish: Wish, say: Say) -> 
         erased = sum(result["erased"] for _, result in hit)
         facts = replace(lake.facts, erased=lake.facts.erased + erased)
         lake.commit(facts, add=added, remove=[file for file, _ in hit], operation="erase")
-        say(f"{lake.location}: {erased:,} messages erased in {len(hit)} of {len(candidates)} files")
+        say(f"{lake.location}: {counted(erased, 'message')} erased in {len(hit)} of {len(candidates)} files")
     lake.vacuum()  # the old files hold what has to go
     return [(file.path, result["erased"]) for file, result in hit]
 

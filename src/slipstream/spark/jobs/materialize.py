@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.spark.jobs.partial import partial_frame
 from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
-from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError
 from slipstream.spark.target import Reach
 
@@ -62,7 +62,7 @@ def materialize(
         raise JobError(f"there is no mode {mode!r}; there are {', '.join(_MODES)}")
     facts = stream_facts(reach, f"KV_{bucket}")
     frame = bucket_frame(spark, bucket, reach=reach, mode=mode)
-    say(f"bucket {bucket}: {facts.messages:,} entries up to revision {facts.last:,}")
+    say(f"bucket {bucket}: {counted(facts.messages, 'value')} up to revision {facts.last:,}")
     rows = _replace_table(frame, location, bucket, facts.last)
     report.figures = {
         "bucket": bucket,

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Report", "Say", "quiet"]
+__all__ = ["Report", "Say", "counted", "quiet"]
 
 Say = Callable[[str], None]
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2,000 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def quiet(text: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
-from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.sketch import Sketch
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.target import Reach
@@ -73,7 +73,7 @@ def stats(
     for wave in waves(spark, pieces):
         for result in run_tasks(spark, [_Measure(piece, window_ns, latency_header) for piece in wave], _measure):
             total.add(result)
-        say(f"{stream}: {total.messages:,} messages measured")
+        say(f"{stream}: {counted(total.messages, 'message')} measured")
     _describe(report, stream, total, window_ns, top, latency_header)
     return report.finish()
 
