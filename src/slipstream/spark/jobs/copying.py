@@ -87,9 +87,8 @@ def copy_into(
         items = [_StagePart(reach, stream, name, part, one, read) for part, one in enumerate(wave)]
         staged = [cast(StagedPart, part) for part in run_tasks(spark, items, _stage) if part["count"]]
         _commit(reach, stream, name, number, staged, done)
-        say(
-            f"{stream}: {counted(done.messages, 'message')} in {done.batches:,} batches, last sequence {done.last_seq:,}"
-        )
+        copied = f"{counted(done.messages, 'message')} in {counted(done.batches, 'part')}"
+        say(f"{stream}: {copied}, last sequence {done.last_seq:,}")
     return done
 
 
