@@ -18,6 +18,7 @@ from statistics import median
 
 import click
 
+from benchmarks.machine import ProcessorWatch
 from benchmarks.servers import Server
 from benchmarks.spark_cases import Bench
 from benchmarks.spark_data import Dataset, make_dataset
@@ -38,16 +39,20 @@ class Run:
         self._results = results
         self._dataset = dataset
         self._clock = TreeClock()
+        self._began()
 
     def source(self) -> None:
         """Batch reads of three sizes beside Parquet."""
         for size, least in _LEAST.items():
             data = self._dataset(size)
+            self._began()
             ours, theirs = self._compare(
                 (f"source, {size:,} B", partial(self._bench.source, data)),
                 (f"Parquet scan, {size:,} B", partial(self._bench.parquet, data)),
             )
-            self._results.add(f"source-{size}", Found.of_ratio(ours, theirs, least))
+            self._results.add(
+                f"source-{size}", Found.of_ratio(ours, theirs, least, self._foreign(f"source, {size:,} B"))
+            )
 
     def server(self) -> None:
         """Batch reads through the server beside reading files of the same records."""
@@ -56,7 +61,7 @@ class Run:
             ("through the server", partial(self._bench.source, data)),
             ("files of records", partial(self._bench.files, data)),
         )
-        self._results.add("server", Found.of_ratio(ours, theirs, 0.90))
+        self._results.add("server", Found.of_ratio(ours, theirs, 0.90, self._foreign("server")))
 
     def pushed(self) -> None:
         """One subject of a thousand."""
@@ -65,7 +70,7 @@ class Run:
             ("one of 1,000 subjects, pushed down", partial(self._bench.one_subject, data)),
             ("one of 1,000 subjects, Parquet", partial(self._bench.one_subject_parquet, data)),
         )
-        self._results.add("pushed", Found.of_ratio(ours, theirs, 2.0))
+        self._results.add("pushed", Found.of_ratio(ours, theirs, 2.0, self._foreign("pushed down")))
 
     def streaming(self) -> None:
         """Triggers of a million messages beside a batch read of all."""
@@ -82,6 +87,7 @@ class Run:
         )
         share = median(rates[1:]) / batch.rate
         text = f"{share:.2f} ({median(rates[1:]) / 1e6:.2f} M rows/s inside triggers)"
+        self._foreign("streaming")
         self._results.add("streaming", Found.of(text, share >= 0.80))
 
     def floor(self) -> None:
@@ -89,11 +95,13 @@ class Run:
         data = self._dataset(128)
         floors = sorted(self._bench.floor_ms(data) for _ in range(self._results.repeat))
         text = f"{median(floors):.0f} ms ({floors[0]:.0f}..{floors[-1]:.0f})"
+        self._foreign("floor")
         self._results.add("floor", Found.of(text, median(floors) <= 120))
 
     def sink(self) -> None:
         """Parquet into a stream."""
         (sink,) = self._compare(("Arrow sink", partial(self._bench.sink, self._dataset(128))))
+        self._foreign("sink")
         self._results.add("sink", Found.of(f"{sink.rate / 1e6:.2f} M rows/s", sink.rate >= 0.8e6))
 
     def archive(self) -> None:
@@ -103,12 +111,13 @@ class Run:
             ("archive job", partial(self._bench.archive, data)),
             ("archive by rows", partial(self._bench.archive_rows, data)),
         )
-        self._results.add("archive", Found.of_ratio(ours, theirs, 2.5))
+        self._results.add("archive", Found.of_ratio(ours, theirs, 2.5, self._foreign("archive")))
 
     def latency(self) -> None:
         """From a publish to the commit in the sink."""
         waits = [self._bench.latency_ms() for _ in range(self._results.repeat)]
         middle, high = (median(values) for values in zip(*waits, strict=True))
+        self._foreign("latency")
         self._results.add("latency", Found.of(f"{middle:.0f} ms (p99 {high:.0f} ms)", middle <= 400))
 
     def publish(self) -> None:
@@ -120,7 +129,20 @@ class Run:
             beside.append(self._bench.publish_p99_ms(data, reading=True))
         ratio = median(beside) / median(alone)
         text = f"{ratio:.2f} ({median(alone):.2f} → {median(beside):.2f} ms)"
+        self._foreign("publish")
         self._results.add("publish", Found.of(text, ratio <= 2.0))
+
+    def _began(self) -> None:
+        self._watch, self._own_s = ProcessorWatch(), self._clock.seconds()
+
+    def _foreign(self, case: str) -> float:
+        """What others took of the machine since the last call."""
+        # The watch counts the children that have ended and this process; what still runs is told to it.
+        own_s = self._clock.seconds() - self._own_s
+        share = self._watch.foreign_share(own_s - self._watch.load_s())
+        self._results.foreign[case] = share
+        self._began()
+        return share
 
     def _compare(self, *cases: tuple[str, Callable[[], int]]) -> list[Timed]:
         made = [Timed(name) for name, _ in cases]
@@ -140,13 +162,13 @@ class Run:
 CASES = {
     "source": Run.source,
     "server": Run.server,
+    "publish": Run.publish,
+    "latency": Run.latency,
     "pushed": Run.pushed,
     "streaming": Run.streaming,
     "floor": Run.floor,
-    "sink": Run.sink,
     "archive": Run.archive,
-    "latency": Run.latency,
-    "publish": Run.publish,
+    "sink": Run.sink,
 }
 
 
