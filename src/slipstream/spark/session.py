@@ -112,8 +112,6 @@ def settings(profile: Profile, master: str) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.python.unix.domain.socket.enabled": "true",
-            # Only where this package is sure to be installed for every worker.
-            "spark.python.daemon.module": "slipstream.spark.daemon",
             # Only where checkpoints are on a local disk; object stores need Spark's default.
             "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         }
