@@ -27,11 +27,13 @@ from benchmarks.soak_load import Churning, SoakPublishing, SoakReceiving, SoakTa
 from click.testing import CliRunner
 
 from slipstream.cli.bench import bench
+from slipstream.client.load import Counting
 from slipstream.client.options import ClientError, ServerRefused
 from slipstream.client.roundtrip import Replying, Requesting
 from slipstream.client.throughput import Publishing, Receiving
 from slipstream.client.wire import ConnectOptions, NoResponders, WireClient
 from slipstream.client.workers import run_here, run_together
+from support.cli import Cli
 from support.servers import Launcher, server_binary
 
 ONE = (("s",),)
@@ -134,6 +136,31 @@ class TestJobs:
         answered, *asked = run_together([replying, *requesting])
         assert answered.messages == 60
         assert [(t.messages, t.payload_bytes, len(t.latencies_ns)) for t in asked] == [(30, 270, 30)] * 2
+
+    def test_how_far_it_is(self, url: str) -> None:
+        seen: list[int] = []
+        with WireClient(url) as publisher:
+
+            def on_progress(done: int) -> None:
+                if done in (0, 4) and done not in seen:
+                    for _ in range(4 if done == 0 else 6):
+                        publisher.publish("far", b"x")
+                seen.append(done)
+
+            (tally,) = run_together([Receiving(url=url, subjects=(("far",),), messages=10)], on_progress=on_progress)
+        assert tally.messages == 10
+        assert {0, 4} <= set(seen) <= {0, 4, 10}
+
+    @pytest.mark.parametrize("connections", [1, 3])
+    def test_publishers_count_what_they_sent(self, url: str, connections: int) -> None:
+        job = Publishing(url=url, subjects=(("sent",),) * connections, messages=5_000, size=100)
+        runner = job.prepare()
+        try:
+            assert isinstance(runner, Counting) and runner.done == 0
+            runner.run()
+            assert runner.done == 5_000 * connections
+        finally:
+            runner.close()
 
     def test_missing_messages_are_an_error(self, url: str) -> None:
         receiver = Receiving(url=url, subjects=(("missing",),), messages=3, timeout_ns=SECOND_NS // 10)
@@ -322,6 +349,10 @@ class TestCommand:
         text = self.invoke(url, "pub", "cli.pub", "--msgs", "1001", "--clients", "3", "--size", "1KB")
         assert text.startswith("0 ") and "clients=3, msgs=1,001, msg-size=1,024 B" in text
         assert "publisher stats: " in text and " msgs/sec ~ " in text and " MB/sec" in text
+
+    def test_a_terminal_shows_how_far_it_is(self, url: str, tmp_path: Path) -> None:
+        screen = Cli(tmp_path, url).screen("bench", "pub", "cli.bar", "--msgs", "1001", "--clients", "2")
+        assert "Measuring" in screen and "100% 1,001/1,001 msgs" in screen and "publisher stats: " in screen
 
     def test_sub(self, url: str) -> None:
         enough = threading.Event()

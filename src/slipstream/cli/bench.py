@@ -21,7 +21,7 @@ import click
 
 from slipstream import limits
 from slipstream.cli.connection import Failure, Group, Session
-from slipstream.cli.progress import progress
+from slipstream.cli.progress import progress, shows_progress
 from slipstream.cli.render import wrapped
 from slipstream.client.load import Job, Tally, percentile
 from slipstream.client.options import ClientError
@@ -80,7 +80,7 @@ def pub(session: Session, subject: str, msgs: int, clients: int, timeout: float,
         Publishing(url=url, subjects=((subject,),) * count, messages=share, size=size, timeout_ns=_ns(timeout))
         for count, share in _shares(msgs, clients)
     ]
-    _print_rate("publisher", _run(jobs))
+    _print_rate("publisher", _run(jobs, msgs))
 
 
 @bench.command(short_help="Receive messages.")
@@ -92,7 +92,7 @@ def sub(session: Session, subject: str, msgs: int, clients: int, timeout: float,
     job = Receiving(
         url=_url(session), subjects=((subject,),) * clients, messages=msgs, queue=queue, timeout_ns=_ns(timeout)
     )
-    _print_rate("subscriber", _run([job]))
+    _print_rate("subscriber", _run([job], msgs if queue else msgs * clients))
 
 
 @bench.command()
@@ -117,7 +117,7 @@ def request(session: Session, subject: str, msgs: int, clients: int, timeout: fl
         )
         for share in shares
     ]
-    tallies = _run(jobs)
+    tallies = _run(jobs, msgs)
     _print_rate("requester", tallies)
     _print_latencies(sorted(latency for tally in tallies for latency in tally.latencies_ns))
 
@@ -138,7 +138,7 @@ def reply(session: Session, subject: str, msgs: int, clients: int, timeout: floa
         connections=clients,
         timeout_ns=_ns(timeout),
     )
-    _print_rate("responder", _run([job]))
+    _print_rate("responder", _run([job], msgs))
 
 
 def run_pub_sub(url: str, subject: str, *, publishers: int, subscribers: int, messages: int, size: int) -> None:
@@ -153,7 +153,7 @@ def run_pub_sub(url: str, subject: str, *, publishers: int, subscribers: int, me
     for count, share in _shares(messages, publishers) if publishers else ():
         jobs.append(Publishing(url=url, subjects=((subject,),) * count, messages=share, size=size))
     _announce("pub/sub", subject, publishers + subscribers, messages, size)
-    tallies = _run(jobs)
+    tallies = _run(jobs, messages * subscribers + (messages if publishers else 0))
     if subscribers:
         _print_rate("subscriber", tallies[:1])
     if publishers:
@@ -170,10 +170,22 @@ def _url(session: Session) -> str:
     return endpoint.replace("://", f"://{quote(secret, safe=':')}@", 1) if secret and "@" not in endpoint else endpoint
 
 
-def _run(jobs: Sequence[Job]) -> list[Tally]:
+def _run(jobs: Sequence[Job], messages: int) -> list[Tally]:
+    """Run the jobs with a bar; `messages` is what they do all together."""
+    shown = 0
     try:
-        with progress("Measuring", None):  # without a bar: to count on the way would cost some of the speed
-            return run_together(jobs, timeout_ns=24 * limits.HOUR_NS)  # that it goes on is watched by the jobs
+        with progress("Measuring", messages) as advance:
+
+            def reached(done: int) -> None:
+                nonlocal shown
+                advance(max(min(done, messages) - shown, 0))
+                shown = max(min(done, messages), shown)
+
+            # That it goes on is watched by the jobs.
+            watch = reached if shows_progress() else None
+            tallies = run_together(jobs, timeout_ns=24 * limits.HOUR_NS, on_progress=watch)
+            reached(messages)
+            return tallies
     except (ClientError, ValueError) as error:
         raise Failure(str(error)) from error
 

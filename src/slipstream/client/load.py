@@ -16,14 +16,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import ceil
 from time import monotonic_ns
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from slipstream import limits
 from slipstream.client.line import Line
 from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.kernels.loadgen import Scanner
 
-__all__ = ["Job", "Lines", "Runner", "Tally", "percentile"]
+__all__ = ["Counting", "Job", "Lines", "Runner", "Tally", "percentile"]
 
 _RECEIVE_BYTES = 256 * limits.KIB
 
@@ -70,6 +70,15 @@ class Runner(Protocol):
         """Close the connections."""
 
 
+@runtime_checkable
+class Counting(Protocol):
+    """A runner that can be asked from another thread how far it is."""
+
+    @property
+    def done(self) -> int:
+        """Messages sent, received or answered so far, over all its connections."""
+
+
 class Job(Protocol):
     """Something to do, as a value that can be sent to another process."""
 
@@ -98,6 +107,11 @@ class Lines:
                 opened.callback(line.close)
                 self.lines.append(line)
             self._opened = opened.pop_all()
+
+    @property
+    def received(self) -> int:
+        """Messages that came so far, on all connections."""
+        return sum(line.scanner.messages for line in self.lines)
 
     def start(self) -> None:
         """Remember the time: the first message is sent or has come."""

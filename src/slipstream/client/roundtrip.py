@@ -64,6 +64,10 @@ class _Requester:
             self._lines.close()
             raise
 
+    @property
+    def done(self) -> int:
+        return self._lines.received
+
     def run(self) -> Tally:
         line, buffer, request = self._lines.lines[0], self._lines.buffer, self._request
         scanner = line.scanner
@@ -97,6 +101,10 @@ class _Replier:
         except BaseException:
             self._lines.close()
             raise
+
+    @property
+    def done(self) -> int:
+        return self._lines.received
 
     def run(self) -> Tally:
         lines = self._lines.lines

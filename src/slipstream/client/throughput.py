@@ -81,7 +81,13 @@ class _Publisher:
         if job.messages < 0 or job.size < 0 or not all(job.subjects):
             raise ClientError("publishing needs a subject for every connection, and no negative numbers")
         self._job = job
+        self._sent_bytes = 0
+        self._frame_bytes = len(publish_frames(job.subjects[0][:1], job.size, 1)) if job.subjects else 1
         self._lines = Lines(job.url, [Scanner() for _ in job.subjects], job.timeout_ns)
+
+    @property
+    def done(self) -> int:
+        return self._sent_bytes // self._frame_bytes
 
     def run(self) -> Tally:
         job, lines = self._job, self._lines.lines
@@ -102,6 +108,7 @@ class _Publisher:
     def _send_blocking(self, line: Line, chunks: Iterator[memoryview]) -> None:
         for count, chunk in enumerate(chunks, 1):
             line.send(chunk)
+            self._sent_bytes += len(chunk)
             if count % _LOOK_EVERY == 0:
                 line.receive_ready(self._lines.buffer)
 
@@ -121,7 +128,9 @@ class _Publisher:
                     line, chunk, chunks = sending[descriptor]
                     if events & ~select.EPOLLOUT:
                         line.receive_ready(self._lines.buffer)
-                    left = chunk[line.send_some(chunk) :] or next(chunks, memoryview(b""))
+                    sent = line.send_some(chunk)
+                    self._sent_bytes += sent
+                    left = chunk[sent:] or next(chunks, memoryview(b""))
                     if left:
                         sending[descriptor] = line, left, chunks
                     else:
@@ -141,6 +150,10 @@ class _Receiver:
         except BaseException:
             self._lines.close()
             raise
+
+    @property
+    def done(self) -> int:
+        return self._lines.received
 
     def run(self) -> Tally:
         lines = self._lines.lines

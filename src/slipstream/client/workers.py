@@ -4,8 +4,10 @@
       | -- job ------------------> | connects and subscribes
       | <-- ready ---------------- |
       | -- go (when all are) ----> | works
+      | <-- how far, now and then  |
       | <-- Tally or Failure ----- | ends
 
+How far it is a worker tells only if somebody wants to know, from a thread of its own that looks a few times a second.
 Receivers are therefore subscribed before the first publisher sends. Processes, not threads: two of them must be able to
 use two cores. Invariant: when `run_together` returns or raises, no worker is left running.
 """
@@ -13,7 +15,8 @@ use two cores. Invariant: when `run_together` returns or raises, no worker is le
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -21,18 +24,26 @@ from time import monotonic_ns
 from typing import TypeVar
 
 from slipstream import limits
-from slipstream.client.load import Job, Tally
+from slipstream.client.load import Counting, Job, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
 
 __all__ = ["run_here", "run_together"]
 
 _Reply = TypeVar("_Reply")
+_LOOK_S = 0.1  # between two looks at how far a worker is
 _END_TIMEOUT_S = 5.0  # a worker that has sent its tally has nothing left to do
 
 
 @dataclass(frozen=True)
 class _Ready:
     """The worker's connections are open."""
+
+
+@dataclass(frozen=True)
+class _SoFar:
+    """How far the worker is."""
+
+    messages: int
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,18 @@ def run_here(job: Job) -> Tally:
         runner.close()
 
 
-def run_together(jobs: Sequence[Job], *, timeout_ns: int = limits.LOAD_RUN_TIMEOUT_NS) -> list[Tally]:
+def run_together(
+    jobs: Sequence[Job],
+    *,
+    timeout_ns: int = limits.LOAD_RUN_TIMEOUT_NS,
+    on_progress: Callable[[int], None] | None = None,
+) -> list[Tally]:
     """Run jobs at the same time in a process each; return their tallies in order.
+
+    Args:
+        jobs: what to do.
+        timeout_ns: for all of it.
+        on_progress: called a few times a second with the messages done so far, by all of them that count.
 
     Raises:
         ClientError: one of them failed, with its reason, or all together took too long; the others are stopped.
@@ -64,47 +85,57 @@ def run_together(jobs: Sequence[Job], *, timeout_ns: int = limits.LOAD_RUN_TIMEO
     if len(jobs) > limits.LOAD_PROCESSES_MAX:
         raise ClientError(f"{len(jobs)} processes of load; at most {limits.LOAD_PROCESSES_MAX} run together")
     deadline = monotonic_ns() + timeout_ns
-    with _workers(jobs) as pipes:
+    with _workers(jobs, tells=on_progress is not None) as pipes:
         _gather(pipes, _Ready, deadline)
         for pipe in pipes:
             pipe.send(None)
-        return _gather(pipes, Tally, deadline)
+        return _gather(pipes, Tally, deadline, on_progress)
 
 
-def _gather(pipes: Sequence[Connection], kind: type[_Reply], deadline: int) -> list[_Reply]:
+def _gather(
+    pipes: Sequence[Connection], kind: type[_Reply], deadline: int, on_progress: Callable[[int], None] | None = None
+) -> list[_Reply]:
     """One reply from every worker; the first failure ends the waiting."""
     replies: dict[Connection, _Reply] = {}
+    so_far: dict[Connection, int] = {}
     while len(replies) < len(pipes):
         awaited = [pipe for pipe in pipes if pipe not in replies]
         ready = wait(awaited, max(deadline - monotonic_ns(), 0) / 1e9)
         if not ready:
             raise ClientTimeout("the load did not end in time")
         for pipe in awaited:
-            if pipe in ready:
-                replies[pipe] = _receive(pipe, kind)
+            if pipe not in ready:
+                continue
+            reply = _receive(pipe, kind)
+            if isinstance(reply, _SoFar):
+                so_far[pipe] = reply.messages
+                if on_progress is not None:
+                    on_progress(sum(so_far.values()))
+            else:
+                replies[pipe] = reply
     return [replies[pipe] for pipe in pipes]
 
 
-def _receive(pipe: Connection, kind: type[_Reply]) -> _Reply:
+def _receive(pipe: Connection, kind: type[_Reply]) -> _Reply | _SoFar:
     try:
         reply = pipe.recv()
     except EOFError:
         raise ClientError("a load process ended without a result") from None
     if isinstance(reply, _Failure):
         raise ClientError(reply.text)
-    assert isinstance(reply, kind)
+    assert isinstance(reply, (kind, _SoFar))
     return reply
 
 
 @contextmanager
-def _workers(jobs: Sequence[Job]) -> Iterator[list[Connection]]:
+def _workers(jobs: Sequence[Job], *, tells: bool) -> Iterator[list[Connection]]:
     context = multiprocessing.get_context("spawn")  # a fork would inherit the caller's threads and sockets
     processes, pipes = [], []
     finished = False
     try:
         for job in jobs:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(job, theirs), daemon=True)
+            process = context.Process(target=_work, args=(job, theirs, tells), daemon=True)
             process.start()
             theirs.close()
             processes.append(process)
@@ -122,17 +153,40 @@ def _workers(jobs: Sequence[Job]) -> Iterator[list[Connection]]:
             pipe.close()
 
 
-def _work(job: Job, pipe: Connection) -> None:
+def _work(job: Job, pipe: Connection, tells: bool) -> None:
     """The life of a worker."""
     try:
         runner = job.prepare()
         try:
             pipe.send(_Ready())
             pipe.recv()
-            pipe.send(runner.run())
+            with _telling(runner, pipe, tells):
+                tally = runner.run()
+            pipe.send(tally)
         finally:
             runner.close()
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         return  # the parent is gone or the user has had enough
     except (ClientError, ValueError) as error:
         pipe.send(_Failure(f"{type(job).__name__.lower()}: {error}"))
+
+
+@contextmanager
+def _telling(runner: Runner, pipe: Connection, tells: bool) -> Iterator[None]:
+    """Say how far the runner is, as long as this lasts."""
+    if not tells or not isinstance(runner, Counting):
+        yield
+        return
+    counting, ended = runner, threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_LOOK_S):
+            pipe.send(_SoFar(counting.done))
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()  # nothing comes between what follows
