@@ -34,7 +34,7 @@ All calls are made on one thread (the loop), except `Job.run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -228,8 +228,8 @@ class Store(Protocol):
         """The first stored sequence at or above `from_seq` whose message has headers; 0 when there is none."""
         ...
 
-    def removed_with_headers(self, since_ns: int) -> list[StoredMessage]:
-        """Removed messages younger than this that have headers and can still be read, in order.
+    def removed_with_headers(self, since_ns: int) -> Iterator[StoredMessage]:
+        """Removed messages younger than this that have headers and can still be read, the newest first.
 
         A record outlives its message until its place is given back; one that was erased is not among them.
         """

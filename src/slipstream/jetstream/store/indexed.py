@@ -5,6 +5,8 @@ A subclass says where bytes lie (`_slice`); this class finds, decodes and checks
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
 from slipstream.kernels.handout import Batch, select_seqs, subjects_between
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
@@ -114,19 +116,17 @@ class IndexedReads:
         data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
         return seq, data, offset - base, salt
 
-    def removed_with_headers(self, since_ns: int) -> list[StoredMessage]:
+    def removed_with_headers(self, since_ns: int) -> Iterator[StoredMessage]:
         """See `Store.removed_with_headers`."""
-        found: list[StoredMessage] = []
         for seq in reversed(memoryview(self._index.removed_seqs(set(), with_headers=True)).cast("Q")):
             segment, offset, flagged = self._index.record_place(seq) or (0, 0, 0)
             least = (flagged & _LENGTH_MASK) + _EXPIRY_BYTES
             data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
             message = read_message(data, offset - base, salt, seq)
             if message is not None and message.ts_ns <= since_ns:
-                break  # times do not go back
+                return  # times do not go back
             if message is not None:
-                found.append(message)
-        return found[::-1]
+                yield message
 
     def next_seq(self, filters: Filters, from_seq: int) -> int:
         """See `Store.next_seq`."""

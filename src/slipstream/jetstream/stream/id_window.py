@@ -69,13 +69,14 @@ class IdWindow:
         self._appends.ids.expire(self._ports.now_ns())
         self._arm()
 
-    def _removed_ids(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
-        if window_ns <= 0:
-            return
-        for message in self._store.removed_with_headers(self._ports.now_ns() - window_ns):
-            message_id = headers.find(message.headers, b"Nats-Msg-Id")
-            if message_id:
-                yield message_id, message.seq, message.ts_ns
+    def _removed_ids(self, window_ns: int) -> list[tuple[bytes, int, int]]:
+        found = []
+        if window_ns > 0:
+            for message in self._store.removed_with_headers(self._ports.now_ns() - window_ns):
+                message_id = headers.find(message.headers, b"Nats-Msg-Id")
+                if message_id:
+                    found.append((message_id, message.seq, message.ts_ns))
+        return found[::-1]
 
     def _stored_ids(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
         store = self._store
