@@ -69,6 +69,14 @@ class Terminal:
         self._expected_to = at + len(text)
         return self
 
+    def shows(self, text: str) -> bool:
+        """Whether a text has appeared, or does in a moment; nothing is expected behind it."""
+        deadline = time.monotonic() + 0.1
+        while text not in self.screen:
+            if time.monotonic() >= deadline or not self._read(deadline):
+                return text in self.screen
+        return True
+
     def type(self, line: str) -> Self:
         """Type a line and press return."""
         os.write(self._master, f"{line}\n".encode())
