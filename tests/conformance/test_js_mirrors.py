@@ -69,7 +69,7 @@ def test_where_a_mirror_begins_and_what_it_takes(pair: CopyPair, mirror: dict[st
     pair.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O", **mirror}})
     last = 5 if mirror.get("filter_subject") == "o.2" or len(mirror.get("subject_transforms", [])) > 1 else 6
     last = 4 if mirror.get("filter_subject") == "o.1" else last
-    pair.settled("M", 99 if mirror.get("opt_start_seq") == 100 else last)
+    pair.settled("M", 99 if mirror.get("opt_start_seq") == 100 else last, heard=True)
     pair.messages("M", 7)
 
 

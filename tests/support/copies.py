@@ -47,9 +47,13 @@ class Side:
                 return info
             assert time.monotonic() < deadline, f"{self.server.binary.name}: {info}"
 
-    def until_last(self, stream: str, seq: int) -> Any:
-        """Ask for a stream until it has come so far."""
-        return self.until(stream, lambda info: info["state"]["last_seq"] >= seq)
+    def until_last(self, stream: str, seq: int, *, heard: bool = False) -> Any:
+        """Ask for a stream until it has come so far, and if it is a mirror has heard of its origin."""
+
+        def come_so_far(info: Any) -> bool:
+            return info["state"]["last_seq"] >= seq and not (heard and info["mirror"]["active"] < 0)
+
+        return self.until(stream, come_so_far)
 
     def messages(self, stream: str, last: int) -> list[Any]:
         """Everything stored up to a sequence."""
@@ -94,9 +98,9 @@ class CopyPair:
     def publish(self, subject: str, payload: bytes, header: bytes | None = None) -> Any:
         return self.same(lambda side: side.publish(subject, payload, header))
 
-    def settled(self, stream: str, seq: int) -> Any:
+    def settled(self, stream: str, seq: int, *, heard: bool = False) -> Any:
         """A stream that has come so far, as both show it."""
-        return self.same(lambda side: comparable(side.until_last(stream, seq), sized=self._sized))
+        return self.same(lambda side: comparable(side.until_last(stream, seq, heard=heard), sized=self._sized))
 
     def messages(self, stream: str, last: int) -> list[Any]:
         return list(self.same(lambda side: side.messages(stream, last)))
