@@ -28,7 +28,7 @@ from click.testing import CliRunner
 
 from slipstream.cli.bench import bench
 from slipstream.client.load import Counting
-from slipstream.client.options import ClientError, ServerRefused
+from slipstream.client.options import ClientError, ClientTimeout, ServerRefused
 from slipstream.client.roundtrip import Replying, Requesting
 from slipstream.client.throughput import Publishing, Receiving
 from slipstream.client.wire import ConnectOptions, NoResponders, WireClient
@@ -353,6 +353,26 @@ class TestCommand:
     def test_a_terminal_shows_how_far_it_is(self, url: str, tmp_path: Path) -> None:
         screen = Cli(tmp_path, url).screen("bench", "pub", "cli.bar", "--msgs", "1001", "--clients", "2")
         assert "Measuring" in screen and "100% 1,001/1,001 msgs" in screen and "publisher stats: " in screen
+
+    def test_the_others_on_a_terminal(self, url: str, tmp_path: Path) -> None:
+        cli = Cli(tmp_path, url)
+        with WireClient(url) as client:
+            with cli.terminal("bench", "sub", "cli.tsub", "--msgs", "5") as terminal:
+                while not terminal.shows("subscriber stats: "):
+                    client.publish("cli.tsub", b"x")
+                terminal.expect("100% 5/5 msgs").finish()
+            with cli.terminal("bench", "reply", "cli.treply", "--msgs", "1") as terminal:
+                while not terminal.shows("responder stats: "):
+                    with contextlib.suppress(NoResponders, ClientTimeout):  # not there yet, or just gone
+                        client.request("cli.treply", b"x", timeout_ns=SECOND_NS // 2)
+                terminal.expect("100% 1/1 msgs").finish()
+        responder = Replying(url=url, subject="cli.task", messages=20, size=1).prepare()
+        serving = threading.Thread(target=responder.run)
+        serving.start()
+        screen = cli.screen("bench", "request", "cli.task", "--msgs", "20")
+        serving.join()
+        responder.close()
+        assert "100% 20/20 msgs" in screen and "Latency min " in screen
 
     def test_sub(self, url: str) -> None:
         enough = threading.Event()
