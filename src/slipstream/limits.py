@@ -253,9 +253,9 @@ LIMIT_SLICE_MSGS: Final = 1_000
 LIMIT_SLICE_SUBJECTS: Final = 1_000
 # Earliest next look for expired messages: many short-lived messages must not become many timers.
 EXPIRE_INTERVAL_MIN_NS: Final = 20 * MILLISECOND_NS
-# Messages read at once when the duplicate window is rebuilt at start.
-DEDUP_REBUILD_BATCH_MSGS: Final = 1_000
-DEDUP_REBUILD_BATCH_BYTES: Final = 4 * MIB
+# Messages read at once when ids, schedules and origins are found again in a log.
+HEADER_SCAN_BATCH_MSGS: Final = 1_000
+HEADER_SCAN_BATCH_BYTES: Final = 4 * MIB
 
 # --- stream store ---------------------------------------------------------------------------------------------------
 
@@ -434,7 +434,6 @@ SOURCE_ERROR_LOG_NS: Final = 10 * SECOND_NS
 SOURCE_JOURNAL_NS: Final = 5 * SECOND_NS
 # Sequences looked at in one go for where sources were left, from the end of the log.
 SOURCE_SCAN_SEQS: Final = 4_096
-SOURCE_SCAN_BYTES: Final = 8 * MIB
 
 # Small facts a store keeps beside its messages; all of them are repeated at the head of every segment.
 STORE_NOTES_MAX: Final = 1_024

@@ -13,9 +13,9 @@ from slipstream.kernels.record import StoredMessage, read_message, read_selectio
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 
-__all__ = ["IndexedReads"]
+__all__ = ["LENGTH_MASK", "IndexedReads"]
 
-_LENGTH_MASK = 0x3FFFFFFF
+LENGTH_MASK = 0x3FFFFFFF  # the length of a record without its flags, as `record_place` and erasures give it
 _EXPIRY_BYTES = 8  # a record may be this much longer than the index says
 
 
@@ -120,7 +120,7 @@ class IndexedReads:
         """See `Store.removed_with_headers`."""
         for seq in reversed(memoryview(self._index.removed_seqs(set(), with_headers=True)).cast("Q")):
             segment, offset, flagged = self._index.record_place(seq) or (0, 0, 0)
-            least = (flagged & _LENGTH_MASK) + _EXPIRY_BYTES
+            least = (flagged & LENGTH_MASK) + _EXPIRY_BYTES
             data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
             message = read_message(data, offset - base, salt, seq)
             if message is not None and message.ts_ns <= since_ns:

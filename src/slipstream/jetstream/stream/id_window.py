@@ -7,16 +7,17 @@ not get the message twice. So the records of removed messages are read as well, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
 from operator import itemgetter
 
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.store.base import Damaged, Store, StoredMessage
 from slipstream.jetstream.stream.appends import Appends
-from slipstream.limits import DEDUP_REBUILD_BATCH_BYTES, DEDUP_REBUILD_BATCH_MSGS, EXPIRE_INTERVAL_MIN_NS
+from slipstream.jetstream.stream.header_scan import messages_with_headers
+from slipstream.limits import EXPIRE_INTERVAL_MIN_NS
 
 __all__ = ["IdWindow"]
 
@@ -70,33 +71,20 @@ class IdWindow:
         self._arm()
 
     def _removed_ids(self, window_ns: int) -> list[tuple[bytes, int, int]]:
-        found = []
-        if window_ns > 0:
-            for message in self._store.removed_with_headers(self._ports.now_ns() - window_ns):
-                message_id = headers.find(message.headers, b"Nats-Msg-Id")
-                if message_id:
-                    found.append((message_id, message.seq, message.ts_ns))
-        return found[::-1]
+        if window_ns <= 0:
+            return []
+        return list(_ids_of(self._store.removed_with_headers(self._ports.now_ns() - window_ns)))[::-1]
 
     def _stored_ids(self, window_ns: int) -> Iterator[tuple[bytes, int, int]]:
         store = self._store
         if window_ns <= 0 or not store.messages:
             return
-        seq = store.seq_for_time(self._ports.now_ns() - window_ns + 1)
-        # Most messages of most streams have no id. What has no header is not read.
-        while seq := store.next_with_headers(seq):
-            batch = store.read_batch(
-                ALL,
-                seq,
-                max_msgs=DEDUP_REBUILD_BATCH_MSGS,
-                max_bytes=DEDUP_REBUILD_BATCH_BYTES,
-                up_to_seq=store.last_seq,
-            )
-            for message in batch:
-                if not isinstance(message, Damaged) and message.headers:
-                    message_id = headers.find(message.headers, b"Nats-Msg-Id")
-                    if message_id:
-                        yield message_id, message.seq, message.ts_ns
-            if not batch:
-                return
-            seq = batch[-1].seq + 1
+        first_seq = store.seq_for_time(self._ports.now_ns() - window_ns + 1)
+        yield from _ids_of(messages_with_headers(store, first_seq, store.last_seq))
+
+
+def _ids_of(messages: Iterable[StoredMessage]) -> Iterator[tuple[bytes, int, int]]:
+    for message in messages:
+        message_id = headers.find(message.headers, b"Nats-Msg-Id")
+        if message_id:
+            yield message_id, message.seq, message.ts_ns

@@ -20,11 +20,10 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import ALL, Damaged, Store, StoredMessage
+from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.schedule_rules import PURGE, Moment, fired, moment_of
 from slipstream.limits import (
-    DEDUP_REBUILD_BATCH_BYTES,
-    DEDUP_REBUILD_BATCH_MSGS,
     SCHEDULE_INTERVAL_MIN_NS,
     SCHEDULE_RETRY_NS,
     SCHEDULE_SLICE_MSGS,
@@ -92,21 +91,8 @@ class Schedules:
         """Read all schedules from the store."""
         self._by_subject.clear()
         self._heap.clear()
-        store, seq = self._store, 1
-        while seq := store.next_with_headers(seq):
-            batch = store.read_batch(
-                ALL,
-                seq,
-                max_msgs=DEDUP_REBUILD_BATCH_MSGS,
-                max_bytes=DEDUP_REBUILD_BATCH_BYTES,
-                up_to_seq=store.last_seq,
-            )
-            for message in batch:
-                if isinstance(message, StoredMessage):
-                    self.stored(message.seq, message.ts_ns, message.subject, message.headers)
-            if not batch:
-                break
-            seq = batch[-1].seq + 1
+        for message in messages_with_headers(self._store, 1, self._store.last_seq):
+            self.stored(message.seq, message.ts_ns, message.subject, message.headers)
         self._arm()
 
     def stop(self) -> None:

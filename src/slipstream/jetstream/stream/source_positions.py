@@ -25,9 +25,10 @@ from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.source_names import SOURCE_HEADER, origin_of
-from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_BYTES, SOURCE_SCAN_SEQS
+from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_SEQS
 
 __all__ = ["SourcePositions", "messages_go_by_themselves"]
 
@@ -167,18 +168,11 @@ class SourcePositions:
 
     def _origins(self, low: int, high: int) -> Iterable[tuple[str, str, int]]:
         """Where the messages of a range came from, in order."""
-        store, seq = self._store, low
-        while (seq := store.next_with_headers(seq)) and seq <= high:
-            batch = store.read_batch(ALL, seq, max_msgs=SOURCE_SCAN_SEQS, max_bytes=SOURCE_SCAN_BYTES, up_to_seq=high)
-            for message in batch:
-                if not isinstance(message, Damaged) and message.headers:
-                    value = headers.find(message.headers, SOURCE_HEADER)
-                    origin = origin_of(value) if value else None
-                    if origin is not None:
-                        yield origin
-            if not batch:
-                return
-            seq = batch[-1].seq + 1
+        for message in messages_with_headers(self._store, low, high):
+            value = headers.find(message.headers, SOURCE_HEADER)
+            origin = origin_of(value) if value else None
+            if origin is not None:
+                yield origin
 
 
 def _key(index: str) -> bytes:

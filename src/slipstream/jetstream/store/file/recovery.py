@@ -32,6 +32,7 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
+from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, STATE, TOMBS, TRIM, LogWriter, record_kind
 from slipstream.kernels.segscan import Region, SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
@@ -473,7 +474,7 @@ class _Recovery:
                 intent = EraseIntent(header.no, header.generation, place[1], place[2])
             for segment in self.segments:
                 if (segment.header.no, segment.header.generation) == (intent.no, intent.generation):
-                    record = self.disk.read(segment.path, intent.offset, (intent.length & 0x3FFFFFFF) + 8)
+                    record = self.disk.read(segment.path, intent.offset, (intent.length & LENGTH_MASK) + 8)
                     if record_kind(record, 0, segment.header.salt) != ERASED:
                         unfinished.append((seq, intent))
         return unfinished

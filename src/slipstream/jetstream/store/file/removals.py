@@ -13,6 +13,7 @@ from slipstream.jetstream.store.file.jobs import Overwrite
 from slipstream.jetstream.store.file.recovery import index_path
 from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase, pack_seq
 from slipstream.jetstream.store.file.writes import FileStoreWrites
+from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.kernels.record import ERASE, RECORD_HEAD, TOMBS, TRIM, StoredMessage, erased_record
 from slipstream.limits import STORE_SEGMENT_BYTES_MIN
@@ -20,7 +21,6 @@ from slipstream.limits import STORE_SEGMENT_BYTES_MIN
 __all__ = ["FileStoreRemovals"]
 
 _TOMBS_PER_RECORD = 8192
-_LENGTH_MASK = 0x3FFFFFFF
 _LENGTH_EXPIRES = 0x40000000
 
 
@@ -129,7 +129,7 @@ class FileStoreRemovals(FileStoreWrites):
         segment = self._log.find(intent.no, intent.generation)
         if segment is None:
             return []
-        length = (intent.length & _LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
+        length = (intent.length & LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
         noise = self._options.noise(length - RECORD_HEAD)
         record = erased_record(seq, ts, intent.length, segment.header.salt, noise)
         segment.erasures += 1
