@@ -19,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipstream.spark.errors import SetupError
+from slipstream.spark.jvm_errors import relay
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -200,11 +201,34 @@ def _start(java: Java, flags: Iterable[str], answer: Path) -> subprocess.Popen[b
         if found := _CORE_JAR.match(jar.name):
             # Spark's scripts set it; workers of a local cluster ask for it when they start executors.
             environment.setdefault("SPARK_SCALA_VERSION", found[1])
+    with _errors() as errors:
+        try:
+            # A session of its own: Ctrl-C in a terminal is for Python, which then ends the query in an orderly way.
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stderr=errors, env=environment, start_new_session=True
+            )
+        except OSError as error:
+            raise SetupError(f"{java.program} cannot be started: {error}") from error
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[int | None]:
+    """A file descriptor for the standard error of a Java machine, which comes out at ours without noise.
+
+    Ours is the one of the process: `sys.stderr` may be the cell of a notebook, which has none. Without one there is
+    nothing to clean, and the Java machine inherits what there is.
+    """
     try:
-        # A session of its own: Ctrl-C in a terminal is for Python, which then ends the query in an orderly way.
-        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
-    except OSError as error:
-        raise SetupError(f"{java.program} cannot be started: {error}") from error
+        target = os.dup(2)
+    except OSError:
+        yield None
+        return
+    source, errors = os.pipe()
+    relay(source, target)
+    try:
+        yield errors
+    finally:
+        os.close(errors)  # the Java machine has its own: the relay ends with it
 
 
 def _wait_for_gateway(process: subprocess.Popen[bytes], answer: Path) -> tuple[int, str]:
