@@ -32,6 +32,7 @@ __all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "prin
 _WIDTH_UNLIMITED: Final = 100_000
 _CELL_KEPT_MAX: Final = 9  # cells up to this are not wrapped: `161 MiB`, `3 / 100%`
 _WORD_MAX: Final = 24  # longer words are broken where a table has to be narrow
+_LONG_WORD_INDENT: Final = 4  # of a word in a line of its own
 _VALUE_ROOM_MIN: Final = 20  # with less room beside a label, its value is left to the terminal
 # Cells whose columns stand flush right: numbers, sizes, shares, and `9,970 / 99%`.
 _QUANTITY: Final = re.compile(r"-?[\d,]+(\.\d+)?( ?(%|B|[KMGTPE]iB)| / \d+%)?")
@@ -53,6 +54,8 @@ def note(text: str) -> None:
 def wrapped(text: str, *, indent: int = 0, err: bool = False) -> str:
     """A text whose lines break between words where a terminal would break them inside one; as it is elsewhere.
 
+    A word that has no room behind the blanks, such as a path or a hash, stands in a line of its own with fewer of them.
+
     Args:
         text: one line, or several.
         indent: blanks in front of the lines that are added.
@@ -61,11 +64,31 @@ def wrapped(text: str, *, indent: int = 0, err: bool = False) -> str:
     width = shutil.get_terminal_size().columns
     if not (sys.stderr if err else sys.stdout).isatty() or width - indent < _VALUE_ROOM_MIN:
         return text
-    wrapper = textwrap.TextWrapper(
-        width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+    return "\n".join(part for line in text.split("\n") for part in _wrapped_line(line, width, indent))
+
+
+def _wrapped_line(line: str, width: int, indent: int) -> list[str]:
+    if len(click.unstyle(line)) <= width:
+        return [line]
+    words = line.lstrip(" ")
+    parts = textwrap.wrap(
+        words,
+        width,
+        initial_indent=" " * (len(line) - len(words)),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
     )
-    lines = [[line] if len(click.unstyle(line)) <= width else wrapper.wrap(line) for line in text.split("\n")]
-    return "\n".join(part for parts in lines for part in parts)
+    return [_moved_left(part, width) for part in parts]
+
+
+def _moved_left(line: str, width: int) -> str:
+    """A line that has no room for its blanks and its only word, with fewer blanks."""
+    if len(click.unstyle(line)) <= width:
+        return line
+    word = line.lstrip(" ")
+    return f"{' ' * min(_LONG_WORD_INDENT, max(width - len(click.unstyle(word)), 0))}{word}"
 
 
 def print_json(value: object) -> None:
@@ -251,7 +274,8 @@ class Columns:
             label, value = line
             lead = f"{label:>{longest + 2}}{':' if label else ' '} "
             text = wrapped(f"{lead}{value}", indent=len(lead))
-            click.echo(f"{lead[:-2]}{colon if label else ' '} {text[len(lead) :]}")
+            # Behind the colon stands a blank, or the end of the line if the value has no room beside the label.
+            click.echo(f"{lead[:-2]}{colon}{text[len(lead) - 1 :]}" if label else text)
 
 
 def _text(cell: object) -> str:

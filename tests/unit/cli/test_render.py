@@ -141,6 +141,44 @@ def test_texts_break_between_words_in_terminals_only(
     assert lines == ["  Label: some words which do not", "         fit beside it"]
 
 
+LONG_VALUES = """\
+  Record path: short
+       Sha256:
+    0123456789abcdef0123456789abcdef
+         Path:
+/srv/lake/orders/_erasures/0123456789abcdef
+      Servers: a.example,
+    nats://[0123:4567:89ab:cdef]:4222,
+               b.example
+    nats://[0123:4567:89ab:cdef]:4223
+               c.example
+"""
+
+
+def test_values_without_room_beside_their_labels_stay_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = Columns()
+    columns.row("Record path", "short")
+    columns.row("Sha256", "0123456789abcdef" * 2)
+    columns.row("Path", "/srv/lake/orders/_erasures/0123456789abcdef")
+    columns.row("Servers", ["a.example", "nats://[0123:4567:89ab:cdef]:4222", "b.example"])
+    columns.row("", "nats://[0123:4567:89ab:cdef]:4223")
+    columns.row("", "c.example")
+    columns.print()
+    assert click.unstyle(capsys.readouterr().out) == LONG_VALUES
+
+
+def test_notes_keep_paths_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    render.note("wrote /srv/lake/orders/_erasures/01234")
+    lines = click.unstyle(capsys.readouterr().err).splitlines()
+    assert [len(lines[0]), lines[1]] == [len("00:00:00 wrote"), "    /srv/lake/orders/_erasures/01234"]
+
+
 def test_a_long_title_widens_its_table(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table("A title that is longer than the rest", "A")
     table.add("1")
