@@ -471,8 +471,10 @@ BULK_SLOW_MSGS: Final = 1_024
 # Subject filters of one request, and the damaged ranges named in one answer.
 BULK_FILTERS_MAX: Final = 256
 BULK_LOST_LISTED_MAX: Final = 1_000
-# Splits of one plan, and the marks it is made from: precision against memory.
+# Splits of one plan, and the marks it is made from: precision against time. A quarter of the marks is left after they
+# were merged, so pieces differ by a sixty-fourth.
 BULK_SPLITS_MAX: Final = 4_096
+BULK_MARKS_A_SPLIT: Final = 256
 BULK_MARKS_MAX: Final = 16_384
 # Staged parts: how long one is kept without being committed, and how long one may be written without a byte coming.
 BULK_STAGE_NS: Final = 24 * 60 * MINUTE_NS

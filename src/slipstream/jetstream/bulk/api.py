@@ -93,6 +93,7 @@ class BulkApi:
             stream.store,
             self._account.ports,
             wanted,
+            target,
             max_msgs=asked.max_msgs,
             max_bytes=asked.max_bytes,
             done=done,

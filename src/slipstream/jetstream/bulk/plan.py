@@ -1,7 +1,9 @@
 """How a range is cut into pieces of about equal size, a slice of the loop's time at a time.
 
 One pass over the index counts messages and bytes between marks; when there are too many marks, neighbours are merged
-and the distance doubles. Pieces are then put together from whole marks, so a piece is off by one mark at most.
+and new ones keep the distance of merged ones. Pieces are then put together from whole marks, so a piece is off by one
+mark at most. How many marks there may be depends on how many pieces there can be: each mark is an object, so the pass
+itself is cheap and marks are what a plan costs.
 
 Numbers are exact at the time of the pass: of messages that pass the filter, and of bytes of their records, which is
 what a read transfers.
@@ -16,11 +18,12 @@ from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.bulk import Mark, measure_step
-from slipstream.limits import BULK_MARKS_MAX, BULK_SPLITS_MAX
+from slipstream.limits import BULK_MARKS_A_SPLIT, BULK_MARKS_MAX, BULK_SPLITS_MAX
 
 __all__ = ["Planner", "Split", "Target", "cut"]
 
 _NO_LIMIT = 2**63 - 1
+_MERGED = 4  # marks that become one
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,13 @@ class Target:
     bytes: int
     min_rows: int
 
+    def pieces(self, rows: int, size: int) -> int:
+        """How many there are to be of so many messages and bytes."""
+        if self.partitions is not None:
+            return min(max(self.partitions, 1), max(rows, 1), BULK_SPLITS_MAX)
+        by_size = -(-size // max(self.bytes, 1))
+        return min(max(by_size, 1), max(rows // max(self.min_rows, 1), 1), BULK_SPLITS_MAX)
+
 
 class Planner:
     """One plan in the making; calls `done` with the last sequence and the marks."""
@@ -50,6 +60,7 @@ class Planner:
         store: Store,
         ports: Ports,
         wanted: Range,
+        target: Target,
         *,
         max_msgs: int | None,
         max_bytes: int | None,
@@ -65,6 +76,8 @@ class Planner:
         self._next = wanted.first
         self._every = 1
         self._marks: list[Mark] = []
+        pieces = target.pieces(store.messages, store.size_bytes)  # a range has no more than the stream
+        self._marks_max = min(pieces * BULK_MARKS_A_SPLIT, BULK_MARKS_MAX)
 
     def step(self) -> None:
         """Measure on; comes back at the end of the turn until there is no more."""
@@ -79,14 +92,14 @@ class Planner:
             max_msgs=self._left_msgs,
             max_bytes=self._left_bytes,
             marks=marks,
-            marks_max=BULK_MARKS_MAX,
+            marks_max=self._marks_max,
         )
         for _last, messages, size in marks[known:]:
             self._left_msgs -= messages
             self._left_bytes -= size
-        while len(marks) >= BULK_MARKS_MAX:
+        if len(marks) >= self._marks_max:
             self._marks = marks = _merged(marks)
-            self._every *= 2
+            self._every = max(2 * self._every, sum(mark[2] for mark in marks) // len(marks))
         limited = limited or (bool(marks) and (self._left_msgs <= 0 or self._left_bytes <= 0))
         if limited:
             self._done(marks[-1][0], marks)
@@ -101,11 +114,7 @@ def cut(first: int, last: int, marks: list[Mark], target: Target) -> list[Split]
     total_bytes, total_rows = sum(mark[2] for mark in marks), sum(mark[1] for mark in marks)
     if not total_rows:
         return []
-    if target.partitions is not None:
-        pieces = min(max(target.partitions, 1), total_rows, BULK_SPLITS_MAX)
-    else:
-        by_size = -(-total_bytes // max(target.bytes, 1))
-        pieces = min(max(by_size, 1), max(total_rows // max(target.min_rows, 1), 1), BULK_SPLITS_MAX)
+    pieces = target.pieces(total_rows, total_bytes)
     splits: list[Split] = []
     begin, rows, size, passed = first, 0, 0, 0
     for end, messages, length in marks:
@@ -123,7 +132,7 @@ def cut(first: int, last: int, marks: list[Mark], target: Target) -> list[Split]
 
 def _merged(marks: list[Mark]) -> list[Mark]:
     out = []
-    for at in range(0, len(marks), 2):
-        pair = marks[at : at + 2]
-        out.append((pair[-1][0], sum(mark[1] for mark in pair), sum(mark[2] for mark in pair)))
+    for at in range(0, len(marks), _MERGED):
+        ends, messages, sizes = zip(*marks[at : at + _MERGED], strict=True)
+        out.append((ends[-1], sum(messages), sum(sizes)))
     return out

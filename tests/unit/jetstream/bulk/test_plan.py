@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from slipstream.jetstream.bulk import plan as plan_module
 from slipstream.jetstream.bulk.plan import Target, cut
+from slipstream.jetstream.store.bulk import measure_step
 from support.bulk_world import BulkWorld
 
 MARKS = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 50), st.integers(1, 5000)), max_size=40)
@@ -82,6 +84,23 @@ def test_size_decides_without_a_number(world: BulkWorld) -> None:
     parts = world.api("BULK.PLAN.S", {"target_bytes": whole["bytes"] // 5, "min_rows": 1})
     assert len(parts["splits"]) in (5, 6)
     assert len(world.api("BULK.PLAN.S", {"target_bytes": 1, "min_rows": 400})["splits"]) == 2
+
+
+def test_a_plan_of_many_messages_has_few_marks(world: BulkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks are what a plan costs: pieces come out even with a few of them, and messages do not all become marks."""
+    monkeypatch.setattr(plan_module, "BULK_MARKS_A_SPLIT", 16)
+    seen: list[int] = []
+
+    def measured(*args: Any, **kwargs: Any) -> tuple[int, bool]:
+        known = len(kwargs["marks"])
+        answer = measure_step(*args, **kwargs)
+        seen.append(len(kwargs["marks"]) - known)
+        return answer
+
+    monkeypatch.setattr(plan_module, "measure_step", measured)
+    plan = world.api("BULK.PLAN.S", {"partitions": 4})
+    assert sum(seen) < 250
+    assert [messages for _, _, messages, _ in plan["splits"]] == pytest.approx([250] * 4, rel=0.1)
 
 
 def test_nothing_to_plan(world: BulkWorld) -> None:
