@@ -46,6 +46,7 @@ cdef class MessageTable:
     cdef uint32_t n_subjects, cap_subjects, free_subject
     cdef uint32_t *slots
     cdef uint32_t n_slots
+    cdef uint32_t recent         # the subject of the message added last, to be found again without its hash
     cdef char *arena
     cdef uint64_t arena_len, arena_cap, arena_dead
     cdef uint64_t seed

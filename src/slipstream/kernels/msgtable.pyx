@@ -319,8 +319,15 @@ cdef class MessageTable:
         self, uint64_t seq, const char *name, Py_ssize_t n, uint32_t off, uint32_t length, uint32_t seg
     ) except -1:
         """Add the newest message. `seq` must be above `last_seq`."""
-        cdef uint32_t sid = self.intern(name, n)
-        cdef Run *r = self.open_run(seq, seg)
+        cdef uint32_t sid = self.recent
+        cdef Subject *s = &self.subjects[sid]
+        cdef Run *r
+        if (
+            sid >= self.n_subjects or s.count == 0 or <Py_ssize_t>(s.name & 0xFFFF) != n
+            or memcmp(self.arena + (s.name >> 16), name, n) != 0
+        ):
+            sid = self.recent = self.intern(name, n)
+        r = self.open_run(seq, seg)
         push_entry(r, seq, off, length, sid)
         r.live += 1
         self.link(sid, seq)

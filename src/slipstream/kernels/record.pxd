@@ -1,5 +1,6 @@
 # C types of the record codec, for the kernels that walk records (segscan). See record.pyx for the layout.
 
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from slipstream.kernels.subjectindex cimport MessageIndex
@@ -52,8 +53,10 @@ cdef class StoredMessage:
     cdef readonly int64_t expires_ns
 
 cdef class LogWriter:
+    cdef PyObject *block       # bytes that nobody else has; `buf` is their content
     cdef unsigned char *buf
     cdef Py_ssize_t length, cap, frame_at
+    cdef Py_ssize_t large      # size of the last block that was handed over while a unit was open
     cdef MessageIndex index
     cdef MessageIndex behind  # the index that gets the messages of an open unit when it ends
     cdef uint32_t count, frame_flags
@@ -69,8 +72,12 @@ cdef class LogWriter:
     cdef public int64_t last_ts
 
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL
+    cdef int grow(self, Py_ssize_t cap) except -1
+    cdef int resize(self, Py_ssize_t cap) except -1
+    cdef void forget_block(self) noexcept
     cdef int close_frame(self) except -1
     cdef int put(
         self, uint64_t seq, int64_t ts, const char *subject, Py_ssize_t slen, const char *headers, Py_ssize_t hlen,
         const char *payload, Py_ssize_t plen, int64_t expires,
     ) except -1
+    cdef int take_over(self, uint64_t seq, int64_t ts, const unsigned char *record, Py_ssize_t total) except -1

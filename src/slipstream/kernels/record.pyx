@@ -15,13 +15,13 @@ it tells a torn tail (never acknowledged) from damage. The checksum of a record 
 of the body is for bodies that are compressed or encrypted; it is 0 for plain ones, so that one record can be
 overwritten in place without touching its frame.
 
-`LogWriter` encodes into one growing buffer that `take` hands over as bytes; it owns that memory. Readers check every
-length against the room that is left before they touch it.
+`LogWriter` encodes into one growing buffer that `take` hands over as bytes: little is copied, much changes hands. Readers
+check every length against the room that is left before they touch it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
 from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
@@ -30,6 +30,12 @@ from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
     uint32_t slip_crc32c_table(uint32_t crc, const void *data, size_t n)
+    void slip_crc32c_copy(uint32_t *first, uint32_t *second, void *to, const void *source, size_t n)
+
+cdef extern from "Python.h":
+    PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t n)
+    int _PyBytes_Resize(PyObject **block, Py_ssize_t n) except -1
+    char *bytes_content "PyBytes_AS_STRING"(PyObject *block)
 
 FRAME_MAGIC = 0x31524653  # "SFR1"
 RECORD_HEAD = HEAD
@@ -51,6 +57,8 @@ NOTE = KIND_NOTE
 
 cdef enum:
     PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
+    HAND_OVER_MIN = 65536  # bytes that are not copied when they are taken
+    LARGE_MAX = 16 << 20  # of a buffer that is made as large as the one before
 
 
 def crc32c(bytes data, uint32_t crc=0):
@@ -61,6 +69,14 @@ def crc32c(bytes data, uint32_t crc=0):
 def crc32c_table(bytes data, uint32_t crc=0):
     """The same by table, for tests."""
     return slip_crc32c_table(crc, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+def crc32c_copy(bytes data, uint32_t first, uint32_t second):
+    """A copy of `data`, made while both checksums were continued over it, and the two; for tests."""
+    cdef Py_ssize_t n = PyBytes_GET_SIZE(data)
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, n)
+    slip_crc32c_copy(&first, &second, PyBytes_AS_STRING(out), PyBytes_AS_STRING(data), n)
+    return out, first, second
 
 
 cdef class StoredMessage:
@@ -258,7 +274,7 @@ cdef class LogWriter:
         self.frame_at = -1
 
     def __dealloc__(self):
-        free(self.buf)
+        Py_XDECREF(self.block)
 
     def open_segment(self, uint32_t segment, uint64_t salt, Py_ssize_t offset, Py_ssize_t limit, uint64_t frame_no):
         """Go on in this segment at `offset`; `frame_no` is the number of the last frame written."""
@@ -286,17 +302,11 @@ cdef class LogWriter:
 
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL:
         """Room for a record of `n` padded bytes at the end of the open frame, opening one if needed."""
-        cdef Py_ssize_t need = self.length + n + FRAME_HEAD, cap
-        cdef void *grown
+        cdef Py_ssize_t need = self.length + n + FRAME_HEAD
         if self.frame_at >= 0 and self.length - self.frame_at >= FRAME_BYTES:
             self.close_frame()
         if need > self.cap:
-            cap = need + (need >> 1) + 4096
-            grown = realloc(self.buf, cap)
-            if grown == NULL:
-                raise MemoryError()
-            self.buf = <unsigned char *>grown
-            self.cap = cap
+            self.grow(need + (need >> 1) + 4096)
         if self.frame_at < 0:
             self.frame_at = self.length
             self.length += FRAME_HEAD
@@ -304,6 +314,30 @@ cdef class LogWriter:
             self.frame_ts = ts
             self.count = 0
         return self.buf + self.length
+
+    cdef int grow(self, Py_ssize_t cap) except -1:
+        if self.block == NULL:
+            if self.unit:
+                cap = max(cap, self.large)  # the unit goes on as it began
+            self.block = new_bytes(NULL, cap)
+            if self.block == NULL:
+                raise MemoryError()
+        else:
+            self.resize(cap)
+        self.buf = <unsigned char *>bytes_content(self.block)
+        self.cap = cap
+        return 0
+
+    cdef int resize(self, Py_ssize_t cap) except -1:
+        try:
+            _PyBytes_Resize(&self.block, cap)
+        except MemoryError:
+            # What was not taken is gone with the block.
+            self.buf = NULL
+            self.cap = self.length = 0
+            self.frame_at = -1
+            raise
+        return 0
 
     cdef int close_frame(self) except -1:
         cdef unsigned char *p
@@ -343,6 +377,7 @@ cdef class LogWriter:
             raise ValueError("units do not nest")
         self.close_frame()
         self.unit = self.unit_begins = True
+        self.large = 0
         if staged is not None:
             staged.skip_to(self.index.last_seq)
             self.behind, self.index = self.index, staged
@@ -443,6 +478,41 @@ cdef class LogWriter:
         self.last_ts = ts
         return 1
 
+    cdef int take_over(self, uint64_t seq, int64_t ts, const unsigned char *record, Py_ssize_t total) except -1:
+        """Append the message of a record keyed by 0, of `total` bytes, under another sequence and time.
+
+        0: it cannot be appended. 2: its checksum does not hold; what was written so far of an open unit is of no use.
+        """
+        cdef Py_ssize_t padded = (total + 7) & ~<Py_ssize_t>7
+        cdef uint32_t length = <uint32_t>total, before, after
+        cdef unsigned char *p
+        if self.index is not None and seq != self.index.last_seq + 1:
+            return 0
+        if self.base + self.length + padded + FRAME_HEAD > self.limit:
+            return 0
+        p = self.reserve(padded, seq, ts)
+        memcpy(p, record, HEAD)
+        put64(p + 8, seq)
+        put64(p + 16, <uint64_t>ts)
+        before = slip_crc32c(0, record + 4, HEAD - 4)
+        after = slip_crc32c(<uint32_t>self.salt, p + 4, HEAD - 4)
+        slip_crc32c_copy(&before, &after, p + HEAD, record + HEAD, total - HEAD)
+        if before != get32(record):
+            return 2
+        memset(p + total, 0, padded - total)
+        put32(p, after)
+        if get32(record + 4):
+            length |= LENGTH_HEADERS
+        if self.index is not None:
+            self.index.add(
+                seq, <const char *>record + HEAD, get16(record + 24), <uint32_t>(self.base + self.length), length,
+                self.segment,
+            )
+        self.length += padded
+        self.count += 1
+        self.last_ts = ts
+        return 1
+
     def control(self, int kind, uint64_t seq, int64_t ts, bytes key not None, bytes payload not None):
         """Encode a record that is not a message. Never refused for want of room in the segment."""
         cdef Py_ssize_t slen = PyBytes_GET_SIZE(key), plen = PyBytes_GET_SIZE(payload), total, padded
@@ -498,13 +568,25 @@ cdef class LogWriter:
 
     def take(self):
         """Close the open frame and hand over everything since the last take, of an open unit as well."""
-        cdef bytes out
+        cdef Py_ssize_t length = self.length
+        cdef object out
         self.close_frame()
-        out = PyBytes_FromStringAndSize(<char *>self.buf, self.length)
-        self.base += self.length
+        if length >= HAND_OVER_MIN and 2 * length >= self.cap:
+            self.resize(length)
+            out = <object>self.block
+            if self.unit:
+                self.large = min(self.cap, LARGE_MAX)
+            self.forget_block()
+        else:
+            out = PyBytes_FromStringAndSize(<char *>self.buf, length)
+            if self.cap > 4 * FRAME_BYTES:
+                self.forget_block()
+        self.base += length
         self.length = 0
-        if self.cap > 4 * FRAME_BYTES:
-            free(self.buf)
-            self.buf = NULL
-            self.cap = 0
         return out
+
+    cdef void forget_block(self) noexcept:
+        Py_XDECREF(self.block)
+        self.block = NULL
+        self.buf = NULL
+        self.cap = 0

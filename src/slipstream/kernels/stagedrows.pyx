@@ -9,10 +9,14 @@ or exchanged between stage and commit. Its subject must be a valid literal that 
 stream's limit. Ordinary is a record without a header that begins with `Nats-`; what those mean is decided in Python.
 
 The bytes of a record that is cut by the end of a piece are kept and completed by the next `feed`.
+
+A record that is appended is read once: its checksum is verified, and the one it gets in the log made, while it is copied.
+Neighbours often have the same subject, so the last one that was found good is remembered.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from slipstream.kernels.record cimport HEAD, KIND_MSG, LogWriter
@@ -20,6 +24,9 @@ from slipstream.kernels.subject cimport literal_span, match_span, valid_span
 
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
+
+cdef enum:
+    SEEN_MAX = 256  # bytes of a subject that is remembered
 
 MORE = "more"
 LIMIT = "limit"
@@ -30,6 +37,29 @@ BAD_SUBJECT = "bad subject"
 OTHER_SUBJECT = "other subject"
 TOO_LARGE = "too large"
 HEADERS_TOO_LARGE = "headers too large"
+
+cdef enum Refusal:
+    NONE = 0
+    IS_SPECIAL = 1
+    IS_LIMIT = 2
+    HAS_BAD_SUBJECT = 3
+    HAS_OTHER_SUBJECT = 4
+    IS_TOO_LARGE = 5
+    HAS_HEADERS_TOO_LARGE = 6
+
+_WORDS = {
+    IS_SPECIAL: SPECIAL,
+    IS_LIMIT: LIMIT,
+    HAS_BAD_SUBJECT: BAD_SUBJECT,
+    HAS_OTHER_SUBJECT: OTHER_SUBJECT,
+    IS_TOO_LARGE: TOO_LARGE,
+    HAS_HEADERS_TOO_LARGE: HEADERS_TOO_LARGE,
+}
+
+
+cdef struct Pattern:
+    const unsigned char *p
+    Py_ssize_t n
 
 
 cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
@@ -74,11 +104,16 @@ cdef class StagedRows:
         all_special: every record is given to Python.
     """
 
-    cdef tuple subjects
+    cdef tuple subjects        # keeps the bytes that `patterns` points to
+    cdef Pattern *patterns
+    cdef Py_ssize_t n_patterns
     cdef uint64_t size_max, headers_max
     cdef bint all_special
     cdef bytes data
-    cdef Py_ssize_t at
+    cdef const unsigned char *start   # of the data
+    cdef Py_ssize_t stop, at          # bytes of it, and the position
+    cdef unsigned char seen[SEEN_MAX]
+    cdef Py_ssize_t seen_size     # of the last good subject; 0: none
     cdef readonly uint64_t rows   # passed so far
     cdef readonly uint32_t crc    # over the checksums of those
     cdef readonly uint64_t size   # bytes of those
@@ -87,28 +122,40 @@ cdef class StagedRows:
         self.subjects = tuple(subjects)
         if not all([type(subject) is bytes for subject in self.subjects]):
             raise TypeError("subjects are bytes")
+        self.patterns = <Pattern *>malloc(max(len(self.subjects), 1) * sizeof(Pattern))
+        if self.patterns == NULL:
+            raise MemoryError()
+        for pattern in self.subjects:
+            self.patterns[self.n_patterns].p = <const unsigned char *>PyBytes_AS_STRING(pattern)
+            self.patterns[self.n_patterns].n = PyBytes_GET_SIZE(pattern)
+            self.n_patterns += 1
         self.size_max = size_max
         self.headers_max = headers_max
         self.all_special = all_special
-        self.data = b""
+        self.hold(b"")
+
+    def __dealloc__(self):
+        free(self.patterns)
 
     @property
     def unused(self):
         """Bytes that were fed and not passed."""
-        return PyBytes_GET_SIZE(self.data) - self.at
+        return self.stop - self.at
+
+    cdef void hold(self, bytes data):
+        self.data = data
+        self.start = <const unsigned char *>PyBytes_AS_STRING(data)
+        self.stop = PyBytes_GET_SIZE(data)
+        self.at = 0
 
     def feed(self, bytes data not None):
         """Add the next bytes of the part."""
-        if self.at == PyBytes_GET_SIZE(self.data):
-            self.data = data
-        else:
-            self.data = self.data[self.at:] + data
-        self.at = 0
+        self.hold(data if self.at == self.stop else self.data[self.at:] + data)
 
-    cdef Py_ssize_t whole(self) noexcept:
-        """Bytes of the record at the position without padding; 0: not whole yet, -1: it cannot be one."""
-        cdef Py_ssize_t room = PyBytes_GET_SIZE(self.data) - self.at
-        cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(self.data) + self.at
+    cdef Py_ssize_t measured(self) noexcept nogil:
+        """Bytes of the record at the position without padding; 0: not whole yet, -1: it cannot be the next one."""
+        cdef Py_ssize_t room = self.stop - self.at
+        cdef const unsigned char *p = self.start + self.at
         cdef uint64_t total
         if room < HEAD:
             return 0
@@ -119,60 +166,100 @@ cdef class StagedRows:
             return -1
         if ((total + 7) & ~<uint64_t>7) > <uint64_t>room:
             return 0
-        if slip_crc32c(0, p + 4, total - 4) != get32(p) or get64(p + 8) != self.rows + 1:
-            return -1
-        return <Py_ssize_t>total
+        return <Py_ssize_t>total if get64(p + 8) == self.rows + 1 else -1
+
+    cdef bint holds(self, Py_ssize_t total) noexcept nogil:
+        """Whether the checksum of the measured record at the position holds."""
+        cdef const unsigned char *p = self.start + self.at
+        return slip_crc32c(0, p + 4, total - 4) == get32(p)
+
+    cdef Py_ssize_t whole(self) noexcept:
+        """As `measured`, and its checksum holds."""
+        cdef Py_ssize_t total = self.measured()
+        return total if total <= 0 or self.holds(total) else -1
+
+    def check(self):
+        """Pass every whole record; why it stopped. Nothing is appended, and other threads go on meanwhile."""
+        cdef Refusal refused = NONE
+        cdef Py_ssize_t total
+        with nogil:
+            while True:
+                total = self.measured()
+                if total <= 0 or not self.holds(total):
+                    break
+                refused = self.refused(self.start + self.at)
+                if refused != NONE:
+                    break
+                self.pass_by(total)
+        if refused != NONE:
+            return _WORDS[refused]
+        return MORE if total == 0 else BAD_RECORD
 
     def append_to(self, LogWriter writer, uint64_t seq, int64_t ts, Py_ssize_t max_rows):
         """Append records from `seq` on; how many, and why it stopped: one of the constants of this module.
 
-        Without a writer records are only checked and passed.
+        Without a writer records are only checked and passed. After BAD_RECORD the unit that the writer has open is of no
+        use.
         """
         cdef Py_ssize_t done = 0, total
         cdef const unsigned char *p
-        cdef uint32_t hlen, plen
-        cdef uint16_t slen
+        cdef Refusal refused
+        cdef int taken
         while True:
-            total = self.whole()
+            total = self.measured()
             if total == 0:
                 return done, MORE
             if total < 0:
                 return done, BAD_RECORD
-            p = <const unsigned char *>PyBytes_AS_STRING(self.data) + self.at
-            hlen, plen, slen = get32(p + 4), get32(p + 28), get16(p + 24)
-            reason = self.refusal(p + HEAD, slen, hlen, plen)
-            if reason is not None:
-                return done, reason
-            if self.all_special or (hlen and mentions_nats(p + HEAD + slen, hlen)):
-                return done, SPECIAL
-            if done >= max_rows:
-                return done, LIMIT
-            if writer is not None and not writer.put(
-                seq + <uint64_t>done, ts, <const char *>p + HEAD, slen, <const char *>p + HEAD + slen, hlen,
-                <const char *>p + HEAD + slen + hlen, plen, 0,
+            p = self.start + self.at
+            refused = self.refused(p)
+            if refused == NONE and (
+                self.all_special or (get32(p + 4) and mentions_nats(p + HEAD + get16(p + 24), get32(p + 4)))
             ):
-                return done, NO_ROOM
+                refused = IS_SPECIAL
+            if refused == NONE and done >= max_rows:
+                refused = IS_LIMIT
+            if refused != NONE:
+                return done, _WORDS[refused] if self.holds(total) else BAD_RECORD
+            if writer is None:
+                taken = 1 if self.holds(total) else 2
+            else:
+                taken = writer.take_over(seq + <uint64_t>done, ts, p, total)
+            if taken != 1:
+                return done, BAD_RECORD if taken else NO_ROOM
             self.pass_by(total)
             done += 1
 
-    cdef object refusal(self, const unsigned char *subject, Py_ssize_t slen, uint32_t hlen, uint32_t plen):
-        cdef bytes pattern
-        if not valid_span(subject, slen) or not literal_span(subject, slen):
-            return BAD_SUBJECT
-        if <uint64_t>hlen + plen > self.size_max:
-            return TOO_LARGE
-        if hlen > self.headers_max:
-            return HEADERS_TOO_LARGE
-        for pattern in self.subjects:
-            if match_span(
-                <const unsigned char *>PyBytes_AS_STRING(pattern), PyBytes_GET_SIZE(pattern), subject, slen
-            ):
-                return None
-        return OTHER_SUBJECT if self.subjects else None
+    cdef Refusal refused(self, const unsigned char *p) noexcept nogil:
+        """What the stream has against the measured record."""
+        cdef uint32_t hlen = get32(p + 4), plen = get32(p + 28)
+        cdef Refusal refused = self.refused_subject(p + HEAD, get16(p + 24))
+        if refused == NONE and <uint64_t>hlen + plen > self.size_max:
+            refused = IS_TOO_LARGE
+        elif refused == NONE and hlen > self.headers_max:
+            refused = HAS_HEADERS_TOO_LARGE
+        return refused
 
-    cdef void pass_by(self, Py_ssize_t total) noexcept:
+    cdef Refusal refused_subject(self, const unsigned char *subject, Py_ssize_t slen) noexcept nogil:
+        cdef Py_ssize_t i
+        if slen == self.seen_size and memcmp(subject, self.seen, slen) == 0:
+            return NONE
+        if not valid_span(subject, slen) or not literal_span(subject, slen):
+            return HAS_BAD_SUBJECT
+        for i in range(self.n_patterns):
+            if match_span(self.patterns[i].p, self.patterns[i].n, subject, slen):
+                break
+        else:
+            if self.n_patterns:
+                return HAS_OTHER_SUBJECT
+        if slen <= SEEN_MAX:
+            memcpy(self.seen, subject, slen)
+            self.seen_size = slen
+        return NONE
+
+    cdef void pass_by(self, Py_ssize_t total) noexcept nogil:
         cdef Py_ssize_t padded = (total + 7) & ~<Py_ssize_t>7
-        self.crc = slip_crc32c(self.crc, PyBytes_AS_STRING(self.data) + self.at, 4)
+        self.crc = slip_crc32c(self.crc, self.start + self.at, 4)
         self.rows += 1
         self.size += <uint64_t>padded
         self.at += padded
@@ -184,7 +271,7 @@ cdef class StagedRows:
         cdef uint16_t slen
         if self.whole() <= 0:
             raise ValueError("no whole record is here")
-        p = <const unsigned char *>PyBytes_AS_STRING(self.data) + self.at
+        p = self.start + self.at
         hlen, plen, slen = get32(p + 4), get32(p + 28), get16(p + 24)
         return (
             PyBytes_FromStringAndSize(<const char *>p + HEAD, slen),

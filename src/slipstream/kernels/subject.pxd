@@ -18,13 +18,13 @@ cpdef Py_ssize_t token_count(bytes subject)
 cpdef uint32_t partition_hash(bytes key)
 
 @cython.locals(start=Py_ssize_t, i=Py_ssize_t, c=cython.uchar)
-cdef bint valid_span(const unsigned char* s, Py_ssize_t n) noexcept
+cdef bint valid_span(const unsigned char* s, Py_ssize_t n) noexcept nogil
 
 @cython.locals(i=Py_ssize_t, c=cython.uchar)
-cdef bint literal_span(const unsigned char* s, Py_ssize_t n) noexcept
+cdef bint literal_span(const unsigned char* s, Py_ssize_t n) noexcept nogil
 
 @cython.locals(i=Py_ssize_t, j=Py_ssize_t, start=Py_ssize_t)
-cdef bint match_span(const unsigned char* p, Py_ssize_t pn, const unsigned char* s, Py_ssize_t sn) noexcept
+cdef bint match_span(const unsigned char* p, Py_ssize_t pn, const unsigned char* s, Py_ssize_t sn) noexcept nogil
 
 @cython.locals(i=Py_ssize_t, j=Py_ssize_t, start=Py_ssize_t)
 cdef bint subset_span(const unsigned char* a, Py_ssize_t an, const unsigned char* b, Py_ssize_t bn) noexcept
@@ -33,4 +33,4 @@ cdef bint subset_span(const unsigned char* a, Py_ssize_t an, const unsigned char
 cdef bint overlap_span(const unsigned char* a, Py_ssize_t an, const unsigned char* b, Py_ssize_t bn) noexcept
 
 @cython.locals(i=Py_ssize_t)
-cdef bint whole_tokens(const unsigned char* s, Py_ssize_t start, Py_ssize_t n) noexcept
+cdef bint whole_tokens(const unsigned char* s, Py_ssize_t start, Py_ssize_t n) noexcept nogil

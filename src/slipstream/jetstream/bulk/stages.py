@@ -370,12 +370,9 @@ def _check(rows: StagedRows, data: bytes) -> None:
         ApiError: they are not.
     """
     rows.feed(data)
-    _done, reason = rows.append_to(None, 0, 0, 1 << 62)
-    while reason != MORE:
-        if reason != "special":
-            raise TableError(errors.PART_INVALID, err=f"row {rows.rows}: {reason}")
-        rows.skip()
-        _done, reason = rows.append_to(None, 0, 0, 1 << 62)
+    reason = rows.check()
+    if reason != MORE:
+        raise TableError(errors.PART_INVALID, err=f"row {rows.rows}: {reason}")
 
 
 def _made_ns(name: str) -> int:
