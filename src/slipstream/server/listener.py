@@ -110,7 +110,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             parser.filled(self._shared, nbytes)
         finally:
             server.reading = False
-            if server.ends:
+            if server.ends or server.unsent:
                 server.end_read(connection.cid, nbytes)
         if parser.msgs != before:
             connection.last_activity_ns = connection.last_read_ns

@@ -97,6 +97,7 @@ class Server:
         self._flush_follows = False  # whoever runs now will flush at its end
         self.reading = False  # a connection handles what it read
         self.ends: list[Callable[[], None]] = []  # work for the end of the turn
+        self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
         self._last_reader = 0  # connection whose input made work for the end of a turn last
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
@@ -448,11 +449,17 @@ class Server:
         self.ends.append(work)
 
     def end_read(self, cid: int, nbytes: int) -> None:
-        """A read made work for the end of the turn. It ends here if this client is the only one, and waits for answers.
+        """A read made work for the end of the turn, or wrote something that has to be sent.
 
-        Work of several clients is done together; a client that was the last to make some is taken to be alone.
+        The turn ends here if this client is the only one, and waits for answers. Work of several clients is done
+        together; a client that was the last to make some is taken to be alone. What was written leaves with the answers
+        that the work gives, so that a client that got something can be sure that nothing of its read is left to do.
         """
-        if cid == self._last_reader and nbytes <= LONE_READ_BYTES_MAX:
+        unsent, self.unsent = self.unsent, False
+        if not self.ends:
+            if unsent:
+                self.call_soon(self.flush)
+        elif cid == self._last_reader and nbytes <= LONE_READ_BYTES_MAX:
             self._run_ends()
         else:
             self._last_reader = cid
@@ -465,7 +472,9 @@ class Server:
 
     def _schedule_flush(self) -> None:
         assert self._loop is not None
-        if not self._flush_follows:
+        if self.reading:
+            self.unsent = True
+        elif not self._flush_follows:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from slipstream.kernels.outbox import Outbox
 from slipstream.limits import LONE_READ_BYTES_MAX
 from slipstream.server.server import Server
 
@@ -32,13 +34,26 @@ class World:
         self.loop = Loop()
         self.server._loop = cast(Any, self.loop)
         self.done: list[str] = []
+        self.sent: list[str] = []
+        client = SimpleNamespace(edge=SimpleNamespace(flush=lambda: self.sent.append("flush")))
+        self.outbox = Outbox(self.server.queue, client, 1 << 20)
 
-    def read(self, cid: int, what: str, nbytes: int = 100) -> None:
+    def read(self, cid: int, what: str, nbytes: int = 100, *, writes: bool = False) -> None:
         """A read of a client that makes work."""
         self.server.reading = True
+        if writes:
+            self.outbox.write(b"PONG\r\n")
         self.server.at_end_of_turn(lambda: self.done.append(what))
         self.server.reading = False
         self.server.end_read(cid, nbytes)
+
+    def write_in_a_read(self, cid: int) -> None:
+        """A read of a client that is answered at once."""
+        self.server.reading = True
+        self.outbox.write(b"PONG\r\n")
+        self.server.reading = False
+        assert self.server.unsent
+        self.server.end_read(cid, 6)
 
 
 @pytest.fixture
@@ -88,3 +103,18 @@ def test_a_lone_client_takes_along_what_waited(world: World) -> None:
     assert world.done == ["a", "timer", "b"]
     world.loop.turn()
     assert world.done == ["a", "timer", "b"]
+
+
+def test_what_a_read_wrote_is_sent_at_the_end_of_the_turn(world: World) -> None:
+    world.write_in_a_read(1)
+    assert world.sent == []
+    world.loop.turn()
+    assert world.sent == ["flush"] and world.loop.soon == []
+
+
+def test_what_a_read_wrote_is_sent_with_the_answers_to_it(world: World) -> None:
+    world.read(1, "pull", writes=True)
+    world.loop.turn()
+    assert world.done == ["pull"] and world.sent == ["flush"] and world.loop.soon == []
+    world.read(1, "next", writes=True)
+    assert world.done == ["pull", "next"] and world.sent == ["flush", "flush"] and world.loop.soon == []
