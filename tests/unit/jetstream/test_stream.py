@@ -55,6 +55,38 @@ class TestCommit:
         w.ports.run_jobs()
         assert [json.loads(payload)["seq"] for _, payload in sent_to(w, b"r")] == list(range(1, 9))
 
+    def test_the_short_way_stays_open_over_commits(self) -> None:
+        w = world(disk_like=True)
+        w.create("S", subjects=["s"])
+        intake = w.account.streams["S"].ingest.intake
+        assert w.publish("s", b"1")["seq"] == 1 and intake.is_open
+        w.ports.jobs_held = True
+        for reply in (b"r2", b"r3"):  # one is in flight when the other comes
+            w.ports.route(b"s", reply, None, b"x")
+            w.ports.settle()
+            assert intake.is_open
+        assert sent_to(w, b"r2") == sent_to(w, b"r3") == []
+        w.ports.run_jobs()
+        assert sent_to(w, b"r2") == [(None, b'{"stream":"S","seq":2}')]
+        assert sent_to(w, b"r3") == [(None, b'{"stream":"S","seq":3}')]
+        w.ports.jobs_held = False
+        assert w.publish("s", b"4")["seq"] == 4 and intake.is_open
+        w.account.streams["S"].check_invariants()
+
+    def test_the_short_way_is_closed_by_a_fault_and_by_settings(self) -> None:
+        w = world(disk_like=True)
+        w.create("S", subjects=["s"])
+        intake = w.account.streams["S"].ingest.intake
+        w.publish("s", b"1")
+        w.stores.made["S"].fail_next = StorageFault("input/output error")
+        assert w.publish("s", b"lost")["error"]["err_code"] == 10077
+        assert not intake.is_open
+        assert w.publish("s", b"2") == {"stream": "S", "seq": 2} and intake.is_open
+        w.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s"], "sealed": True})
+        assert not intake.is_open
+        assert w.publish("s", b"3")["error"]["err_code"] == 10109
+        assert not intake.is_open
+
     def test_duplicates_and_refusals_wait_too(self) -> None:
         w = world(disk_like=True)
         w.create("S", subjects=["s"])

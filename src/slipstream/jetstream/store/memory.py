@@ -269,7 +269,7 @@ class MemoryStore(IndexedReads):
 
     def begin_commit(self, *, sync: bool = True) -> Job | None:
         """See `Store.begin_commit`."""
-        if self._job is not None or not self._dirty:
+        if self._job is not None or not (self._dirty or self._committed_seq < self._index.last_seq):
             return None
         self._dirty = False
         self._job = _Done(self._index.last_seq)

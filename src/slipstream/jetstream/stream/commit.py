@@ -12,9 +12,9 @@ done, it is let go in that order and consumers are told of the new messages. Wha
 batch. An erasure may need more than its commit (a compaction was copying the message): what waits for it is looked at
 again after every commit and every piece of upkeep.
 
-Invariants: the intake is open only while a commit is scheduled or in flight, or on stand-by after one that was done on
-the spot and until anything but a message comes between (a commit of another kind, upkeep). An item leaves `pending`
-exactly once, and after a fault no item that depended on lost data says success.
+Invariants: the intake is open only while a commit is scheduled, or on stand-by from the beginning of a commit on and
+until a fault or upkeep, which may put another writer in the place of the one it knows. An item leaves `pending` exactly
+once, and after a fault no item that depended on lost data says success.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Committer:
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
             return
-        self.intake.close()
+        self.intake.stand_by()
         self._more = False
         job = self._store.begin_commit(sync=sync or self._sync_always)
         self._new_erasures = 0

@@ -37,7 +37,8 @@ class FileStoreCommits(FileStoreRemovals):
         first_seq = 0 if unit is not None else self._trim
         overwrites: list[Overwrite] = []
         if unit is None:
-            self._log_postponed()
+            if self._config_due or self._notes_due:
+                self._log_postponed()
             overwrites = self._log_removals()
         writes = self._log.take_writes()
         journal = self._journal.take()

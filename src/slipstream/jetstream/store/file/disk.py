@@ -34,6 +34,10 @@ class Disk(Protocol):
         """Up to `length` bytes; fewer at the end of the file."""
         ...
 
+    def read_into(self, path: str, offset: int, room: memoryview) -> int:
+        """Fill `room` as far as the file goes; how many bytes that are."""
+        ...
+
     def size(self, path: str) -> int:
         """Length of a file in bytes."""
         ...
@@ -117,6 +121,20 @@ class RealDisk:
         finally:
             self._release(fd)
 
+    def read_into(self, path: str, offset: int, room: memoryview) -> int:
+        """See `Disk.read_into`."""
+        fd = self._acquire(path)
+        try:
+            done = os.preadv(fd, [room], offset)
+            while 0 < done < len(room):
+                more = os.preadv(fd, [room[done:]], offset + done)
+                if not more:
+                    break
+                done += more
+            return done
+        finally:
+            self._release(fd)
+
     def size(self, path: str) -> int:
         """See `Disk.size`."""
         return os.stat(path).st_size
@@ -163,8 +181,11 @@ class RealDisk:
 
     def sync(self, path: str) -> None:
         """See `Disk.sync`."""
-        with self._file(path) as fd:
+        fd = self._acquire(path)
+        try:
             os.fdatasync(fd)
+        finally:
+            self._release(fd)
 
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""

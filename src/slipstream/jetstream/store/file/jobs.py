@@ -81,7 +81,8 @@ class CommitJob:
             if self.sync or self.overwrites:
                 self._sync(self.unsynced | self.also_sync)
                 self.unsynced = set()
-            self._overwrite()
+            if self.overwrites:
+                self._overwrite()
         except Exception as error:  # whatever it was, nobody may be told that this is on disk
             self.fault = as_fault(error, self.directory)
 
@@ -124,7 +125,7 @@ class CommitJob:
             segment.allocated = target
 
     def _sync(self, paths: set[str]) -> None:
-        for path in sorted(paths):
+        for path in sorted(paths) if len(paths) > 1 else paths:
             self.disk.sync(path)
 
 
