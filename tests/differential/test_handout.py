@@ -80,6 +80,44 @@ def test_kernel_agrees_with_model(
     assert b"".join(outbox.take()) == out
 
 
+@given(
+    messages=st.lists(message, min_size=1, max_size=12),
+    filters=st.sampled_from([(), (b"a",), (b"a.>", b"orders.*")]),
+    from_seq=st.integers(0, 13),
+    max_msgs=st.integers(1, 15),
+    segment=st.sampled_from([1, 1, 1, 2]),
+    start=st.integers(0, 300),
+    length=st.integers(0, 600),
+)
+def test_a_guess_where_the_bytes_are_takes_nothing_else(
+    messages: list[tuple[bytes, bytes, bytes, int]],
+    filters: tuple[bytes, ...],
+    from_seq: int,
+    max_msgs: int,
+    segment: int,
+    start: int,
+    length: int,
+) -> None:
+    store = filled(messages)
+    data, base, salt = store._slice(1, 0, 1, 1 << 20)
+    assert base == 0
+    bounds = (filters, from_seq, store.last_seq, max_msgs, 1 << 20)
+    batch = Batch()
+    is_whole = batch.choose(store._index, *bounds, segment, start, data[start : start + length], salt)
+    expected = store.gather(filters, from_seq, max_msgs=max_msgs, max_bytes=1 << 20, up_to_seq=store.last_seq)
+    everything = [expected.message(i) for i in range(len(expected))]
+    assert len(batch.chosen) == len(everything)
+    taken = [batch.message(i) for i in range(len(batch))]
+    assert taken == everything[: len(taken)]
+    assert is_whole is (len(taken) == len(everything))
+    places = [batch.chosen.place(i) for i in range(len(everything))]
+    inside = [segment == 1 and start <= at and at + size + 8 <= start + length for _, _, at, size in places]
+    # What lies inside as a whole is taken, up to the first that does not.
+    assert len(taken) >= [*inside, False].index(False)
+    assert batch.take(data, 0, salt) == len(everything)
+    assert [batch.message(i) for i in range(len(batch))] == everything
+
+
 @given(messages=st.lists(message, min_size=1, max_size=30), first=st.integers(0, 31), last=st.integers(0, 31))
 def test_subjects_of_a_range(messages: list[tuple[bytes, bytes, bytes, int]], first: int, last: int) -> None:
     store = filled(messages)

@@ -55,6 +55,7 @@ class InterestMachine(RuleBasedStateMachine):
         expected = self.model.match(subject)
         assert {int(sub.sid) for sub in self.kernel.match(subject)} == expected
         assert receivers(self.kernel.find_route(subject)) == expected
+        assert self.kernel.reaches(subject) is bool(expected)
 
     @rule(subject=st.sampled_from([b"", b".", b"a.", b".a", b"a..b"]))
     def publish_an_undeliverable_subject(self, subject: bytes) -> None:

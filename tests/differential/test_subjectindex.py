@@ -134,6 +134,8 @@ def test_index_agrees_with_model(edits: list[tuple], filters: list[tuple[bytes, 
         assert fast.next_seq(wanted, start) == (passing[0] if passing else 0)
         assert fast.count_matching(wanted, start) == len(passing)
         assert fast.count_matching(wanted, 0) == len(plain.passing(wanted))
+        for up_to in (0, start, start + back // 2, plain.last_seq, plain.last_seq + 1):
+            assert fast.count_matching(wanted, start, up_to) == len([seq for seq in passing if seq <= up_to])
         assert fast.last_matching(wanted) == max(plain.passing(wanted), default=0)
         assert fast.subjects_matching(wanted) == plain.subjects_matching(wanted)
         assert fast.last_per_subject(wanted, start) == plain.last_per_subject(wanted, start)

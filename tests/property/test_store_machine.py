@@ -193,6 +193,10 @@ class StoreMachine(RuleBasedStateMachine):
             assert (store.messages, store.num_subjects) == (model.messages, model.num_subjects)
             everything = store.read_batch(ALL, 0, max_msgs=10**6, max_bytes=1 << 40, up_to_seq=max(model.last_seq, 1))
             assert everything == [self.content[seq] for seq in sorted(model.subjects)]
+            for start in (0, model.last_seq):
+                bounds = {"max_msgs": 10**6, "max_bytes": 1 << 40, "up_to_seq": max(model.last_seq, 1)}
+                batch = store.gather(ALL, start, **bounds)
+                assert [batch.message(i) for i in range(len(batch))] == [m for m in everything if m.seq >= start]
             assert store.config == self.config
             assert store.notes() == self.notes
             assert store.journal_entries() == self.journal

@@ -176,7 +176,7 @@ class Account:
 
     def has_interest(self, subject: bytes) -> bool:
         """Whether a message on `subject` would reach anybody."""
-        return not self.interest.find_route(subject).empty
+        return self.interest.reaches(subject)
 
     def connection_bound(self, connection: ClientConnection) -> None:
         """A client was authenticated into this account."""

@@ -1,5 +1,7 @@
 # C types of the batches that consumers hand out. See handout.pyx.
 
+from libc.stdint cimport uint64_t
+
 from slipstream.kernels.subjectindex cimport Selection
 
 cdef class Batch:
@@ -7,3 +9,4 @@ cdef class Batch:
     cdef list parts
     cdef const unsigned char **at
     cdef Py_ssize_t n, cap
+    cpdef Py_ssize_t take(self, bytes data, Py_ssize_t base, uint64_t salt) except -1

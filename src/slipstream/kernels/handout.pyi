@@ -1,5 +1,7 @@
 """Types of the hand-out kernel: see handout.pyx."""
 
+from collections.abc import Sequence
+
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest
 from slipstream.kernels.record import StoredMessage
@@ -11,6 +13,19 @@ class Batch:
     chosen: Selection
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
+    def choose(
+        self,
+        index: MessageIndex,
+        filters: Sequence[bytes],
+        from_seq: int,
+        up_to: int,
+        max_msgs: int,
+        max_bytes: int,
+        segment: int,
+        base: int,
+        data: bytes,
+        salt: int,
+    ) -> bool: ...
     def take(self, data: bytes, base: int, salt: int) -> int: ...
     def seq(self, i: int) -> int: ...
     def seqs(self, start: int, stop: int) -> list[int]: ...

@@ -81,20 +81,38 @@ cdef class Batch:
         """Messages that were taken and are whole."""
         return self.n
 
-    def take(self, bytes data not None, Py_ssize_t base, uint64_t salt):
+    def choose(
+        self, MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs,
+        uint64_t max_bytes, uint32_t segment, Py_ssize_t base, bytes data not None, uint64_t salt,
+    ):
+        """Find what passes (`MessageIndex.select`), and take it if it lies in `data`, which is a guess.
+
+        `data` begins at offset `base` of `segment`. True: all that was found is taken; else `take` goes on.
+        """
+        if not index.select(filters, from_seq, up_to, max_msgs, max_bytes, self.chosen):
+            return True
+        if self.chosen.seg[0] != segment or not base <= <Py_ssize_t>self.chosen.off[0] < base + PyBytes_GET_SIZE(data):
+            return False
+        return self.take(data, base, salt) == self.chosen.n
+
+    cpdef Py_ssize_t take(self, bytes data, Py_ssize_t base, uint64_t salt) except -1:
         """Take records that lie in `data`, which begins at offset `base` of the segment of the next one.
 
         Returns how many are taken altogether. Stops at a record of another segment or outside `data`, and before one
         that is damaged: no progress means that the next one cannot be had this way.
         """
         cdef Selection chosen = self.chosen
-        cdef Py_ssize_t at, need, size = PyBytes_GET_SIZE(data)
-        cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t at, need, size
+        cdef const unsigned char *p
         cdef const unsigned char *q
         cdef void *grown
         cdef uint32_t seg
         if self.n >= chosen.n:
             return self.n
+        if data is None:
+            raise TypeError("data is bytes")
+        size = PyBytes_GET_SIZE(data)
+        p = <const unsigned char *>PyBytes_AS_STRING(data)
         if self.cap < chosen.n:
             grown = realloc(self.at, chosen.n * sizeof(void *))
             if grown == NULL:

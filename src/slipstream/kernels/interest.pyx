@@ -224,6 +224,11 @@ cdef class Interest:
         """The cached decision for `subject`, made now if there is none."""
         return self.route(subject)
 
+    def reaches(self, bytes subject not None):
+        """Whether a message on `subject` would get to anybody."""
+        cdef Route route = self.route(subject)
+        return bool(route.subscriptions) or bool(route.queues)
+
     def forget_all(self):
         """Drop every cached route, because something the planner looks at has changed."""
         self._forget(b"", False)

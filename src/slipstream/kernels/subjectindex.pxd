@@ -13,7 +13,11 @@ cdef class Selection:
     cdef int push(self, uint64_t seq, uint32_t seg, uint32_t off, uint32_t length) except -1
 
 cdef class MessageIndex(MessageTable):
+    cpdef Py_ssize_t select(
+        self, object filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, uint64_t max_bytes, Selection out
+    ) except -1
     cdef FilterView view(self, object filters)
+    cdef uint64_t count_from(self, FilterView view, uint64_t from_seq) except? 0xFFFFFFFFFFFFFFFF
     cdef bint seek(self, FilterView view, uint64_t seq, uint64_t up_to, Cursor *c) except -1
     cdef bint passes(self, FilterView v, uint32_t sid) except -1
     cdef uint32_t literal(self, FilterView v) noexcept

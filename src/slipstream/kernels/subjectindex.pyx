@@ -76,9 +76,9 @@ cdef class Selection:
 cdef class MessageIndex(MessageTable):
     """Index over the messages of one stream; see `MessageTable` for the arguments."""
 
-    def select(
-        self, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, uint64_t max_bytes, Selection out
-    ):
+    cpdef Py_ssize_t select(
+        self, object filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, uint64_t max_bytes, Selection out
+    ) except -1:
         """Fill `out` with the places of what passes; returns how many. At least one, if there is one."""
         cdef FilterView view = self.view(filters)
         cdef Cursor c
@@ -267,9 +267,17 @@ cdef class MessageIndex(MessageTable):
                     pos += 1
         return n
 
-    def count_matching(self, filters, uint64_t from_seq):
-        """Exact number of messages that pass at or above `from_seq`."""
+    def count_matching(self, filters, uint64_t from_seq, uint64_t up_to=0xFFFFFFFFFFFFFFFF):
+        """Exact number of messages that pass from `from_seq` to `up_to` inclusive."""
         cdef FilterView view = self.view(filters)
+        if from_seq > up_to:
+            return 0
+        if up_to >= self.last_seq:
+            return self.count_from(view, from_seq)
+        return self.count_from(view, from_seq) - self.count_from(view, up_to + 1)
+
+    cdef uint64_t count_from(self, FilterView view, uint64_t from_seq) except? 0xFFFFFFFFFFFFFFFF:
+        """Exact number of messages that pass at or above `from_seq`."""
         cdef uint64_t total = 0
         cdef uint32_t sid
         if from_seq > self.last_seq or self.messages == 0:

@@ -108,11 +108,23 @@ def test_subject_questions(store: Store) -> None:
     assert store.filtered_state((b"s.7", b"s.8"), 50) == SubjectState(57, 98, 10)
     assert store.count_matching((b"s.*",), 1) == 100
     assert store.count_matching((b"s.1",), 12) == 8
+    assert store.count_matching((b"s.1",), 12, 90) == 7
+    assert store.count_matching((b"s.1",), 12, 11) == store.count_matching((b"s.1",), -5, -1) == 0
     assert store.subjects_matching(b"s.*")[0] == (b"s.0", 10)
     assert store.load_last(b"s.2").seq == 92
     assert store.load_last(b"s.*").seq == 100
     assert store.last_per_subject((b"s.1", b"s.2"), 0) == [91, 92]
     assert store.last_per_subject((b"s.1", b"s.2"), 50) == [41, 42]
+
+
+def test_messages_of_the_direct_writer_are_committed_like_others(store: Store) -> None:
+    writer = store.direct_writer()
+    assert writer is not None
+    assert writer.append(1, 1_000, b"s.1", b"", b"one")
+    commit(store)
+    assert store.committed_seq == 1
+    batch = store.gather(ALL, 1, max_msgs=5, max_bytes=1 << 20, up_to_seq=1)
+    assert [batch.message(i).payload for i in range(len(batch))] == [b"one"]
 
 
 def test_time_search(store: Store) -> None:

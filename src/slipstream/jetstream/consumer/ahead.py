@@ -50,8 +50,8 @@ class Ahead:
             self._version = self._owner.version
             self._count = self._total()
         elif committed_seq > self._counted_seq:
-            first = max(self._counted_seq + 1, self._consumer.state.next_seq)
-            self._count += self._committed_from(first)
+            first, next_seq = self._counted_seq + 1, self._consumer.state.next_seq
+            self._count += self._committed_from(first if first > next_seq else next_seq)
         self._counted_seq = committed_seq
         return self._count
 
@@ -63,14 +63,8 @@ class Ahead:
         return self._committed_from(state.next_seq)
 
     def _committed_from(self, from_seq: int) -> int:
-        store, filters = self._store, self._consumer.filters.for_store
-        committed_seq = store.committed_seq
-        if from_seq > committed_seq:
-            return 0
-        count = store.count_matching(filters, from_seq)
-        if committed_seq < store.last_seq:
-            count -= store.count_matching(filters, committed_seq + 1)
-        return count
+        store = self._store
+        return store.count_matching(self._consumer.filters.for_store, from_seq, store.committed_seq)
 
     def is_ahead(self, seq: int) -> bool:
         """Whether this sequence is still to be delivered for the first time (if its subject is wanted)."""

@@ -102,10 +102,10 @@ class Deliverer:
             wanted = sink.demand()
             if not wanted:
                 return Stop.IDLE
-            room = consumer.room()
+            room = consumer.room() if self._needs_ack else left
             if room <= 0:
                 return Stop.FULL
-            sent = self._whole_batch(min(room, left), alone)
+            sent = self._whole_batch(room if room < left else left, alone)
             if not sent:
                 messages = self._read(min(wanted, room, left))
                 if not messages:
@@ -125,7 +125,7 @@ class Deliverer:
         if not self._as_stored:
             return 0
         pending = ahead.pending()
-        plan = sink.plan(min(most, pending)) if pending else None
+        plan = sink.plan(most if most < pending else pending) if pending else None
         if plan is None:
             return 0
         if state.resume_seq and (seqs := ahead.snapshot(plan.messages)):

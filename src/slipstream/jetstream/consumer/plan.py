@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from slipstream.jetstream.consumer.requests import PullRequest
 
 __all__ = ["NO_BYTES_LIMIT", "Plan"]
@@ -11,14 +9,26 @@ __all__ = ["NO_BYTES_LIMIT", "Plan"]
 NO_BYTES_LIMIT = 1 << 62
 
 
-class Plan(NamedTuple):
-    """A sink's answer; what was really handed out it is told afterwards, by `took`."""
+class Plan:
+    """A sink's answer; what was really handed out it is told afterwards, by `took`.
 
-    targets: bytes | list[bytes]
-    """Where all of them go, or each of them."""
-    messages: int
-    """How many at most."""
-    max_bytes: int = NO_BYTES_LIMIT
-    """End behind the message that exceeds this."""
-    turns: tuple[PullRequest, ...] = ()
-    """The requests that are served, one for each message, or one for all."""
+    Attributes:
+        targets: where all of them go, or each of them.
+        messages: how many at most.
+        max_bytes: end behind the message that exceeds this.
+        turns: the requests that are served, one for each message, or one for all.
+    """
+
+    __slots__ = ("max_bytes", "messages", "targets", "turns")
+
+    def __init__(
+        self,
+        targets: bytes | list[bytes],
+        messages: int,
+        max_bytes: int = NO_BYTES_LIMIT,
+        turns: tuple[PullRequest, ...] = (),
+    ) -> None:
+        self.targets = targets
+        self.messages = messages
+        self.max_bytes = max_bytes
+        self.turns = turns

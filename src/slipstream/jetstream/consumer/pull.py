@@ -12,7 +12,7 @@ from typing import Protocol
 
 from slipstream.jetstream.config.enums import PriorityPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
-from slipstream.jetstream.consumer.plan import Plan
+from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT, Plan
 from slipstream.jetstream.consumer.priority import Admission, PriorityGroups
 from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
 from slipstream.jetstream.gojson.scan import JsonError
@@ -26,6 +26,8 @@ from slipstream.limits import (
 )
 
 __all__ = ["PullOwner", "PullSink"]
+
+_NO_PRIORITY = PriorityPolicy.NONE  # members of an enum are looked up slowly
 
 
 class PullOwner(Protocol):
@@ -142,19 +144,24 @@ class PullSink:
 
     def demand(self) -> int:
         """How many messages to read for those who wait; 0: nobody does."""
-        return CONSUMER_CAREFUL_MSGS if self.waiting else 0
+        return CONSUMER_CAREFUL_MSGS if self.waiting.count else 0
 
     def plan(self, most: int) -> Plan | None:
         """Who gets the next messages if each request may have any message; None: ask for each."""
-        if self._owner.config.priority_policy is not PriorityPolicy.NONE:
+        if self._owner.config.priority_policy is not _NO_PRIORITY:
             return None
+        waiting = self.waiting
+        if waiting.count != 1:
+            return self._plan_in_turn(most)
+        only = waiting.first()
+        assert only is not None
+        if not self._is_easy(only, self._ports.now_ns()):
+            return None
+        wanted = only.batch if only.batch > 1 else 1
+        return Plan(only.reply, most if most < wanted else wanted, NO_BYTES_LIMIT, (only,))
+
+    def _plan_in_turn(self, most: int) -> Plan | None:
         now_ns = self._ports.now_ns()
-        if len(self.waiting) == 1:
-            only = self.waiting.first()
-            assert only is not None
-            if not self._is_easy(only, now_ns):
-                return None
-            return Plan(only.reply, min(most, max(only.batch, 1)), turns=(only,))
         turns = list(takewhile(lambda request: self._is_easy(request, now_ns), islice(self.waiting, most)))
         if not turns:
             return None

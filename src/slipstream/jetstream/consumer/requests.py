@@ -188,19 +188,19 @@ def read_request(reply: bytes, body: bytes, now_ns: int) -> PullRequest:
 class WaitingRequests:
     """Requests in the order they are served: by priority, then fairly."""
 
-    __slots__ = ("_count", "_heap", "_levels", "_numbers", "no_wait_count")
+    __slots__ = ("_heap", "_levels", "_numbers", "count", "no_wait_count")
 
     def __init__(self) -> None:
         """Nobody waits."""
         self._levels: list[deque[PullRequest]] = [deque() for _ in range(PRIORITY_MAX + 1)]
-        self._count = 0
+        self.count = 0  # of those that have not ended
         self._heap: list[tuple[int, int, PullRequest]] = []
         self._numbers = itertools.count()
-        self.no_wait_count = 0  # of those that have not ended
+        self.no_wait_count = 0  # of these
 
     def __len__(self) -> int:
         """Requests that have not ended."""
-        return self._count
+        return self.count
 
     def __iter__(self) -> Iterator[PullRequest]:
         """All of them, in the order they are served."""
@@ -214,10 +214,10 @@ class WaitingRequests:
     def add(self, request: PullRequest) -> None:
         """Put it last of its priority."""
         level = self._levels[request.priority]
-        if len(level) > 2 * self._count + _ENDED_MAX:
+        if len(level) > 2 * self.count + _ENDED_MAX:
             self._levels[request.priority] = level = deque(old for old in level if not old.ended)
         level.append(request)
-        self._count += 1
+        self.count += 1
         self.no_wait_count += request.no_wait
         self.watch(request)
 
@@ -226,7 +226,7 @@ class WaitingRequests:
         due_ns = request.next_event_ns()
         if not due_ns:
             return
-        if len(self._heap) > 2 * self._count + _ENDED_MAX:
+        if len(self._heap) > 2 * self.count + _ENDED_MAX:
             self._heap = [entry for entry in self._heap if not entry[2].ended]
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (due_ns, next(self._numbers), request))
@@ -250,7 +250,7 @@ class WaitingRequests:
         """It gets nothing more."""
         if not request.ended:
             request.ended = True
-            self._count -= 1
+            self.count -= 1
             self.no_wait_count -= request.no_wait
 
     def next_event_ns(self) -> int | None:
@@ -270,5 +270,5 @@ class WaitingRequests:
 
     def check_invariants(self) -> None:
         """What must hold between calls."""
-        assert self._count == sum(1 for _ in self)
+        assert self.count == sum(1 for _ in self)
         assert self.no_wait_count == sum(request.no_wait for request in self)

@@ -44,6 +44,7 @@ from slipstream.kernels.record import LogWriter, StoredMessage
 
 __all__ = [
     "ALL",
+    "SEQ_MAX",
     "Committed",
     "Damaged",
     "Filters",
@@ -60,6 +61,9 @@ Filters = Sequence[bytes]
 """Subjects, with or without wildcards; a message passes when any of them matches. Empty means every message."""
 
 ALL: Filters = ()
+
+SEQ_MAX = (1 << 64) - 1
+"""No sequence is above it."""
 
 
 class StoreUnavailable(StorageFault):
@@ -279,8 +283,8 @@ class Store(Protocol):
         """First, last and count of what passes at or above `from_seq`."""
         ...
 
-    def count_matching(self, filters: Filters, from_seq: int) -> int:
-        """Exact number of messages that pass at or above `from_seq`."""
+    def count_matching(self, filters: Filters, from_seq: int, up_to_seq: int = SEQ_MAX) -> int:
+        """Exact number of messages that pass from `from_seq` to `up_to_seq` inclusive."""
         ...
 
     def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
@@ -319,7 +323,7 @@ class Store(Protocol):
         ...
 
     def direct_writer(self) -> LogWriter | None:
-        """Where messages may be appended in place of `append`, after one `append` and until `begin_commit` or upkeep.
+        """Where messages may be appended in place of `append`, until the next commit begins, or upkeep does.
 
         None: nowhere, because messages are refused. What the writer does not take has to go through `append`.
         """

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slipstream.jetstream.store.base import Damaged, Filters, Read, SubjectState
+from slipstream.jetstream.store.base import SEQ_MAX, Damaged, Filters, Read, SubjectState
 from slipstream.kernels.handout import Batch, select_seqs, subjects_between
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 
-__all__ = ["LENGTH_MASK", "IndexedReads"]
+__all__ = ["LENGTH_MASK", "NO_BYTES", "IndexedReads"]
 
 LENGTH_MASK = 0x3FFFFFFF  # the length of a record without its flags, as `record_place` and erasures give it
+NO_BYTES = (0, 0, b"", 0)  # of no segment: their numbers begin with 1
 _EXPIRY_BYTES = 8  # a record may be this much longer than the index says
 
 
@@ -36,6 +37,10 @@ class IndexedReads:
     def _slice(self, segment: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
         """Bytes of a segment from `offset` on: `(data, offset of data, salt)`; shorter when there are no more."""
         raise NotImplementedError
+
+    def _newest(self) -> tuple[int, int, bytes, int]:
+        """Bytes that were written last, if they are at hand: `(segment, offset, data, salt)`."""
+        return NO_BYTES
 
     def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
         """The same without any cache: asked before a record is called damaged."""
@@ -176,8 +181,13 @@ class IndexedReads:
         batch = Batch()
         if max_msgs <= 0 or up_to_seq <= 0 or self._lost_ranges:
             return batch
-        self._index.select(filters, max(from_seq, 0), up_to_seq, max_msgs, max(max_bytes, 0), batch.chosen)
-        return self._fetched(batch)
+        if from_seq < 0:
+            from_seq = 0
+        if max_bytes < 0:
+            max_bytes = 0
+        # Whoever waits for the next message wants what was written last.
+        whole = batch.choose(self._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, *self._newest())
+        return batch if whole else self._fetched(batch)
 
     def gather_seqs(self, seqs: list[int], *, max_bytes: int) -> Batch:
         """See `Store.gather_seqs`."""
@@ -187,7 +197,7 @@ class IndexedReads:
 
     def _fetched(self, batch: Batch) -> Batch:
         """A batch with the bytes of what was chosen."""
-        chosen, taken = batch.chosen, 0
+        chosen, taken = batch.chosen, len(batch)
         count = len(chosen)
         while taken < count:
             _seq, segment, offset, length = chosen.place(taken)
@@ -218,9 +228,11 @@ class IndexedReads:
             return SubjectState(0, 0, 0)
         return SubjectState(first, self._index.last_matching(filters), self._index.count_matching(filters, first))
 
-    def count_matching(self, filters: Filters, from_seq: int) -> int:
+    def count_matching(self, filters: Filters, from_seq: int, up_to_seq: int = SEQ_MAX) -> int:
         """See `Store.count_matching`."""
-        return self._index.count_matching(filters, max(from_seq, 0))
+        if up_to_seq < 0:
+            return 0
+        return self._index.count_matching(filters, from_seq if from_seq > 0 else 0, up_to_seq)
 
     def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
         """See `Store.subjects_matching`."""

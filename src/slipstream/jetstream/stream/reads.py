@@ -36,10 +36,7 @@ def last(store: Store, subject: bytes) -> StoredMessage | None:
 def count_from(store: Store, subject: bytes, from_seq: int) -> int:
     """Messages under a subject or wildcard (`b""`: any) at or above `from_seq`."""
     filters = [subject] if subject else ALL
-    count = store.count_matching(filters, from_seq)
-    if store.committed_seq < store.last_seq:
-        count -= store.count_matching(filters, max(from_seq, store.committed_seq + 1))
-    return count
+    return store.count_matching(filters, from_seq, store.committed_seq)
 
 
 def _readable(found: Read | None) -> StoredMessage | None:

@@ -29,13 +29,14 @@ from slipstream.jetstream.store.file.segment import (
     pack_state,
     segment_name,
 )
+from slipstream.jetstream.store.indexed import NO_BYTES
 from slipstream.kernels.record import CONFIG, NOTE, STATE, LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.limits import STORE_CONTROL_MARGIN_BYTES, STORE_INLINE_BYTES_MAX, STORE_TAIL_CACHE_BYTES
 
 __all__ = ["SegmentedLog"]
 
-_Buffer = tuple[int, int, bytes]  # segment, offset of the first byte, bytes
+_Buffer = tuple[int, int, bytes, int]  # segment, offset of the first byte, bytes, salt of the segment
 
 
 class SegmentedLog:
@@ -63,7 +64,7 @@ class SegmentedLog:
         self._in_flight: set[int] = set()  # segments a commit is writing
         self._tail: list[_Buffer] = []  # bytes queued, being written, or written last
         self._tail_bytes = 0
-        self._window: _Buffer = (0, 0, b"")  # the last stretch read from a file
+        self._window: _Buffer = NO_BYTES  # the last stretch read from a file
         self.notes: dict[bytes, bytes] = {}
         """Small facts beside the messages, repeated at the head of every segment."""
         self.unit: tuple[Segment, int, int] | None = None
@@ -169,7 +170,7 @@ class SegmentedLog:
         data = writer.take()
         segment.end = end
         segment.last_seq = writer.last_seq
-        self._tail.append((segment.id, offset, data))
+        self._tail.append((segment.id, offset, data, segment.header.salt))
         self._tail_bytes += size
         self.disk.write(segment.path, offset, data)
         if self._tail_bytes > STORE_TAIL_CACHE_BYTES:
@@ -192,7 +193,7 @@ class SegmentedLog:
             if room >= 0 or id(buffer[2]) in unwritten:
                 kept.append(buffer)
         self._tail = kept[::-1]
-        self._tail_bytes = sum(len(data) for _, _, data in kept)
+        self._tail_bytes = sum(len(buffer[2]) for buffer in kept)
 
     def _queue_writer(self, *, closes: bool) -> None:
         segment, writer = self.active, self.writer
@@ -206,7 +207,7 @@ class SegmentedLog:
             data = encode_header(segment.header) + data
             offset = 0
         self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
-        self._tail.append((segment.id, offset, data))
+        self._tail.append((segment.id, offset, data, segment.header.salt))
         self._tail_bytes += len(data)
 
     # --- units ------------------------------------------------------------------------------------------------------
@@ -254,9 +255,9 @@ class SegmentedLog:
                 kept.append(write)
         self._queue = kept
         self._tail = [buffer for buffer in self._tail if buffer[0] not in gone]
-        self._tail_bytes = sum(len(data) for _, _, data in self._tail)
+        self._tail_bytes = sum(len(buffer[2]) for buffer in self._tail)
         if self._window[0] in gone:
-            self._window = (0, 0, b"")
+            self._window = NO_BYTES
         segment.end = start
         segment.last_seq = writer.last_seq
         if not dropped:
@@ -266,6 +267,10 @@ class SegmentedLog:
         return dropped
 
     # --- reading ----------------------------------------------------------------------------------------------------
+
+    def newest(self) -> _Buffer:
+        """What was taken from the writer last, if it is still in memory."""
+        return self._tail[-1] if self._tail else NO_BYTES
 
     def slice(self, segment_id: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
         """Bytes from `offset` on, from wherever they are; `least` of them unless the log ends before."""
@@ -277,20 +282,20 @@ class SegmentedLog:
         # The tail is in the order of the log: by segment, then by offset.
         at = bisect_left(self._tail, (segment_id, offset + 1)) - 1
         if at >= 0:
-            where, base, data = self._tail[at]
+            where, base, data, _ = self._tail[at]
             if where == segment_id and offset < base + len(data):
                 return data, base, salt
-        where, base, data = self._window
+        where, base, data, _ = self._window
         if where == segment_id and base <= offset and offset + least <= base + len(data):
             return data, base, salt
         data = self.disk.read(segment.path, offset, min(most, self._written_end(segment) - offset))
         if most > least:
-            self._window = (segment_id, offset, data)
+            self._window = (segment_id, offset, data, salt)
         return data, offset, salt
 
     def slice_afresh(self, segment_id: int, offset: int, least: int) -> tuple[bytes, int, int]:
         """The same, past the window: what the file says now."""
-        self._window = (0, 0, b"")
+        self._window = NO_BYTES
         return self.slice(segment_id, offset, least, least)
 
     def _written_end(self, segment: Segment) -> int:
@@ -303,7 +308,7 @@ class SegmentedLog:
     def drop_caches(self) -> None:
         """Forget copies of bytes that were overwritten on disk; what is not written yet stays."""
         self._shorten_tail(0)
-        self._window = (0, 0, b"")
+        self._window = NO_BYTES
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
@@ -322,7 +327,7 @@ class SegmentedLog:
         self._in_flight = set()
         self._tail = []
         self._tail_bytes = 0
-        self._window = (0, 0, b"")
+        self._window = NO_BYTES
         self.notes = recovered.notes
         self.unit = self.staged = None
         self.unit_segments = []
@@ -350,7 +355,7 @@ class SegmentedLog:
             del self._by_id[id_]
         self.segments = [segment for segment in self.segments if segment.id not in gone]
         if self._window[0] in gone:
-            self._window = (0, 0, b"")
+            self._window = NO_BYTES
 
     def replace(self, old: list[Segment], new: Segment) -> None:
         """Put a rewritten segment in the place of the ones it was made from; the index points to it already."""
@@ -359,4 +364,4 @@ class SegmentedLog:
         for segment in old:
             del self._by_id[segment.id]
         self._by_id[new.id] = new
-        self._window = (0, 0, b"")
+        self._window = NO_BYTES

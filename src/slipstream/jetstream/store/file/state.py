@@ -145,6 +145,9 @@ class FileStoreState(IndexedReads):
         except OSError:
             return b"", offset, 0  # unreadable now: the caller looks again, then calls the message damaged
 
+    def _newest(self) -> tuple[int, int, bytes, int]:
+        return self._log.newest()
+
     def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
         try:
             return self._log.slice_afresh(segment, offset, least)
