@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,13 +85,20 @@ def test_info_and_state(cli: Cli) -> None:
     assert "consumer not found (10014)" in cli.call("c", "info", "ORDERS", "nope", status=1).stderr
 
 
+def test_state_in_a_narrow_terminal(cli: Cli) -> None:
+    cli.call("c", "next", "ORDERS", "worker", "--no-ack")
+    lines = cli.screen("consumer", "state", "ORDERS", "worker", columns=80).splitlines()
+    assert lines[4] == "  Last Delivered Message: Consumer sequence: 1 Stream sequence: 1"
+    assert re.fullmatch(r" {26}Last delivery: \S+ ago", lines[5])
+
+
 def test_report(cli: Cli) -> None:
     cli.call("c", "next", "ORDERS", "worker", "--no-ack")
     lines = cli.screen("consumer", "report", "ORDERS").splitlines()
     assert lines[1].strip("│ ") == "Consumer report for ORDERS with 2 consumers"
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")][2:]
     assert cells == [
-        ["pushed", "Push", "None", "0s", "0", "0", "3 / 100%", "0", "0", ""],
+        ["pushed", "Push", "None", "", "0", "0", "3 / 100%", "0", "0", ""],
         ["worker", "Pull", "Explicit", "30.00s", "1", "0", "2 / 66%", "0", "0", ""],
     ]
     assert len(cli.json("c", "report", "ORDERS", "--json")) == 2

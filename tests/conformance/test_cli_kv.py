@@ -140,6 +140,15 @@ def test_info_and_ls(cli: Cli) -> None:
     assert "selects no keys" in cli.call("kv", "ls", "CONFIG", "a b", status=1).stderr
 
 
+def test_a_bucket_without_keys_says_so(cli: Cli) -> None:
+    cli.call("kv", "add", "NEW")
+    for words in (("NEW",), ("NEW", "-v")):
+        found = cli.call("kv", "ls", *words)
+        assert (found.stdout, found.stderr) == ("", "No keys in bucket NEW\n")
+    assert cli.call("kv", "ls", "CONFIG", "x.*").stderr == "No keys in bucket CONFIG that match 'x.*'\n"
+    assert cli.json("kv", "ls", "NEW", "-j") == []
+
+
 def test_reading_leaves_no_consumers_behind(cli: Cli) -> None:
     cli.call("kv", "ls", "CONFIG")
     cli.call("kv", "history", "CONFIG", "theme")

@@ -143,6 +143,15 @@ def test_watch(cli: Cli) -> None:
     assert cli.json("obj", "ls", "PICS", "--json") == []
 
 
+def test_long_names_break_nothing_but_lines(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "small").write_bytes(b"x" * 2048)
+    name = "pictures/of/the/cats/of/all/our/neighbours/cat.png"
+    screen = cli.screen("object", "put", "PICS", str(tmp_path / "small"), "--name", name, "-f", columns=60)
+    assert f"Object information for PICS >\n{name}\n" in screen
+    deleted = cli.screen("object", "del", "PICS", name, "-f", columns=60)
+    assert deleted == f"Object PICS >\n{name} was\ndeleted\n"
+
+
 def test_delete_and_seal(cli: Cli) -> None:
     with cli.terminal("object", "seal", "PICS") as terminal:
         terminal.answer("Seal object store PICS", "n").expect("nothing was changed").finish(1)

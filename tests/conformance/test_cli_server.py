@@ -141,6 +141,7 @@ def test_report_connections(cli: Cli) -> None:
     closed = cli.json("server", "report", "conn", "--state", "closed", "--closed-reason", "client", "-j", *SYSTEM)
     assert closed and {row["reason"] for row in closed} == {"Client Closed"}
     assert "No connections match" in cli.call("server", "report", "conn", "--account", "NOPE", *SYSTEM).stdout
+    assert cli.call("server", "report", "accounts", "NOPE", *SYSTEM).stdout == "No connections of account NOPE\n"
     assert (
         "no regular expression"
         in cli.call("server", "report", "conn", "--closed-reason", "(", *SYSTEM, status=2).stderr

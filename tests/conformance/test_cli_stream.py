@@ -120,6 +120,24 @@ def test_ls_in_a_narrow_terminal(cli: Cli) -> None:
     assert steady(cli.screen("stream", "ls", columns=80)) == NARROW_LS
 
 
+LONG_NAME = "SHIPMENTS_TO_ALL_COUNTRIES_OF_EUROPE_AND_BRITAIN"
+
+
+def test_long_names_stay_whole_in_a_narrow_terminal(cli: Cli) -> None:
+    cli.call("s", "add", LONG_NAME, "--subjects", "x", "--defaults")
+    cli.call("consumer", "add", LONG_NAME, f"{LONG_NAME}_WORKER", "--pull", "--defaults")
+    cli.call("pub", "x", "one", "-J", "-q")
+    assert f"│{LONG_NAME}│" in cli.screen("stream", "ls", columns=80).replace(" ", "")
+    assert f"│{LONG_NAME}│" in cli.screen("account", "report", "jetstream", columns=80).replace(" ", "")
+    assert f"│{LONG_NAME}_WORKER│" in cli.screen("consumer", "ls", LONG_NAME, columns=90).replace(" ", "")
+    info = steady(cli.screen("stream", "info", LONG_NAME, columns=80)).splitlines()
+    assert info[:2] == [f"Information for Stream {LONG_NAME} created", "TTTTTTTTTTTTTTTTTTT"]
+    deleted = cli.screen("consumer", "rm", LONG_NAME, f"{LONG_NAME}_WORKER", "-f", columns=80)
+    assert deleted.splitlines() == [f"Consumer {LONG_NAME} >", f"{LONG_NAME}_WORKER was deleted"]
+    subjects = cli.screen("stream", "subjects", LONG_NAME, columns=80)
+    assert f"1 Subject in stream {LONG_NAME}" in subjects
+
+
 def test_streams_of_buckets_are_hidden(cli: Cli) -> None:
     cli.call("s", "add", "KV_b", "--subjects", "$KV.b.>", "--defaults", "--max-msgs-per-subject", "1")
     assert "KV_b" not in cli.call("s", "ls").stdout

@@ -9,7 +9,7 @@ import click
 
 from slipstream.cli.connection import Failure, LocalCommand
 from slipstream.cli.lazy import Entry, LazyGroup
-from slipstream.cli.render import Columns, Table, print_json
+from slipstream.cli.render import Columns, Table, counted, print_json
 from slipstream.cli.types import json_flag
 
 __all__ = ["errors", "lookup", "ls"]
@@ -42,7 +42,7 @@ def ls(pattern: str, as_json: bool) -> None:
         return
     if not found:
         raise Failure(f"no error matches {pattern!r}")
-    table = Table(f"{len(found)} JetStream Errors", "Code", "HTTP", "Constant", "Description")
+    table = Table(counted(len(found), "JetStream Error"), "Code", "HTTP", "Constant", "Description")
     for row in found:
         table.add(str(row["err_code"]), str(row["code"]), row["constant"], row["description"])
     table.print()

@@ -6,9 +6,10 @@ A group is a table of `Entry` rows. Help is printed from the rows alone, so that
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -99,5 +100,21 @@ def _readable_usage() -> Iterator[None]:
         from slipstream.cli.render import wrapped
 
         lead = "Error: "
-        text = wrapped(f"{lead}{error.format_message()}", indent=2, err=True)
+        text = wrapped(f"{lead}{_in_words(error.format_message())}", indent=2, err=True)
         raise click.UsageError(text.removeprefix(lead), error.ctx) from error
+
+
+_IN_WORDS: Final = (
+    (re.compile(r"(?<=value for ')\[(\w+)\](?=')"), r"\1"),
+    (re.compile(r"is not a valid integer(?: range)?\b"), "is not a whole number"),
+    (re.compile(r"is not a valid float(?: range)?\b"), "is not a number"),
+    (re.compile(r"is not in the range ([-\d.]+)<=x<=([-\d.]+\d)"), r"is not between \1 and \2"),
+    (re.compile(r"is not in the range x>=([-\d.]*\d)"), r"is less than \1"),
+)
+
+
+def _in_words(text: str) -> str:
+    """What click says in formulas."""
+    for formula, words in _IN_WORDS:
+        text = formula.sub(words, text)
+    return text

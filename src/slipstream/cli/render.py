@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "print_names", "wrapped"]
+__all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "print_names", "say", "tied", "wrapped"]
 
 # A table without a terminal is as wide as it needs to be; rich wants a number.
 _WIDTH_UNLIMITED: Final = 100_000
@@ -35,6 +35,8 @@ _WORD_MAX: Final = 24  # longer words are broken where a table has to be narrow
 _LONG_WORD_INDENT: Final = 4  # of a word in a line of its own
 _VALUE_ROOM_MIN: Final = 20  # with less room beside a label, its value is left to the terminal
 # Cells whose columns stand flush right: numbers, sizes, shares, and `9,970 / 99%`.
+_TIE: Final = "\ue000"  # stands for a blank at which no line is broken; a character that nobody uses
+_TOGETHER: Final = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|\d\d:\d\d:\d\d)")  # in `293 KiB` and `2026-11-15 08:42:15`
 _QUANTITY: Final = re.compile(r"-?[\d,]+(\.\d+)?( ?(%|B|[KMGTPE]iB)| / \d+%)?")
 _FIGURES: Final = re.compile(r"[\d\s:/.,%-]{1,19}")  # a date with its time, `9,970 / 99%`: not to be broken lightly
 
@@ -42,6 +44,11 @@ _FIGURES: Final = re.compile(r"[\d\s:/.,%-]{1,19}")  # a date with its time, `9,
 def counted(number: int, noun: str) -> str:
     """`1 key`, `2,000 keys`."""
     return f"{format_number(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def say(text: str, *, indent: int = 0, err: bool = False) -> None:
+    """A sentence, or a few; lines break between words."""
+    click.echo(wrapped(text, indent=indent, err=err), err=err)
 
 
 def note(text: str) -> None:
@@ -63,8 +70,14 @@ def wrapped(text: str, *, indent: int = 0, err: bool = False) -> str:
     """
     width = shutil.get_terminal_size().columns
     if not (sys.stderr if err else sys.stdout).isatty() or width - indent < _VALUE_ROOM_MIN:
-        return text
-    return "\n".join(part for line in text.split("\n") for part in _wrapped_line(line, width, indent))
+        return text.replace(_TIE, " ")
+    lines = _TOGETHER.sub(_TIE, text).split("\n")
+    return "\n".join(part for line in lines for part in _wrapped_line(line, width, indent)).replace(_TIE, " ")
+
+
+def tied(text: str) -> str:
+    """Words that `wrapped` keeps in one line."""
+    return text.replace(" ", _TIE)
 
 
 def _wrapped_line(line: str, width: int, indent: int) -> list[str]:
@@ -265,7 +278,7 @@ class Columns:
         """Print it."""
         longest = max((len(line[0]) for line in self._lines if isinstance(line, tuple)), default=0)
         if self._heading:
-            click.echo(f"{self._heading}\n")
+            say(f"{self._heading}\n")
         colon = click.style(":", fg=_border_colour())
         for number, line in enumerate(self._lines):
             if isinstance(line, str):

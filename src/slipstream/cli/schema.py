@@ -11,7 +11,7 @@ import click
 
 from slipstream.cli.connection import Failure, LocalCommand
 from slipstream.cli.lazy import Entry, LazyGroup
-from slipstream.cli.render import print_json, print_names
+from slipstream.cli.render import print_json, print_names, say
 from slipstream.cli.types import json_flag
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def validate(name: str, file: str) -> None:
         _document(name).decode(content)
     except JsonError as error:
         raise Failure(f"{shown} is no {name}: {explained(error)}") from error
-    click.echo(f"{shown} validates using schema {name}")
+    say(f"{shown} validates using schema {name}")
 
 
 _WRONG_TYPE: Final = re.compile(

@@ -15,7 +15,7 @@ import click
 
 from slipstream.cli.human import format_bytes, format_duration, visible
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
-from slipstream.cli.render import Table, counted, print_json
+from slipstream.cli.render import Table, counted, print_json, say, tied
 from slipstream.client.wire import Message
 from slipstream.kernels.subject import matches
 
@@ -114,13 +114,14 @@ class Shower:
             stamp = f" @ {datetime.now().strftime('%H:%M:%S.%f')}"
         elif self._delta_time:
             stamp = f" @ {format_duration(time.monotonic_ns() - self._started_ns)}"
-        prefix = click.style(prefix, fg="cyan")
+        indent, prefix = len(prefix) + 1, click.style(prefix, fg="cyan")
         if delivery is not None:
-            place = f"stream: {delivery.stream} seq {delivery.stream_seq} / subject: {subject}"
-            click.echo(f"{prefix}{stamp} Received JetStream message: {place} / time: {delivery.time}")
+            place = tied(f"stream: {delivery.stream} seq {delivery.stream_seq}")
+            place += f" / {tied(f'subject: {subject}')} / {tied(f'time: {delivery.time}')}"
+            say(f"{prefix}{stamp} Received JetStream message: {place}", indent=indent)
         else:
             reply = f' with reply "{visible(message.reply)}"' if message.reply else ""
-            click.echo(f'{prefix}{stamp} Received on "{subject}"{reply}')
+            say(f'{prefix}{stamp} Received on "{subject}"{reply}', indent=indent)
         headers = decode_header(message.header)
         print_headers(headers)
         if not self._headers_only:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
+from click.testing import CliRunner
 
 from slipstream.cli.lazy import LazyGroup
 from slipstream.cli.main import cli
@@ -31,6 +33,21 @@ def test_unknown_commands_suggest_the_nearest() -> None:
     done = run("sever")
     assert done.returncode == 2
     assert "Did you mean 'server'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("stream", "get", "ORDERS", "abc"), "Invalid value for 'SEQ': 'abc' is not a whole number."),
+        (("bench", "pub", "foo", "--clients", "0"), "Invalid value for '--clients': 0 is not between 1 and 1000."),
+        (("bench", "pub", "foo", "--timeout", "soon"), "Invalid value for '--timeout': 'soon' is not a number."),
+        (("spark", "stats", "ORDERS", "--top", "-1"), "Invalid value for '--top': -1 is less than 0."),
+    ],
+)
+def test_what_is_wrong_with_a_number_is_said_in_words(arguments: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"Error: {said}"
 
 
 def test_server_takes_the_flags_of_nats_server(tmp_path: Path) -> None:

@@ -179,6 +179,33 @@ def test_notes_keep_paths_whole(capsys: pytest.CaptureFixture[str], monkeypatch:
     assert [len(lines[0]), lines[1]] == [len("00:00:00 wrote"), "    /srv/lake/orders/_erasures/01234"]
 
 
+def test_dates_sizes_and_what_is_tied_stay_together(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    render.say("Information for Stream ORDERS created 2026-11-15 11:58:29", indent=2)
+    render.say("PUT PICTURES > cats-and-others.png: 293 KiB in 3 chunks", indent=4)
+    Columns("Object information for PICTURES > cat.png").print()
+    columns = Columns()
+    columns.row("Delivered", f"Stream sequence: 57 {render.tied('Last delivery: 1m12s ago')}")
+    columns.print()
+    assert click.unstyle(capsys.readouterr().out).splitlines() == [
+        "Information for Stream ORDERS created",
+        "  2026-11-15 11:58:29",
+        "PUT PICTURES > cats-and-others.png:",
+        "    293 KiB in 3 chunks",
+        "Object information for PICTURES >",
+        "cat.png",
+        "",
+        "  Delivered: Stream sequence: 57",
+        "             Last delivery: 1m12s ago",
+    ]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False)
+    render.say(render.tied("Last delivery: 1m12s ago"))
+    assert capsys.readouterr().out == "Last delivery: 1m12s ago\n"
+
+
 def test_a_long_title_widens_its_table(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table("A title that is longer than the rest", "A")
     table.add("1")

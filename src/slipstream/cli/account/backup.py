@@ -16,7 +16,7 @@ from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import format_bytes
 from slipstream.cli.jetstream import all_streams
 from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.render import counted, note
+from slipstream.cli.render import counted, note, say
 from slipstream.cli.stream.backup import read_meta, restore_stream, save_stream
 from slipstream.cli.types import force_flag, list_option
 from slipstream.errors import SlipstreamError
@@ -84,6 +84,6 @@ def _each(names: Iterable[str], act: Callable[[str], None], done: str) -> None:
         except SlipstreamError as error:
             note(f"{name} was not {done}: {error}")
             bad += 1
-    click.echo(f"\n{counted(good, 'stream')} {done}")
+    say(f"\n{counted(good, 'stream')} {done}")
     if bad:
         raise Failure(f"{counted(bad, 'stream')} could not be {done}")

@@ -85,4 +85,4 @@ def jetstream(session: Session, as_json: bool) -> None:
         config, state = each["config"], each["state"]
         held = (state["messages"], format_bytes(state["bytes"]), state.get("num_subjects", 0), state["consumer_count"])
         table.add(config["name"], config["storage"].capitalize(), *held)
-    table.print()
+    table.print(spare=("Storage", "Subjects"))

@@ -9,6 +9,7 @@ from slipstream.cli.consumer.flags import moment
 from slipstream.cli.human import format_duration, format_number, format_time, to_rfc3339
 from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.prompts import ask, ask_choice, confirm_or_stop
+from slipstream.cli.render import say
 from slipstream.cli.types import force_flag
 
 __all__ = ["pause", "reset", "resume", "rm", "unpin"]
@@ -35,7 +36,7 @@ def rm(session: Session, stream: str | None, name: str | None, force: bool) -> N
         link.api(f"CONSUMER.INFO.{stream}.{name}")  # one that is not there is not worth a question
     confirm_or_stop(f"Really delete Consumer {stream} > {name}", force=force)
     link.api(f"CONSUMER.DELETE.{stream}.{name}")
-    click.echo(f"Consumer {stream} > {name} was deleted")
+    say(f"Consumer {stream} > {name} was deleted")
 
 
 @click.command(cls=Command)
@@ -57,7 +58,7 @@ def pause(session: Session, stream: str | None, name: str | None, until: str | N
     if not answer.get("paused"):
         raise Failure("the consumer is not paused; perhaps the time has passed")
     left = format_duration(answer.get("pause_remaining", 0))
-    click.echo(f"Paused {stream} > {name} until {format_time(answer['pause_until'])} ({left})")
+    say(f"Paused {stream} > {name} until {format_time(answer['pause_until'])} ({left})")
 
 
 @click.command(cls=Command)
@@ -73,7 +74,7 @@ def resume(session: Session, stream: str | None, name: str | None, force: bool) 
         raise Failure(f"consumer {stream} > {name} is not paused")
     confirm_or_stop(f"Really resume Consumer {stream} > {name}", force=force)
     link.api(f"CONSUMER.PAUSE.{stream}.{name}", {})
-    click.echo(f"Consumer {stream} > {name} was resumed")
+    say(f"Consumer {stream} > {name} was resumed")
 
 
 @click.command(cls=Command)
@@ -90,7 +91,7 @@ def reset(session: Session, stream: str | None, name: str | None, sequence: int 
     place = f"sequence {format_number(sequence)}" if sequence else "its acknowledgment floor"
     confirm_or_stop(f"Really reset Consumer {stream} > {name} to {place}", force=force)
     answer = link.api(f"CONSUMER.RESET.{stream}.{name}", {"seq": sequence} if sequence else None)
-    click.echo(f"Consumer {stream} > {name} was reset to sequence {format_number(answer['reset_seq'])}")
+    say(f"Consumer {stream} > {name} was reset to sequence {format_number(answer['reset_seq'])}")
 
 
 @click.command(cls=Command)
@@ -118,4 +119,4 @@ def unpin(session: Session, stream: str | None, name: str | None, group: str | N
         raise Failure(f"group {group!r} has no pinned client")
     confirm_or_stop(f"Really unpin client from group {stream} > {name} > {group}", force=force)
     link.api(f"CONSUMER.UNPIN.{stream}.{name}", {"group": group})
-    click.echo(f"Unpinned client {pinned[group]} from Priority Group {stream} > {name} > {group}")
+    say(f"Unpinned client {pinned[group]} from Priority Group {stream} > {name} > {group}")

@@ -8,7 +8,7 @@ from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_number, format_time
 from slipstream.cli.jetstream import api_level, choose_consumer, choose_stream, now_of, user_metadata
 from slipstream.cli.link import Reply
-from slipstream.cli.render import Columns, print_json
+from slipstream.cli.render import Columns, print_json, tied
 from slipstream.cli.types import json_flag
 
 __all__ = ["ACK_NAMES", "info", "print_consumer", "state"]
@@ -168,4 +168,4 @@ def _position(found: Reply, field: str, when: str) -> str:
     words = f"Consumer sequence: {format_number(place.get('consumer_seq', 0))}"
     words += f" Stream sequence: {format_number(place.get('stream_seq', 0))}"
     last = place.get("last_active")
-    return f"{words} {when}: {format_age(last, now_of(found))} ago" if last else words
+    return f"{words} {tied(f'{when}: {format_age(last, now_of(found))} ago')}" if last else words

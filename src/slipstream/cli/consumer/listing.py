@@ -50,7 +50,7 @@ def print_consumers(consumers: list[Reply], title: str, *, as_json: bool) -> Non
             info.get("num_pending", 0),
             format_age((info.get("delivered") or {}).get("last_active", ""), now_of(info)),
         )
-    table.print(spare=("Description",))
+    table.print(spare=("Description", "Created"))
 
 
 @click.command(cls=Command)
@@ -82,7 +82,7 @@ def report(session: Session, stream: str | None, raw: bool, as_json: bool) -> No
             info["name"],
             "Push" if config.get("deliver_subject") else "Pull",
             ACK_NAMES.get(config["ack_policy"], config["ack_policy"]),
-            format_duration(config.get("ack_wait", 0)),
+            "" if config["ack_policy"] == "none" else format_duration(config.get("ack_wait", 0)),
             *([str(count) for count in counts] if raw else counts),
             str(pending) if raw else _share(pending, messages),
             str(floor) if raw else floor,

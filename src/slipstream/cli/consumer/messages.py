@@ -14,7 +14,7 @@ from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.link import Link
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
 from slipstream.cli.pulling import Feed, acknowledge, status_of
-from slipstream.cli.render import note, wrapped
+from slipstream.cli.render import note, tied, wrapped
 from slipstream.cli.types import DURATION
 from slipstream.client.wire import ClientTimeout, Message
 from slipstream.limits import SECOND_NS
@@ -91,7 +91,7 @@ def print_delivery(message: Message, *, raw: bool = False) -> None:
         clock = f"[{datetime.now().strftime('%H:%M:%S')}]"
         line = wrapped(
             f"{clock} subj: {visible(message.subject)} / tries: {delivery.tries} / cons seq: {delivery.consumer_seq} / "
-            f"str seq: {delivery.stream_seq} / pending: {format_number(delivery.pending)}",
+            f"str seq: {delivery.stream_seq} / {tied(f'pending: {format_number(delivery.pending)}')}",
             indent=len(clock) + 1,
         )
         click.echo(f"{click.style(clock, fg='cyan')}{line.removeprefix(clock)}")

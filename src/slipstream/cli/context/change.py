@@ -12,6 +12,7 @@ from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.context.show import print_context
 from slipstream.cli.link import content_of
 from slipstream.cli.prompts import ask_choice, confirm_or_stop
+from slipstream.cli.render import say
 from slipstream.cli.settings import CONTEXT_NAMES
 from slipstream.cli.types import force_flag
 
@@ -160,4 +161,4 @@ def rm(session: Session, name: str, force: bool) -> None:
     session.contexts.load(name)
     confirm_or_stop(f"Really delete context {name}", force=force)
     session.contexts.remove(name)
-    click.echo(f"Removed context {name}")
+    say(f"Removed context {name}")

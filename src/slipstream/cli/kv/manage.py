@@ -14,7 +14,7 @@ from slipstream.cli.kv.flags import bucket_flags, changed_config, new_config
 from slipstream.cli.link import Reply
 from slipstream.cli.progress import progress
 from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.render import Columns, counted, print_json
+from slipstream.cli.render import Columns, counted, print_json, say
 from slipstream.cli.stream.edit import print_differences
 from slipstream.cli.types import force_flag, json_flag
 
@@ -77,7 +77,7 @@ def compact(session: Session, bucket: str, force: bool) -> None:
             wanted = {"filter": f"$KV.{bucket}.{entry.key}", "seq": entry.revision + 1}
             target.link.api(f"STREAM.PURGE.{target.stream}", wanted)
             advance(1)
-    click.echo(f"Dropped {counted(len(deleted), 'deleted key')}")
+    say(f"Dropped {counted(len(deleted), 'deleted key')}")
 
 
 def _show(bucket: Bucket, found: Reply, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from slipstream.cli.connection import Command, EndlessCommand, Failure, Session
 from slipstream.cli.human import format_bytes, format_time, visible
 from slipstream.cli.kv.bucket import PREFIX, Bucket, Entry, NoSuchKey, bucket_names
 from slipstream.cli.link import Reply
-from slipstream.cli.render import Table, print_json, print_names
+from slipstream.cli.render import Table, print_json, print_names, say
 from slipstream.cli.types import json_flag, names_flag
 
 __all__ = ["get", "history", "ls", "watch"]
@@ -48,6 +48,9 @@ def ls(
     ]
     if as_json:
         print_json([entry.as_json(bucket) for entry in entries])
+    elif not entries:
+        matching = "" if pattern == ">" else f" that match {pattern!r}"
+        say(f"No keys in bucket {bucket}{matching}", err=True)
     elif not (verbose or display_value):
         print_names(entry.key for entry in entries)
     else:
@@ -73,7 +76,7 @@ def get(session: Session, bucket: str, key: str, revision: int, raw: bool, as_js
     if as_json:
         print_json(entry.as_json(bucket))
         return
-    click.echo(f"{bucket} > {key} revision: {entry.revision} created @ {entry.time}\n")
+    say(f"{bucket} > {key} revision: {entry.revision} created @ {entry.time}\n")
     click.echo(visible(entry.value.decode(errors="replace")))
 
 

@@ -12,6 +12,7 @@ from slipstream.cli.kv.bucket import Bucket
 from slipstream.cli.link import ApiRefusal
 from slipstream.cli.messages import Headers
 from slipstream.cli.prompts import can_ask, confirm_or_stop
+from slipstream.cli.render import say
 from slipstream.cli.types import DURATION, force_flag
 from slipstream.limits import SECOND_NS
 
@@ -101,12 +102,12 @@ def delete(session: Session, bucket: str, key: str | None, force: bool) -> None:
     if key is not None:
         confirm_or_stop(f"Delete key {bucket} > {key}", force=force)
         target.publish(key, b"", [("KV-Operation", "DEL")])
-        click.echo(f"Key {bucket} > {key} was deleted")
+        say(f"Key {bucket} > {key} was deleted")
         return
     target.info()
     confirm_or_stop(f"Delete bucket {bucket} with all its values", force=force)
     target.link.api(f"STREAM.DELETE.{target.stream}")
-    click.echo(f"Bucket {bucket} was deleted")
+    say(f"Bucket {bucket} was deleted")
 
 
 @click.command(cls=Command)
@@ -123,7 +124,7 @@ def purge(session: Session, bucket: str, key: str, ttl: int, force: bool) -> Non
     headers: Headers = [("KV-Operation", "PURGE"), ("Nats-Rollup", "sub"), *_time_to_live(ttl)]
     confirm_or_stop(f"Purge key {bucket} > {key}", force=force)
     target.publish(key, b"", headers)
-    click.echo(f"Key {bucket} > {key} was purged")
+    say(f"Key {bucket} > {key} was purged")
 
 
 def _time_to_live(ttl_ns: int) -> Headers:

@@ -13,7 +13,7 @@ from slipstream.cli.jetstream import user_metadata
 from slipstream.cli.link import Reply
 from slipstream.cli.object.store import PREFIX, ObjectStore, store_names
 from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.render import Columns, Table, counted, print_json, print_names
+from slipstream.cli.render import Columns, Table, counted, print_json, print_names, say
 from slipstream.cli.stream.edit import print_differences
 from slipstream.cli.types import DURATION, SIZE, force_flag, json_flag, list_option, names_flag, pairs_option
 
@@ -173,12 +173,12 @@ def delete(session: Session, store: str, name: str | None, force: bool) -> None:
         meta = target.get(name)
         confirm_or_stop(f"Delete {format_bytes(meta['size'])} object {store} > {name}", force=force)
         target.delete(meta)
-        click.echo(f"Object {store} > {name} was deleted")
+        say(f"Object {store} > {name} was deleted")
         return
     target.info()
     confirm_or_stop(f"Delete object store {store} with all its objects", force=force)
     target.link.api(f"STREAM.DELETE.{target.stream}")
-    click.echo(f"Object store {store} was deleted")
+    say(f"Object store {store} was deleted")
 
 
 @click.command(cls=EndlessCommand)
@@ -191,10 +191,10 @@ def watch(session: Session, store: str, updates_only: bool, count: int) -> None:
     changes = ObjectStore(session, store).objects(watch=True, updates_only=updates_only)
     for number, meta in enumerate(changes, 1):
         if meta.get("deleted"):
-            click.echo(f"{click.style('DEL', fg='red')} {store} > {meta['name']}")
+            say(f"{click.style('DEL', fg='red')} {store} > {meta['name']}", indent=4)
         else:
             size = f"{format_bytes(meta['size'])} in {counted(meta['chunks'], 'chunk')}"
-            click.echo(f"{click.style('PUT', fg='green')} {store} > {meta['name']}: {size}")
+            say(f"{click.style('PUT', fg='green')} {store} > {meta['name']}: {size}", indent=4)
         if number == count:
             return
 

@@ -21,6 +21,7 @@ from slipstream.cli.object.manage import print_object
 from slipstream.cli.object.store import ObjectStore
 from slipstream.cli.progress import progress
 from slipstream.cli.prompts import confirm_or_stop
+from slipstream.cli.render import say
 from slipstream.cli.types import HEADER, SIZE, force_flag
 from slipstream.client.wire import ClientError
 
@@ -118,7 +119,7 @@ def get(session: Session, store: str, name: str, output: str, shown: bool, force
         confirm_or_stop(f"Overwrite {place}", force=force)
     with _whole_file(place) as sink:
         _receive(target, meta, sink, shown)
-    click.echo(f"Wrote: {format_bytes(meta['size'])} to {place}")
+    say(f"Wrote: {format_bytes(meta['size'])} to {place}")
 
 
 def _receive(target: ObjectStore, meta: Reply, sink: IO[bytes], shown: bool) -> None:

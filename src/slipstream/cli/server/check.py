@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from slipstream.cli.connection import Command, Group, Session
-from slipstream.cli.human import parse_timestamp
+from slipstream.cli.human import format_number, parse_timestamp
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.render import counted
 from slipstream.cli.server.verdict import Verdict, judged
@@ -140,7 +140,7 @@ def consumer(session: Session, /, stream_name: str, name: str, **limits: int) ->
             age = (datetime.now(UTC) - parse_timestamp(moment)).total_seconds() if moment else None
             if limit_ns and (age is None or age * SECOND_NS >= limit_ns):
                 result.say(2, f"no {label.removeprefix('last_')} " + ("yet" if age is None else f"for {age:.0f}s"))
-        result.say(0, f"{info['num_pending']} pending")
+        result.say(0, f"{format_number(info['num_pending'])} pending")
 
     judged(session, f"{stream_name}_{name}", examine)
 

@@ -12,7 +12,7 @@ import click
 
 from slipstream.cli.connection import Command, Failure, Group, LocalCommand, Session
 from slipstream.cli.prompts import can_ask, confirm_or_stop
-from slipstream.cli.render import wrapped
+from slipstream.cli.render import say, wrapped
 from slipstream.cli.types import force_flag
 
 __all__ = ["config", "passwd", "run"]
@@ -52,7 +52,7 @@ def reload(session: Session, name: str, force: bool) -> None:
     found = one_server(link, "VARZ", name)["data"]
     confirm_or_stop(f"Really reload the configuration of server {found['server_name']}", force=force)
     ask_server(link, found["server_id"], "RELOAD")
-    click.echo(f"Server {found['server_name']} was told to reload its configuration")
+    say(f"Server {found['server_name']} was told to reload its configuration")
 
 
 @config.command(cls=LocalCommand, short_help="Check a configuration file.")

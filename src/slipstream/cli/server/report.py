@@ -13,7 +13,7 @@ from slipstream.cli.connections import all_connections, connection_flags, report
 from slipstream.cli.human import format_bytes
 from slipstream.cli.lazy import Entry, LazyGroup
 from slipstream.cli.link import Reply
-from slipstream.cli.render import Table, counted, print_json
+from slipstream.cli.render import Table, counted, print_json, say
 from slipstream.cli.system import ask_servers
 from slipstream.cli.types import json_flag
 
@@ -71,6 +71,9 @@ def accounts(session: Session, account: str, sort: str, top: int, as_json: bool)
     rows = rows[:top] if top else rows
     if as_json:
         print_json({name: dict(total) for name, total in rows})
+        return
+    if not rows:
+        say(f"No connections of account {account}" if account else "No connections")
         return
     headers = ("Account", "Connections", "In Msgs", "Out Msgs", "In Bytes", "Out Bytes", "Subs")
     table = Table(f"Overview of {counted(len(totals), 'account')}", *headers)

@@ -23,10 +23,16 @@ _CODEC = click.Choice(["zstd", "snappy", "none"])
 @click.command(cls=Command)
 @click.argument("stream")
 @click.argument("table")
-@click.option("--format", "kind", type=click.Choice(["delta", "parquet"]), default="delta", help="Of a new table.")
-@click.option("--codec", type=_CODEC, default="zstd", help="Compression of files.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["delta", "parquet"]),
+    default="delta",
+    help="Format of a new table; delta by default.",
+)
+@click.option("--codec", type=_CODEC, default="zstd", help="Compression of files; zstd by default.")
 @click.option("--upto", type=click.IntRange(min=1), default=None, help="Last sequence to archive.")
-@click.option("--file-size", type=SIZE, default=128 << 20, help="Bytes of messages in a file, about.")
+@click.option("--file-size", type=SIZE, default=128 << 20, help="Messages in a file, about; 128 MiB by default.")
 @click.option("--drop", is_flag=True, help="Let the server remove what is archived.")
 @click.option("--keep", type=click.IntRange(min=0), default=0, help="With --drop: messages to leave there.")
 @job_flags
@@ -96,8 +102,8 @@ def replay(
 
 @click.command(cls=Command)
 @click.argument("table")
-@click.option("--file-size", type=SIZE, default=256 << 20, help="Files of about this size.")
-@click.option("--codec", type=_CODEC, default="zstd", help="Compression of files.")
+@click.option("--file-size", type=SIZE, default=256 << 20, help="Size of new files, about; 256 MiB by default.")
+@click.option("--codec", type=_CODEC, default="zstd", help="Compression of files; zstd by default.")
 @click.option("--vacuum", is_flag=True, help="Remove files that older versions needed.")
 @job_flags
 @click.pass_obj
@@ -110,8 +116,8 @@ def compact(
 
 @click.command(cls=Command)
 @click.argument("subjects", nargs=-1, required=True)
-@click.option("--stream", default=None, help="Erase in this stream.")
-@click.option("--table", default=None, help="Erase in this archive.")
+@click.option("--stream", default=None, metavar="STREAM", help="Erase in this stream.")
+@click.option("--table", default=None, metavar="TABLE", help="Erase in this archive.")
 @click.option("--reason", default="", help="Kept in the record of the erasure.")
 @force_flag
 @job_flags
@@ -135,7 +141,7 @@ def erase(
 
 @click.command(cls=Command)
 @click.argument("stream", required=False)
-@click.option("--table", default=None, help="Check this archive; with STREAM compare the two.")
+@click.option("--table", default=None, metavar="TABLE", help="Check this archive; with STREAM compare the two.")
 @click.option("--first", type=click.IntRange(min=1), default=None, help="First sequence.")
 @click.option("--last", type=click.IntRange(min=1), default=None, help="Last sequence.")
 @job_flags

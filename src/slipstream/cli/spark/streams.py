@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from slipstream.cli.connection import Command, Session
+from slipstream.cli.render import note, say
 from slipstream.cli.spark.archives import time_ns
 from slipstream.cli.spark.running import job_flags, reach_of, run_job
 from slipstream.cli.types import DURATION, list_option
@@ -18,8 +19,10 @@ __all__ = ["dlq", "materialize", "mirror", "prepare", "stats"]
 @list_option("--subjects", "subjects", help="Only these subjects; wildcards are allowed.")
 @click.option("--since", default="", metavar="TIME", help="Only messages stored at or after this time.")
 @click.option("--until", default="", metavar="TIME", help="Only messages stored before this time.")
-@click.option("--window", type=DURATION, default=MINUTE_NS, help="Count rates in windows of this length.")
-@click.option("--top", type=click.IntRange(min=0), default=10, help="Subjects to name.")
+@click.option(
+    "--window", type=DURATION, default=MINUTE_NS, help="Length of the windows that rates are counted in; 1m by default."
+)
+@click.option("--top", type=click.IntRange(min=0), default=10, help="Busiest subjects to name; 10 by default.")
 @click.option("--latency-header", default="", help="Header with the time a message was sent.")
 @click.option("--chart", default="", metavar="FILE", help="Write a page with pictures.")
 @job_flags
@@ -60,7 +63,9 @@ def stats(
 @click.command(cls=Command)
 @click.argument("bucket")
 @click.argument("table")
-@click.option("--mode", type=click.Choice(["newest", "history"]), default="newest", help="One row a key, or all.")
+@click.option(
+    "--mode", type=click.Choice(["newest", "history"]), default="newest", help="One row a key (newest), or all."
+)
 @job_flags
 @click.pass_obj
 def materialize(session: Session, bucket: str, table: str, mode: str, master: str | None, as_json: bool) -> None:
@@ -132,4 +137,5 @@ def prepare(session: Session) -> None:
     del session
     from slipstream.spark import prepare as make
 
-    click.echo(f"Made {make()}")
+    note("making the archive of classes; this takes half a minute")
+    say(f"Made {make()}")

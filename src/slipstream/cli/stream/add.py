@@ -11,6 +11,7 @@ import click
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.jetstream import choose_stream, read_config_file, user_metadata
 from slipstream.cli.link import Reply
+from slipstream.cli.render import say
 from slipstream.cli.stream.flags import config_flags, with_flags
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.stream.questions import ask_for_the_rest, ask_name, with_defaults
@@ -92,7 +93,7 @@ def _check_copies(config: Reply) -> None:
 def _create(session: Session, config: Reply, *, as_json: bool) -> None:
     found = session.link().api(f"STREAM.CREATE.{choose_stream(session, config['name'])}", config)
     if not as_json:
-        click.echo(f"Stream {config['name']} was created\n")
+        say(f"Stream {config['name']} was created\n")
     print_stream(found, as_json=as_json)
 
 

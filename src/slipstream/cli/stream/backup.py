@@ -19,7 +19,7 @@ from slipstream.cli.jetstream import choose_stream, read_config_file
 from slipstream.cli.link import ApiRefusal, Link, Reply, decoded
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.pulling import status_of
-from slipstream.cli.render import counted
+from slipstream.cli.render import counted, say
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.types import SIZE, json_flag, list_option
 from slipstream.client.wire import ClientTimeout
@@ -78,7 +78,7 @@ def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: b
     started_ns = time.monotonic_ns()
     found = link.api(f"STREAM.SNAPSHOT.{name}", body, timeout_ns=max(_SILENCE_NS, link.settings.timeout_ns))
     target.mkdir(parents=True, exist_ok=True)
-    click.echo(f"Starting backup of Stream {name} with {format_bytes(found['state']['bytes'])}")
+    say(f"Starting backup of Stream {name} with {format_bytes(found['state']['bytes'])}")
     with (
         (target / _DATA).open("wb") as file,
         progress("Receiving", found["state"]["bytes"] or None, unit="bytes", shown=shown) as advance,
@@ -89,7 +89,7 @@ def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: b
     meta = {"config": found["config"], "state": found["state"]}
     (target / _META).write_text(json.dumps(meta, indent=2) + "\n")
     elapsed = format_duration(time.monotonic_ns() - started_ns)
-    click.echo(f"Received {format_bytes(size)} in {counted(chunks, 'chunk')} for Stream {name} in {elapsed}")
+    say(f"Received {format_bytes(size)} in {counted(chunks, 'chunk')} for Stream {name} in {elapsed}")
 
 
 def _receive(link: Link, file: BinaryIO, advance: Advance) -> int:
@@ -169,11 +169,11 @@ def restore_stream(link: Link, source: Path, config: Reply, state: Reply, *, sho
     started_ns = time.monotonic_ns()
     target = link.api(f"STREAM.RESTORE.{name}", {"config": config, "state": state})["deliver_subject"]
     data = source / _DATA
-    click.echo(f"Starting restore of Stream {name} from {source}", err=quiet)
+    say(f"Starting restore of Stream {name} from {source}", err=quiet)
     with data.open("rb") as file, progress("Sending", data.stat().st_size, unit="bytes", shown=shown) as advance:
         found = _send(link, file, target, advance)
     elapsed = format_duration(time.monotonic_ns() - started_ns)
-    click.echo(f"Restored Stream {name} in {elapsed}", err=quiet)
+    say(f"Restored Stream {name} in {elapsed}", err=quiet)
     return found
 
 

@@ -11,6 +11,7 @@ from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.jetstream import choose_stream, differences, read_config_file, user_metadata
 from slipstream.cli.link import Reply
 from slipstream.cli.prompts import confirm_or_stop
+from slipstream.cli.render import say
 from slipstream.cli.stream.flags import config_flags, with_flags
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.types import force_flag, json_flag
@@ -53,7 +54,7 @@ def edit(
     confirm_or_stop(f"Really edit Stream {name}", force=force)
     found = link.api(f"STREAM.UPDATE.{name}", new)
     if not as_json:
-        click.echo(f"Stream {name} was updated\n")
+        say(f"Stream {name} was updated\n")
     print_stream(found, as_json=as_json)
 
 

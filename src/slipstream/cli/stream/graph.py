@@ -10,7 +10,7 @@ import click
 from slipstream.cli.connection import Command, EndlessCommand, Session
 from slipstream.cli.graphs import show_graphs
 from slipstream.cli.jetstream import choose_stream
-from slipstream.cli.render import Table, counted, print_json
+from slipstream.cli.render import Table, counted, print_json, say
 from slipstream.cli.types import DURATION, json_flag
 from slipstream.limits import SECOND_NS
 
@@ -62,7 +62,7 @@ def gaps(session: Session, name: str | None, as_json: bool) -> None:
         print_json({"stream": name, "deleted": state.get("num_deleted", 0), "gaps": found})
         return
     if not found:
-        click.echo(f"No deleted messages in {name}")
+        say(f"No deleted messages in {name}")
         return
     deleted = counted(state.get("num_deleted", 0), "deleted message")
     table = Table(f"{deleted} in stream {name}", "First Message", "Last Message", "Messages")

@@ -10,7 +10,7 @@ from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_number, format_time
 from slipstream.cli.jetstream import all_streams, api_level, choose_stream, is_internal, now_of, replicas_of
 from slipstream.cli.link import Reply
-from slipstream.cli.render import Table, print_json, print_names
+from slipstream.cli.render import Table, counted, print_json, print_names, say
 from slipstream.cli.types import json_flag, names_flag
 
 __all__ = ["ls", "print_streams", "report", "subjects"]
@@ -55,7 +55,7 @@ def print_streams(streams: list[Reply], title: str, *, as_json: bool) -> None:
             format_bytes(state["bytes"]),
             format_age(state.get("last_ts", ""), now_of(info)),
         )
-    table.print(spare=("Description",))
+    table.print(spare=("Description", "Created"))
 
 
 _ORDERS: dict[str, Any] = {
@@ -155,7 +155,7 @@ def subjects(
     elif names:
         print_names(order)
     elif not order:
-        click.echo(f"No subjects found matching {filter_subject}")
+        say(f"No subjects found matching {filter_subject}")
     else:
         _print_subjects(name, order, counts)
 
@@ -174,7 +174,7 @@ def _subject_counts(session: Session, name: str, pattern: str) -> dict[str, int]
 def _print_subjects(name: str, order: list[str], counts: dict[str, int]) -> None:
     longest = max(map(len, order))
     pairs = min(3 if longest < 20 else 2 if longest < 30 else 1, len(order))
-    table = Table(f"{format_number(len(order))} Subjects in stream {name}", *("Subject", "Count") * pairs)
+    table = Table(f"{counted(len(order), 'Subject')} in stream {name}", *("Subject", "Count") * pairs)
     for begin in range(0, len(order), pairs):
         cells: list[object] = []
         for subject in order[begin : begin + pairs]:

@@ -14,7 +14,7 @@ from slipstream.cli.link import Reply
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
 from slipstream.cli.prompts import ask, can_ask, confirm
 from slipstream.cli.pulling import Feed
-from slipstream.cli.render import note, print_json, wrapped
+from slipstream.cli.render import note, print_json, say
 from slipstream.cli.types import DURATION, json_flag
 from slipstream.client.wire import Message
 from slipstream.limits import MICROSECOND_NS
@@ -44,7 +44,7 @@ def get(session: Session, name: str | None, seq: int | None, last_for: str, tran
     age = format_age(message["time"], datetime.now().astimezone())
     place = f"{name}#{message['seq']}"
     line = f"Item: {place} received {message['time']} ({age}) on Subject {visible(message['subject'])}"
-    click.echo(f"{wrapped(line, indent=6)}\n")
+    say(f"{line}\n", indent=6)
     headers = decode_header(base64.b64decode(message.get("hdrs", "")))
     if headers:
         click.echo("Headers:")
@@ -118,7 +118,7 @@ def _print(message: Message, stream: str, translate: str) -> None:
     delivery = read_delivery(message.reply)
     if delivery is not None:
         number = click.style(f"[{format_number(delivery.stream_seq)}]", fg="cyan")
-        click.echo(f"{number} Subject: {visible(message.subject)} Received: {delivery.time}")
+        say(f"{number} Subject: {visible(message.subject)} Received: {delivery.time}")
     headers = decode_header(message.header)
     if headers:
         click.echo()

@@ -9,7 +9,7 @@ from slipstream.cli.human import format_number
 from slipstream.cli.jetstream import choose_stream, is_internal
 from slipstream.cli.link import Reply
 from slipstream.cli.prompts import ask, confirm_or_stop
-from slipstream.cli.render import counted, print_json
+from slipstream.cli.render import counted, print_json, say
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.stream.purging import purge_watched
 from slipstream.cli.types import force_flag, json_flag
@@ -31,10 +31,10 @@ def rm(session: Session, name: str | None, force: bool) -> None:
     if not force:
         link.api(f"STREAM.INFO.{name}")  # a stream that is not there is not worth a question
         if is_internal(name):
-            click.echo(f"{name} belongs to a bucket or object store, which goes with it.")
+            say(f"{name} belongs to a bucket or object store, which goes with it.")
     confirm_or_stop(f"Really delete Stream {name}", force=force)
     link.api(f"STREAM.DELETE.{name}", timeout_ns=max(_LONG_NS, link.settings.timeout_ns))
-    click.echo(f"Stream {name} was deleted")
+    say(f"Stream {name} was deleted")
 
 
 @click.command(cls=Command)
@@ -68,7 +68,7 @@ def purge(
     if as_json:
         print_json({"purged": answer["purged"], "state": found["state"]})
         return
-    click.echo(f"Purged {counted(answer['purged'], 'message')} from {name}\n")
+    say(f"Purged {counted(answer['purged'], 'message')} from {name}\n")
     print_stream(found, state_only=True)
 
 
@@ -83,7 +83,7 @@ def rmm(session: Session, name: str | None, seq: int | None, force: bool) -> Non
     number = seq or ask("Message Sequence to remove", read=_sequence, flag="SEQ")
     confirm_or_stop(f"Really remove message {number} from Stream {name}", force=force)
     session.link().api(f"STREAM.MSG.DELETE.{name}", {"seq": number})
-    click.echo(f"Removed message {format_number(number)} from {name}")
+    say(f"Removed message {format_number(number)} from {name}")
 
 
 def _sequence(text: str) -> int:
