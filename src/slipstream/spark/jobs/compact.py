@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slipstream.spark.jobs.report import Report, Say, quiet
+from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
 from slipstream.spark.lake import LakeFile, open_lake
 
@@ -56,7 +56,7 @@ def compact(
         _Rewrite(location, tuple(lake.path_of(file) for file in one), sum(file.rows for file in one), codec)
         for one in bins
     ]
-    say(f"{sum(map(len, bins))} of {len(before)} files become {len(bins)}")
+    say(_plan(len(before), sum(map(len, bins)), len(bins)))
     results = run_tasks(spark, items, _rewrite)
     added = [LakeFile(**result["file"]) for result in results]
     if bins:
@@ -72,6 +72,12 @@ def compact(
         "files_removed": lake.vacuum() if vacuum else 0,
     }
     return report.finish()
+
+
+def _plan(files: int, small: int, new: int) -> str:
+    if not new:
+        return f"{counted(files, 'file')}, none of which can be put together"
+    return f"{small:,} of {counted(files, 'file')} become {new:,}"
 
 
 def _bins(files: list[LakeFile], target_bytes: int) -> list[list[LakeFile]]:

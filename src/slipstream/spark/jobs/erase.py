@@ -136,7 +136,8 @@ def _erase_in_archive(spark: SparkSession, lake: Lake, wish: Wish, say: Say) -> 
         erased = sum(result["erased"] for _, result in hit)
         facts = replace(lake.facts, erased=lake.facts.erased + erased)
         lake.commit(facts, add=added, remove=[file for file, _ in hit], operation="erase")
-        say(f"{lake.location}: {counted(erased, 'message')} erased in {len(hit)} of {len(candidates)} files")
+        files = f"{len(hit):,} of {counted(len(candidates), 'file')}"
+        say(f"{lake.location}: {counted(erased, 'message')} erased in {files}")
     lake.vacuum()  # the old files hold what has to go
     return [(file.path, result["erased"]) for file, result in hit]
 
