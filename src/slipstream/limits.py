@@ -447,6 +447,9 @@ BULK_CHUNK_BYTES_MIN: Final = 16 * KIB
 BULK_CHUNK_BYTES_MAX: Final = 1 * MIB
 # Chunks a reader may have unconfirmed: by default and at most. It bounds what waits for one reader in memory.
 BULK_CREDIT: Final = 8
+# Through memory fewer and larger chunks are better; four fit into the second cache of most processors.
+BULK_MEMORY_CHUNK_BYTES: Final = 512 * KIB
+BULK_MEMORY_CREDIT: Final = 4
 BULK_CREDIT_MAX: Final = 64
 # The same in bytes: far below the pending bytes that make a connection a slow consumer.
 BULK_WINDOW_BYTES_MAX: Final = 16 * MIB
@@ -486,8 +489,8 @@ BULK_STAGE_MEMORY_BYTES_MAX: Final = 1024 * MIB
 # Parts being written at once in one account, and bytes of one that wait for the disk.
 BULK_STAGES_OPEN_MAX: Final = 256
 BULK_STAGE_WAITING_BYTES_MAX: Final = 16 * MIB
-# Staged bytes checked or committed in one go before other work gets its turn: about a millisecond.
-BULK_COMMIT_SLICE_BYTES: Final = 256 * KIB
+# Staged bytes committed in one go before other work gets its turn: less than half a millisecond.
+BULK_COMMIT_SLICE_BYTES: Final = 512 * KIB
 # The same where each message is looked at by itself (message ids, conditions, life times, republishing).
 BULK_COMMIT_CAREFUL_BYTES: Final = 64 * KIB
 # A commit under way is written in steps of at least this, and lets the disk catch up when so much waits for it.

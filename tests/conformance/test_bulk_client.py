@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,22 @@ def test_every_transport_gives_the_same_rows(launcher: Launcher, server: ServerP
         assert b"".join(client.read_records("ORDERS", 1, 50)) == b"".join(
             client.read_records("ORDERS", 1, 50, transport="direct")
         )
+
+
+def test_through_memory_and_in_messages(ours: Launcher, tmp_path: Path) -> None:
+    server = ours(CONFIG % tmp_path)
+    with WireClient(server.url) as wire:
+        make_stream(wire, count=300)
+    found: list[list[Any]] = []
+    for shares in (True, False):
+        with connect(ConnectOptions(server.url)) as client:
+            assert client._link.may_share_memory
+            client._link.may_share_memory = shares
+            found.append(rows(client, last=300))
+            assert client._link.may_share_memory is shares
+    assert found[0] == found[1]
+    held = [os.readlink(one) for one in Path(f"/proc/{server.pid}/fd").iterdir()]
+    assert not [one for one in held if "memfd" in one]
 
 
 def test_filters_and_times(launcher: Launcher, server: ServerProcess) -> None:

@@ -71,6 +71,7 @@ def passing(records: list[Record], filters: list[bytes], first: int, last: int) 
     st.integers(1, 300),
     st.integers(1, 20),
     st.integers(0, 200),
+    st.sampled_from([0, 100, 1000]),
 )
 def test_chunks(
     log: tuple[list[Record], bytes, MessageIndex, int],
@@ -81,6 +82,7 @@ def test_chunks(
     max_bytes: int,
     scan_max: int,
     gap_max: int,
+    room_bytes: int,
 ) -> None:
     records, data, index, salt = log
     expected = passing(records, filters, first, last)
@@ -91,15 +93,21 @@ def test_chunks(
         assert following > seq or following == last + 1
         seq = following
         assert len(chosen) <= max_msgs
-        chunk = Chunk(chosen, 0, crc)
+        room = bytearray(room_bytes)
+        chunk = Chunk(chosen, 0, crc, room)
         at = 0
         while (extent := chunk.extent(at, gap_max, 1 << 20)) is not None:
-            _segment, offset, length, stop = extent
-            chunk.fill(at, stop, data[offset : offset + length], offset, salt)
+            _segment, offset, length, stop, dense = extent
+            if dense and chunk.in_given:
+                room[chunk.used : chunk.used + length] = data[offset : offset + length]
+                chunk.settle(at, stop, length, offset, salt)
+            else:
+                chunk.fill(at, stop, data[offset : offset + length], offset, salt)
             at = stop
         assert chunk.missing == [] and chunk.rows == len(chosen)
         crc = chunk.crc
-        out += chunk.take()
+        assert len(room) == room_bytes
+        out += room[: chunk.used] if chunk.in_given else chunk.take()
         turns += 1
         assert turns < 1000
     assert out == b"".join(encode_record(record, 0) for record in expected)
@@ -126,7 +134,21 @@ def test_records_that_are_not_what_the_index_says_are_left_out(
         if damaged is broken:
             assert chunk.missing == [target.seq]
         kept = [record for record in records if record.seq not in chunk.missing]
-        assert chunk.take() == b"".join(encode_record(record, 0) for record in kept)
+        expected = b"".join(encode_record(record, 0) for record in kept)
+        assert chunk.take() == expected
+        # In place: what follows a record that is left out moves up.
+        room = bytearray(len(content))
+        settled = Chunk(chosen, room=room)
+        first = 0
+        while (extent := settled.extent(first, 0, 1 << 30)) is not None:
+            _segment, offset, length, stop, dense = extent
+            assert dense
+            there = damaged[offset : offset + length]
+            room[settled.used : settled.used + len(there)] = there
+            settled.settle(first, stop, len(there), offset, salt)
+            first = stop
+        assert (settled.missing, settled.crc) == (chunk.missing, chunk.crc)
+        assert room[: settled.used] == expected
 
 
 @given(

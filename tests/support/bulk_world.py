@@ -43,6 +43,9 @@ class Reading:
 
     answer: dict[str, Any]
     subscription: FakeSubscription
+    room: memoryview | None = None
+    in_memory: int = 0
+    """Chunks that came that way."""
     chunks: list[bytes] = field(default_factory=list)
     status: bytes = b""
     end: dict[str, Any] = field(default_factory=dict)
@@ -79,6 +82,7 @@ class BulkWorld(World):
 
     def __init__(self, disk: SimDisk | None = None, *, ports: BulkPorts | None = None, **facts: Any) -> None:
         self.disk = disk or SimDisk()
+        self.reads_memory = False  # whether readers are on the server's machine
         rng = random.Random(5)
         stores = DirectoryStores(
             self.disk,
@@ -121,14 +125,24 @@ class BulkWorld(World):
         def take(_subject: bytes, _reply: bytes | None, header: bytes | None, payload: bytes) -> None:
             if not reading:
                 reading.append(Reading(json.loads(payload), subscription))
+            elif header and header.startswith(b"NATS/1.0 100"):
+                at, size = map(int, payload.split())
+                assert reading[0].room is not None
+                reading[0].chunks.append(bytes(reading[0].room[at : at + size]))
+                reading[0].in_memory += 1
             elif header:
                 reading[0].status, reading[0].end = header, json.loads(payload)
             else:
                 reading[0].chunks.append(payload)
 
         subscription = self.ports.subscribe(inbox, take)
+        if self.reads_memory:
+            body.setdefault("memory", True)
         self.ports.route(b"$JS.API.BULK.READ." + stream.encode(), inbox, None, json.dumps(body).encode())
         self.ports.settle()
+        if "memory" in reading[0].answer:
+            reading[0].room = self.ports.rooms[reading[0].answer["memory"]["name"]].view
+            self.confirm(reading[0], reading[0].answer["credit"], stream)
         return reading[0]
 
     def confirm(self, reading: Reading, chunks: int = 1, stream: str = "S") -> None:

@@ -45,6 +45,18 @@ class FakeSubscription:
             self._ports.subscriptions.remove(self)
 
 
+class FakeRoom:
+    """Memory that nobody else has."""
+
+    def __init__(self, rooms: dict[str, FakeRoom], name: str, size: int) -> None:
+        self.path, self.view = f"/fake/{name}", memoryview(bytearray(size))
+        self._rooms, self._name = rooms, name
+        rooms[name] = self
+
+    def close(self) -> None:
+        self._rooms.pop(self._name, None)
+
+
 class FakePorts:
     """Implements `slipstream.jetstream.ports.Ports`."""
 
@@ -55,6 +67,8 @@ class FakePorts:
         self.subscriptions: list[FakeSubscription] = []
         self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.jobs_held = False  # True: blocking jobs wait until `run_jobs`
+        self.rooms: dict[str, FakeRoom] = {}  # memory that is shared now, by name
+        self.shares_memory = True
         self._soon: list[Callable[[], None]] = []
         self._timers: list[tuple[int, int, list[Callable[[], None]]]] = []
         self._ids = itertools.count()
@@ -79,6 +93,9 @@ class FakePorts:
 
     def run_commit(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         self.run_blocking(job, on_done)
+
+    def share_memory(self, name: str, size: int) -> FakeRoom | None:
+        return FakeRoom(self.rooms, name, size) if self.shares_memory else None
 
     def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         self.sent.append((subject, reply, header, payload))

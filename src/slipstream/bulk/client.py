@@ -265,7 +265,7 @@ class BulkClient:
                     decoder.take()
                 if decoder.damaged:
                     raise BulkError(f"message {decoder.damaged[0]} of {stream} is damaged", seqs=decoder.damaged)
-                yield chunk
+                yield bytes(chunk)
             source.check(decoder.records, decoder.crc, decoder.damaged)
         except ValueError as error:
             raise BulkError(f"the server sent bytes that are no records: {error}", retryable=True) from error

@@ -45,6 +45,8 @@ class Link:
         self.timeout_ns = options.timeout_ns
         self._wire = open_wire(options)
         self._inboxes: dict[int, Inbox] = {}
+        self.may_share_memory = self._wire.is_local
+        """Whether the server could be on this machine; to be set to False when memory of it could not be opened."""
 
     @property
     def max_payload(self) -> int:

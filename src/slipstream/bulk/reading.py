@@ -44,8 +44,8 @@ class RecordSource(Protocol):
     exact: bool
     """Whether only wanted messages come; else rows are filtered here."""
 
-    def __iter__(self) -> Iterator[bytes]:
-        """Each chunk once.
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        """Each chunk once; a view is good until the next one is asked for.
 
         Raises:
             BulkError: the read cannot be completed.

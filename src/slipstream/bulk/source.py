@@ -1,18 +1,23 @@
-"""Records from BULK.READ: chunks under flow control, then an end mark that is compared with what came."""
+"""Records from BULK.READ: chunks under flow control, then an end mark that is compared with what came.
+
+A server on this machine puts chunks into memory it shares with us and says where; else they are messages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from slipstream.bulk.errors import BulkError
 from slipstream.bulk.link import Inbox, Link, answer, api_error
 from slipstream.bulk.reading import Wanted
+from slipstream.bulk.shared import attach
 
 __all__ = ["BulkSource"]
 
-_CREDIT_STEP = 2  # chunks confirmed at once
+_IN_MEMORY = b"NATS/1.0 100"
 
 
 class _End(msgspec.Struct):
@@ -39,7 +44,7 @@ class BulkSource:
         self._inbox: Inbox | None = None
         self._end: _End | None = None
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[bytes | memoryview]:
         """See `RecordSource`."""
         wanted, link = self._wanted, self._link
         call = f"BULK.READ.{wanted.stream}"
@@ -48,19 +53,25 @@ class BulkSource:
             value = getattr(wanted, name)
             if value is not None:
                 body[name] = value
+        if link.may_share_memory:
+            body["memory"] = True
         self._inbox = inbox = link.open_inbox()
         link.publish(link.prefix + call, msgspec.json.encode(body), reply=inbox.subject)
-        id_ = str(answer(call, link.next(inbox).payload)["id"])
-        credit = f"{link.prefix}BULK.CREDIT.{wanted.stream}.{id_}"
-        unconfirmed = 0
+        begun = answer(call, link.next(inbox).payload)
+        credit = f"{link.prefix}BULK.CREDIT.{wanted.stream}.{begun['id']}"
+        memory = self._begin_memory(credit, begun)
+        window, unconfirmed = int(begun.get("credit", 1)), 0
         while True:
             message = link.next(inbox)
-            if message.header:
+            if not message.header:
+                yield message.payload
+            elif memory is not None and message.header.startswith(_IN_MEMORY):
+                yield _place(memory, message.payload)
+            else:
                 self._end = self._ended(call, message.header, message.payload)
                 return
-            yield message.payload
             unconfirmed += 1
-            if unconfirmed >= _CREDIT_STEP:
+            if 2 * unconfirmed >= window:  # half of what may be on the way
                 link.publish(credit, b"%d" % unconfirmed)
                 unconfirmed = 0
 
@@ -83,6 +94,16 @@ class BulkSource:
             self._link.close_inbox(self._inbox)
             self._inbox = None
 
+    def _begin_memory(self, credit: str, begun: dict[str, Any]) -> memoryview | None:
+        """Open the memory we are offered, if any, and let the server begin."""
+        if "memory" not in begun:
+            return None
+        memory = attach(begun["memory"])
+        if memory is None:
+            self._link.may_share_memory = False
+        self._link.publish(credit, b"%d" % begun["credit"] if memory is not None else b"%d messages" % begun["credit"])
+        return memory
+
     def _ended(self, call: str, header: bytes, payload: bytes) -> _End:
         if header.startswith(b"NATS/1.0 204"):
             try:
@@ -93,3 +114,15 @@ class BulkSource:
             raise BulkError(f"{call}: nobody answers bulk reads here")
         fields = msgspec.json.decode(payload)
         raise api_error(call, fields.get("error", {}))
+
+
+def _place(memory: memoryview, said: bytes) -> memoryview:
+    """Where a chunk lies.
+
+    Raises:
+        BulkError: not in the memory.
+    """
+    at, _, size = said.partition(b" ")
+    if not (at.isdigit() and size.isdigit()) or int(at) + int(size) > len(memory):
+        raise BulkError(f"the server named a chunk outside of its memory: {said[:40]!r}", retryable=True)
+    return memory[int(at) : int(at) + int(size)]

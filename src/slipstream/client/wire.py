@@ -214,6 +214,11 @@ class WireClient:
         """A reply subject that nobody else has."""
         return f"{self.options.inbox_prefix}.{secrets.token_hex(11)}"
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the server has the address of this machine; it can still be in another container."""
+        return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
+
     def detach(self) -> tuple[socket.socket, bytes]:
         """Give the connected socket to the caller, who reads and writes it from now on; this client is then closed.
 

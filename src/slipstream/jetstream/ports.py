@@ -41,6 +41,7 @@ __all__ = [
     "Ports",
     "Recovered",
     "ServerFacts",
+    "SharedMemory",
     "StreamStores",
     "Subscription",
 ]
@@ -60,6 +61,19 @@ class Subscription(Protocol):
 
     def close(self) -> None:
         """Stop delivering to it; idempotent."""
+        ...
+
+
+class SharedMemory(Protocol):
+    """Memory that clients on this machine can look at."""
+
+    path: str
+    """Where they open it."""
+    view: memoryview
+    """The same, to write to."""
+
+    def close(self) -> None:
+        """Let nobody else open it; idempotent."""
         ...
 
 
@@ -161,6 +175,10 @@ class Ports(Protocol):
 
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> Subscription:
         """Let a stream answer requests for single messages, which are published in the account on `subject`."""
+        ...
+
+    def share_memory(self, name: str, size: int) -> SharedMemory | None:
+        """Memory of this name that clients on this machine can look at; None where that cannot be had."""
         ...
 
     def log(self, level: str, text: str) -> None:

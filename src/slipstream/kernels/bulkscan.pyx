@@ -13,15 +13,15 @@ and the length alone. What a reader verifies is therefore the checksum made when
 wherever and however they are stored.
 
 The head of every record is compared with the index (kind, sequence, length) before it is copied; what does not match is
-left out and listed in `missing`. `fill` works without the GIL on memory the chunk owns; the selection must not change
-meanwhile.
+left out and listed in `missing`. `fill` and `settle` work without the GIL on memory of the chunk, its own or one that
+was given to it; the selection must not change meanwhile.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, FilterView, Run, lower, seq_at
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage
@@ -251,12 +251,15 @@ cdef class Chunk:
         chosen: what to copy; must stay as it is until the last `fill`.
         start: first entry to copy.
         crc: checksum of checksums so far.
+        room: where the records go, if it has room for all of them; else the chunk makes its own.
     """
 
     cdef Selection chosen
-    cdef bytes room            # None before the first record
+    cdef bytes room            # None before the first record, and with a room that was given
+    cdef unsigned char[::1] given
+    cdef readonly bint in_given  # whether that is where records go
     cdef Py_ssize_t total      # bytes of all that is chosen
-    cdef Py_ssize_t used
+    cdef readonly Py_ssize_t used
     cdef Py_ssize_t start
     cdef uint32_t *shifts      # pairs (length, shift of the salt)
     cdef uint32_t salt
@@ -264,7 +267,9 @@ cdef class Chunk:
     cdef readonly uint32_t crc
     cdef readonly list missing
 
-    def __cinit__(self, Selection chosen not None, Py_ssize_t start=0, uint32_t crc=0):
+    def __cinit__(
+        self, Selection chosen not None, Py_ssize_t start=0, uint32_t crc=0, unsigned char[::1] room=None
+    ):
         cdef Py_ssize_t i, total = 0
         if start < 0 or start > chosen.n:
             raise IndexError(start)
@@ -274,6 +279,8 @@ cdef class Chunk:
         self.start = start
         self.total = total
         self.room = None
+        self.given = room
+        self.in_given = room is not None and 0 < total <= room.shape[0]
         self.crc = crc
         self.missing = []
         self.shifts = <uint32_t *>calloc(SHIFTS * 2, 4)
@@ -284,14 +291,15 @@ cdef class Chunk:
         free(self.shifts)
 
     def extent(self, Py_ssize_t i, Py_ssize_t gap_max, Py_ssize_t read_max):
-        """`(segment, offset, length, next entry)` of one read that takes in entry `i` and those close behind it.
+        """`(segment, offset, length, next entry, dense)` of one read that takes in entry `i` and those close behind it.
 
-        Entries are close when at most `gap_max` bytes lie between them; the read is not longer than `read_max` unless
-        one record is. None at the end.
+        Entries are close when at most `gap_max` bytes lie between them, and dense when none do; the read is not longer
+        than `read_max` unless one record is. None at the end.
         """
         cdef Selection c = self.chosen
         cdef Py_ssize_t k = i + 1
         cdef uint64_t begin, end, stop
+        cdef bint dense = True
         if i < self.start or i >= c.n:
             return None
         begin = c.off[i]
@@ -300,9 +308,10 @@ cdef class Chunk:
             stop = c.off[k] + <uint64_t>padded(c.len[k])
             if stop - begin > <uint64_t>read_max:
                 break
+            dense = dense and c.off[k] == end
             end = stop
             k += 1
-        return c.seg[i], begin, end - begin, k
+        return c.seg[i], begin, end - begin, k, dense
 
     def fill(self, Py_ssize_t i, Py_ssize_t stop, bytes data not None, uint64_t base, uint64_t salt):
         """Copy the entries from `i` to `stop` out of `data`, which begins at `base` of their segment.
@@ -312,13 +321,11 @@ cdef class Chunk:
         cdef Selection c = self.chosen
         cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
         cdef uint64_t size = <uint64_t>PyBytes_GET_SIZE(data)
-        cdef unsigned char *room
-        cdef Py_ssize_t k = i
         if i < self.start or stop > c.n:
             raise IndexError(i)
-        if self.salt != <uint32_t>salt:
-            self.salt = <uint32_t>salt
-            memset(self.shifts, 0, SHIFTS * 2 * 4)
+        if self.in_given:
+            self.copy_all(i, stop, p, size, base, salt, &self.given[0])
+            return
         if self.room is None:
             if (
                 Py_REFCNT(data) == 1 and i == self.start and stop == c.n and <Py_ssize_t>size == self.total
@@ -327,7 +334,29 @@ cdef class Chunk:
                 self.room = data
             else:
                 self.room = PyBytes_FromStringAndSize(NULL, self.total)
-        room = <unsigned char *>PyBytes_AS_STRING(self.room)
+        self.copy_all(i, stop, p, size, base, salt, <unsigned char *>PyBytes_AS_STRING(self.room))
+
+    def settle(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t size, uint64_t base, uint64_t salt):
+        """The same for dense entries of which `size` bytes lie in the given room already, from `used` on."""
+        cdef unsigned char *room
+        if i < self.start or stop > self.chosen.n:
+            raise IndexError(i)
+        if not self.in_given or size < 0 or size > self.total - self.used:
+            raise ValueError("they cannot be there")
+        if size == 0:
+            self.missing += [self.chosen.seq[k] for k in range(i, stop)]
+            return
+        room = &self.given[0]
+        self.copy_all(i, stop, room + self.used, <uint64_t>size, base, salt, room)
+
+    cdef copy_all(
+        self, Py_ssize_t k, Py_ssize_t stop, const unsigned char *p, uint64_t size, uint64_t base, uint64_t salt,
+        unsigned char *room,
+    ):
+        cdef Selection c = self.chosen
+        if self.salt != <uint32_t>salt:
+            self.salt = <uint32_t>salt
+            memset(self.shifts, 0, SHIFTS * 2 * 4)
         while k < stop:
             with nogil:
                 while k < stop:
@@ -368,7 +397,7 @@ cdef class Chunk:
             known[1] = shifted(self.salt, total - 4)
         crc = get32(p) ^ known[1]
         if target != p:
-            memcpy(target, p, total)
+            memmove(target, p, total)  # a room may hold both, when a record before this one was left out
         memset(target + total, 0, whole - total)
         memcpy(target, &crc, 4)
         self.crc = slip_crc32c(self.crc, &crc, 4)
@@ -377,7 +406,7 @@ cdef class Chunk:
         return True
 
     def take(self):
-        """The records copied so far. The chunk is of no use afterwards."""
+        """The records copied so far, if no room was given. The chunk is of no use afterwards."""
         cdef bytes room = b"" if self.room is None else self.room
         self.room = b""
         return room if self.used == PyBytes_GET_SIZE(room) else room[:self.used]

@@ -14,6 +14,7 @@ from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.handout import hand_out
 from slipstream.limits import SECOND_NS
 from slipstream.routing.services import REPLY_PREFIX
+from slipstream.server.shared_memory import share_memory
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -62,6 +63,7 @@ class AccountPorts:
         self.is_bound = account.is_bound
         self.flush = server.flush
         self.log = server.log
+        self.share_memory = share_memory
         self.run_commit = files.commits.run
         self.run_blocking = files.rest.run
 
@@ -180,7 +182,7 @@ class AccountPorts:
     def has_interest(self, subject: bytes) -> bool:
         """Whether anybody would receive a message on this subject, in another account if it leads there."""
         if not subject.startswith(REPLY_PREFIX):
-            return self._account.has_interest(subject)
+            return self._interest.reaches(subject)
         account, arrival = self._way_of(subject)
         return account is not self._account and account.has_interest(arrival)
 

@@ -40,6 +40,7 @@ class FakeLink:
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = deque(replies)
+        self.may_share_memory = False
         self.published: list[tuple[str, bytes]] = []
         self.closed = 0
 
@@ -59,7 +60,7 @@ class FakeLink:
 
 
 def begun() -> Reply:
-    return Reply(b'{"type":"x","id":"ID"}')
+    return Reply(b'{"type":"x","id":"ID","credit":4}')
 
 
 def chunk(*records: Record) -> Reply:
@@ -173,3 +174,49 @@ slipstream.read_arrow
 assert not any(name.startswith("pyarrow.") for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def in_memory(at: int, size: int) -> Reply:
+    return Reply(b"%d %d" % (at, size), b"NATS/1.0 100 Chunk\r\n\r\n")
+
+
+def read_shared(
+    monkeypatch: pytest.MonkeyPatch, room: memoryview | None, *replies: Reply
+) -> tuple[list[int], FakeLink]:
+    monkeypatch.setattr("slipstream.bulk.source.attach", lambda offer: room if offer == {"path": "P"} else None)
+    link = FakeLink(Reply(b'{"type":"x","id":"ID","credit":4,"memory":{"path":"P"}}'), *replies)
+    link.may_share_memory = True
+    wanted = Wanted("S", 1, 10)
+    reader = ArrowReader(BulkSource(link, wanted), wanted, ("seq",), batch_rows=3, batch_bytes=1 << 20)  # type: ignore[arg-type]
+    return [seq for batch in reader for seq in batch.column(0).to_pylist()], link
+
+
+def test_chunks_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (chunk(*part).payload for part in (RECORDS[:4], RECORDS[6:]))
+    room = memoryview(b"-" * 8 + first + second)
+    seqs, link = read_shared(
+        monkeypatch,
+        room,
+        in_memory(8, len(first)),
+        chunk(*RECORDS[4:6]),
+        in_memory(8 + len(first), len(second)),
+        end(RECORDS),
+    )
+    assert seqs == list(range(1, 11))
+    assert json.loads(link.published[0][1])["memory"] is True
+    assert [payload for _, payload in link.published[1:]] == [b"4", b"2"]
+    assert link.may_share_memory
+
+
+def test_memory_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    seqs, link = read_shared(monkeypatch, None, chunk(*RECORDS), end(RECORDS))
+    assert seqs == list(range(1, 11))
+    assert link.published[1] == ("$JS.API.BULK.CREDIT.S.ID", b"4 messages")
+    assert not link.may_share_memory, "the next read does not try again"
+
+
+@pytest.mark.parametrize("said", [b"", b"0", b"0 9", b"9 1", b"-1 1", b"0 x", b"0 1 2"])
+def test_chunks_outside_of_the_memory(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    with pytest.raises(BulkError, match="outside of its memory") as caught:
+        read_shared(monkeypatch, memoryview(b"12345678"), Reply(said, b"NATS/1.0 100 Chunk\r\n\r\n"))
+    assert caught.value.retryable

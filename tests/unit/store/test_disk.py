@@ -30,6 +30,10 @@ def test_files(disk: Disk, tmp_path: Path) -> None:
     disk.sync_dir(home)
     assert disk.read(path, 0, 100) == b"\0\0\0abc"
     assert disk.read(path, 4, 1) == b"b" and disk.read(path, 100, 5) == b""
+    room = memoryview(bytearray(b"-" * 8))
+    assert disk.read_into(path, 3, room[1:3]) == 2 and bytes(room) == b"-ab-----"
+    assert disk.read_into(path, 4, room[4:]) == 2 and bytes(room) == b"-ab-bc--"
+    assert disk.read_into(path, 100, room) == 0
     disk.allocate(path, 100)
     disk.allocate(path, 50)
     assert disk.size(path) == 100 and disk.read(path, 90, 50) == bytes(10)

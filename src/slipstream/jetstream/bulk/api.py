@@ -8,7 +8,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.plan import Planner, Target, cut
-from slipstream.jetstream.bulk.readers import Readers
+from slipstream.jetstream.bulk.readers import Readers, memory_name
 from slipstream.jetstream.bulk.requests import (
     HoldRequest,
     PlanRequest,
@@ -31,6 +31,8 @@ from slipstream.limits import (
     BULK_CREDIT_MAX,
     BULK_HOLD_NS_MAX,
     BULK_HOLDS_MAX,
+    BULK_MEMORY_CHUNK_BYTES,
+    BULK_MEMORY_CREDIT,
     BULK_SPLITS_MAX,
     BULK_WINDOW_BYTES_MAX,
     SECOND_NS,
@@ -106,19 +108,28 @@ class BulkApi:
             raise TableError(errors.NO_REPLY)
         asked = decode(ReadRequest, request.body)
         wanted: Range = range_of(stream, asked)
-        chunk_bytes = min(max(asked.chunk_bytes or BULK_CHUNK_BYTES, BULK_CHUNK_BYTES_MIN), BULK_CHUNK_BYTES_MAX)
+        usual_bytes = BULK_MEMORY_CHUNK_BYTES if asked.memory else BULK_CHUNK_BYTES
+        chunk_bytes = min(max(asked.chunk_bytes or usual_bytes, BULK_CHUNK_BYTES_MIN), BULK_CHUNK_BYTES_MAX)
         credit_max = min(BULK_CREDIT_MAX, BULK_WINDOW_BYTES_MAX // chunk_bytes)
-        credit = min(max(asked.credit or BULK_CREDIT, 1), credit_max)
-        reader = self.readers.begin(stream, wanted, request.reply, credit=credit, chunk_bytes=chunk_bytes)
-        request.respond(
-            {**_state(stream), "id": reader.id, "first": wanted.first, "last": wanted.last, "credit": credit}
+        usual_credit = BULK_MEMORY_CREDIT if asked.memory else BULK_CREDIT
+        credit = min(max(asked.credit or usual_credit, 1), credit_max)
+        reader = self.readers.begin(
+            stream, wanted, request.reply, credit=credit, chunk_bytes=chunk_bytes, memory=asked.memory
         )
+        answer = {**_state(stream), "id": reader.id, "first": wanted.first, "last": wanted.last, "credit": credit}
+        if reader.memory is not None:
+            answer["memory"] = {
+                "path": reader.memory.path,
+                "name": memory_name(reader),
+                "bytes": credit * chunk_bytes,
+            }
+        request.respond(answer)
 
     def credit(self, request: ApiRequest) -> None:
         """A reader has dealt with chunks. It needs no answer, and mostly does not ask for one."""
-        body = request.body.strip()
-        if body.isdigit() and len(body) <= 4:
-            self.readers.confirm(request.names[0], request.names[1], int(body))
+        count, _, how = request.body.strip().partition(b" ")
+        if count.isdigit() and len(count) <= 4 and how in (b"", b"messages"):
+            self.readers.confirm(request.names[0], request.names[1], int(count), without_memory=how == b"messages")
         request.respond({}, audited=False)
 
     def hold(self, request: ApiRequest) -> Mapping[str, object]:

@@ -8,6 +8,10 @@ A reader gets chunks of records at its reply subject, each a message without hea
 it has not confirmed; a request to BULK.CREDIT.<stream>.<id> with a number confirms that many. So a reader that is slow,
 or not there any more, costs the memory of its credit and no more.
 
+A reader on this machine gets its chunks through memory: a ring with room for its credit, of which a message with the
+status 100 says where the next chunk lies. It begins when the reader has confirmed for the first time, which it does
+after it has opened the memory; or it says that it cannot, and gets everything in messages. So does what does not fit.
+
 Readers take turns: a few have a thread at work for them, the rest wait in a queue. On the loop a chunk is chosen
 (tens of microseconds) and written to the connection; the copy between is made in the thread.
 
@@ -25,7 +29,7 @@ from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
 from slipstream.jetstream.store.bulk import ReadJob, begin_read, read_slowly
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
@@ -40,10 +44,11 @@ from slipstream.limits import (
     BULK_SWEEP_NS,
 )
 
-__all__ = ["Reader", "Readers"]
+__all__ = ["Reader", "Readers", "memory_name"]
 
 _END = b"NATS/1.0 204 EOB\r\n\r\n"
 _FAILED = b"NATS/1.0 500 Failed\r\n\r\n"
+_IN_MEMORY = b"NATS/1.0 100 Chunk\r\n\r\n"
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +77,22 @@ class Reader:
     """In the queue or in flight."""
     gone: bool = False
     selection: Selection = field(default_factory=Selection)
+    memory: SharedMemory | None = None
+    """A ring of `window` rooms of `chunk_bytes`."""
+    chunks: int = 0
+    """Sent so far; that many times the ring went on by a room."""
+
+    @property
+    def room(self) -> memoryview | None:
+        """Where the next chunk goes, if not into a message. As long as it has credit, nobody looks there any more."""
+        if self.memory is None:
+            return None
+        return self.memory.view[self.room_at : self.room_at + self.chunk_bytes]
+
+    @property
+    def room_at(self) -> int:
+        """Where that is."""
+        return self.chunks % self.window * self.chunk_bytes
 
 
 class Readers:
@@ -89,8 +110,10 @@ class Readers:
         """Reads under way."""
         return len(self._readers)
 
-    def begin(self, stream: Stream, wanted: Range, reply: bytes, *, credit: int, chunk_bytes: int) -> Reader:
-        """Let somebody read; the first chunk leaves after this turn.
+    def begin(
+        self, stream: Stream, wanted: Range, reply: bytes, *, credit: int, chunk_bytes: int, memory: bool = False
+    ) -> Reader:
+        """Let somebody read; the first chunk leaves after this turn, or when he has opened the memory he is given.
 
         Raises:
             ApiError: there are too many.
@@ -103,16 +126,23 @@ class Readers:
         self._readers[reader.id] = reader
         if self._sweeping is None:
             self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
+        if memory:
+            reader.memory = self._ports.share_memory(memory_name(reader), credit * chunk_bytes)
+        if reader.memory is not None:
+            reader.credit = 0
+            return reader
         reader.busy = True
         self._queue.append(reader)
         self._ports.call_soon(self._run)
         return reader
 
-    def confirm(self, stream: str, id_: str, chunks: int) -> None:
+    def confirm(self, stream: str, id_: str, chunks: int, *, without_memory: bool = False) -> None:
         """A reader has dealt with so many chunks. Unknown ids are ignored: the read may have ended meanwhile."""
         reader = self._readers.get(id_)
         if reader is None or reader.stream.name != stream or chunks < 1:
             return
+        if without_memory:
+            _forget_memory(reader)
         reader.active_ns = self._ports.now_ns()
         reader.credit = min(reader.credit + chunks, reader.window)
         if not reader.busy:
@@ -127,9 +157,8 @@ class Readers:
 
     def stop(self) -> None:
         """Forget everybody."""
-        for reader in self._readers.values():
-            reader.gone = True
-        self._readers.clear()
+        for reader in list(self._readers.values()):
+            self._drop(reader)
         if self._sweeping is not None:
             self._sweeping()
             self._sweeping = None
@@ -158,6 +187,7 @@ class Readers:
             max_bytes=reader.chunk_bytes,
             selection=reader.selection,
             crc=reader.crc,
+            room=reader.room,
         )
         self._in_flight += 1
         if job.inline or not job.picked:
@@ -186,15 +216,20 @@ class Readers:
             reader.damaged += slow.damaged
             rows, reader.crc, data = slow.rows, slow.crc, slow.data
         else:
-            rows, reader.crc, data = chunk.rows, chunk.crc, chunk.take()
+            rows, reader.crc, data = chunk.rows, chunk.crc, b"" if chunk.in_given else chunk.take()
         reader.next_seq = job.next_seq
         reader.rows += rows
         reader.bytes += len(data)
+        header = None
+        if rows and not data:
+            reader.bytes += chunk.used
+            header, data = _IN_MEMORY, b"%d %d" % (reader.room_at, chunk.used)
         if not data:
             self._queue.append(reader)
             return
         reader.credit -= 1
-        if self._ports.deliver_many([(reader.reply, reader.reply, None, None, data)]):
+        reader.chunks += 1
+        if self._ports.deliver_many([(reader.reply, reader.reply, None, header, data)]):
             self._queue.append(reader)
         else:
             self._ports.call_later(BULK_CONGESTED_NS, lambda: self._again(reader))
@@ -231,6 +266,7 @@ class Readers:
     def _drop(self, reader: Reader) -> None:
         reader.gone = True
         self._readers.pop(reader.id, None)
+        _forget_memory(reader)
 
     def _sweep(self) -> None:
         """Drop readers that are gone or have confirmed nothing for long."""
@@ -243,3 +279,14 @@ class Readers:
                 self._fail(reader, TableError(errors.READ_FAILED, err="nothing was confirmed for too long"))
         if self._readers:
             self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
+
+
+def memory_name(reader: Reader) -> str:
+    """Of the memory a reader is given."""
+    return f"slipstream-bulk-{reader.id}"
+
+
+def _forget_memory(reader: Reader) -> None:
+    if reader.memory is not None:
+        reader.memory.close()
+        reader.memory = None

@@ -52,6 +52,8 @@ class ReadRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):
 
     credit: int = 0
     chunk_bytes: int = 0
+    memory: bool = False
+    """Whether the reader is on this machine, as far as it knows."""
 
 
 class PlanRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """Stretches of a stream's log for bulk readers: chosen on the loop, read in a thread, never message by message.
 
-    begin_read ──► ReadJob ──run, in a thread──► records keyed by 0, as `kernels.bulkscan.Chunk` makes them
+    begin_read ──► ReadJob ──run, in a thread──► records keyed by 0, as `kernels.bulkscan.Chunk` makes them, in bytes
+                                                 of their own or in memory that the reader gave
 
 Only committed messages are given, so their bytes are in files (or slabs) that nobody writes any more, except to erase
 them. What cannot be copied that way is looked at again by `read_slowly`: a file that a compaction replaced meanwhile,
@@ -54,6 +55,8 @@ class _Extent:
     read: Callable[[], bytes]
     base: int
     salt: int
+    read_into: Callable[[memoryview], int] | None  # for entries without gaps: to where they are wanted
+    length: int
 
 
 @dataclass(slots=True)
@@ -66,38 +69,58 @@ class ReadJob:
     picked: int
     """Messages it should hold."""
     inline: bool
+    room: memoryview | None = None
+    """Where the records go if `chunk.in_given`, `chunk.used` bytes of it."""
     extents: list[_Extent] = field(default_factory=list)
     stale: bool = False
 
     def run(self) -> None:
         """Read and copy. A read that fails makes the job stale; nothing is raised."""
+        chunk, room = self.chunk, self.room
         try:
             for extent in self.extents:
-                self.chunk.fill(extent.first, extent.stop, extent.read(), extent.base, extent.salt)
+                if room is not None and extent.read_into is not None:
+                    done = extent.read_into(room[chunk.used : chunk.used + extent.length])
+                    chunk.settle(extent.first, extent.stop, done, extent.base, extent.salt)
+                else:
+                    chunk.fill(extent.first, extent.stop, extent.read(), extent.base, extent.salt)
         except OSError:
             self.stale = True
 
 
 def begin_read(
-    store: Store, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int, selection: Selection, crc: int
+    store: Store,
+    filters: Filters,
+    from_seq: int,
+    up_to_seq: int,
+    *,
+    max_bytes: int,
+    selection: Selection,
+    crc: int,
+    room: memoryview | None = None,
 ) -> ReadJob:
-    """Prepare the next chunk of a range; `selection` must not be used for anything else until the job is done."""
+    """Prepare the next chunk of a range.
+
+    `selection`, and `room` if the records fit there, must not be used for anything else until the job is done.
+    """
     indexed = _indexed(store)
     up_to_seq = min(up_to_seq, store.committed_seq)
     max_msgs = max(max_bytes // 64, 1)
     scan = BULK_SCAN_ENTRIES
     next_seq = pick(indexed._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, scan, selection)
-    chunk = Chunk(selection, 0, crc)
+    chunk = Chunk(selection, 0, crc, room)
     job = ReadJob(chunk, next_seq, len(selection), isinstance(indexed, MemoryStore))
+    if chunk.in_given:
+        job.room = room
     at = 0
     while (found := chunk.extent(at, BULK_GAP_BYTES_MAX, BULK_READ_BYTES_MAX)) is not None:
         if len(job.extents) == BULK_EXTENTS_MAX:
             # The rest is far apart: it is for the next chunk.
             job.next_seq, job.picked = selection.place(at)[0], at
             break
-        segment, offset, length, stop = found
-        read, base, salt = _piece(indexed, segment, offset, length)
-        job.extents.append(_Extent(at, stop, read, base, salt))
+        segment, offset, length, stop, dense = found
+        read, read_into, base, salt = _piece(indexed, segment, offset, length)
+        job.extents.append(_Extent(at, stop, read, base, salt, read_into if dense else None, length))
         at = stop
     return job
 
@@ -175,10 +198,13 @@ def _indexed(store: Store) -> IndexedReads:
     return store
 
 
-def _piece(store: IndexedReads, segment: int, offset: int, length: int) -> tuple[Callable[[], bytes], int, int]:
+def _piece(
+    store: IndexedReads, segment: int, offset: int, length: int
+) -> tuple[Callable[[], bytes], Callable[[memoryview], int] | None, int, int]:
     """How to read a stretch of a segment, where it begins, and the key of its checksums."""
     if isinstance(store, FileStoreWrites):
-        held = store._log.segment(segment)
-        return partial(store._disk.read, held.path, offset, length), offset, held.header.salt
+        held, disk = store._log.segment(segment), store._disk
+        into = partial(disk.read_into, held.path, offset)
+        return partial(disk.read, held.path, offset, length), into, offset, held.header.salt
     data, base, salt = store._slice(segment, offset, length, length)
-    return (lambda: data), base, salt
+    return (lambda: data), None, base, salt

@@ -13,12 +13,14 @@ from support.bulk_world import BulkWorld, messages_of
 CHUNK = 16 * 1024
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", "memory", "file, on this machine", "memory, on this machine"])
 def world(request: pytest.FixtureRequest) -> BulkWorld:
     """A stream of 1000 messages under ten subjects."""
     made = BulkWorld()
-    made.create("S", subjects=["s.*"], storage=request.param)
+    storage, _, where = request.param.partition(", ")
+    made.create("S", subjects=["s.*"], storage=storage)
     made.fill(1000)
+    made.reads_memory = bool(where)
     return made
 
 
@@ -47,6 +49,61 @@ def test_everything_in_order(world: BulkWorld) -> None:
         "crc": decoder.crc,
         "last": 1000,
     }
+
+
+def test_through_memory(world: BulkWorld) -> None:
+    world.reads_memory = False
+    plain = world.read(chunk_bytes=CHUNK)
+    assert plain.in_memory == 0 and not world.ports.rooms
+    shared = world.read(chunk_bytes=CHUNK, memory=True, credit=3)
+    assert shared.answer["memory"]["bytes"] == 3 * CHUNK
+    assert shared.in_memory == len(shared.chunks) > 3
+    assert b"".join(shared.chunks) == b"".join(plain.chunks)
+    assert shared.end == plain.end
+    assert not world.ports.rooms  # nobody keeps it
+
+
+def test_memory_waits_until_it_was_opened(world: BulkWorld) -> None:
+    inbox, answers = b"_INBOX.m", []
+    world.ports.subscribe(inbox, lambda _s, _r, header, payload: answers.append((header, payload)))
+    world.ports.route(b"$JS.API.BULK.READ.S", inbox, None, b'{"memory":true,"chunk_bytes":16384}')
+    world.ports.settle()
+    ((_, begun),) = answers
+    answer = json.loads(begun)
+    assert list(world.ports.rooms) == [answer["memory"]["name"]]
+    world.ports.route(f"$JS.API.BULK.CREDIT.S.{answer['id']}".encode(), None, None, b"4 messages")
+    world.ports.settle()
+    assert not world.ports.rooms
+    assert len(answers) == 5 and all(header is None for header, _ in answers)
+
+
+def test_without_memory_to_share(world: BulkWorld) -> None:
+    world.ports.shares_memory = False
+    reading = world.read(memory=True)
+    assert "memory" not in reading.answer and reading.in_memory == 0
+    assert reading.seqs == list(range(1, 1001))
+
+
+def test_what_does_not_fit_into_memory_comes_in_messages() -> None:
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(3)
+    world.fill(2, payload=b"q" * 2 * CHUNK)
+    world.fill(3)
+    reading = world.read(memory=True, chunk_bytes=CHUNK)
+    assert reading.seqs == list(range(1, 9))
+    assert (len(reading.chunks), reading.in_memory) == (4, 2)
+
+
+def test_memory_goes_with_its_reader(world: BulkWorld) -> None:
+    gone = world.begin_read(memory=True, chunk_bytes=CHUNK, credit=1)
+    other = world.begin_read(memory=True, chunk_bytes=CHUNK, credit=1)
+    assert len(world.ports.rooms) == 2
+    gone.subscription.close()
+    world.ports.advance(BULK_SWEEP_NS)
+    assert list(world.ports.rooms) == [other.answer["memory"]["name"]]
+    world.account.shutdown()
+    assert not world.ports.rooms
 
 
 def test_ranges_filters_and_times(world: BulkWorld) -> None:

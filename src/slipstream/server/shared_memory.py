@@ -1,0 +1,48 @@
+"""Memory that a client on this machine may read: anonymous, of this process, gone with it.
+
+It is found below /proc by whoever the kernel lets look at this process: the same user in the same container, or root.
+Nobody else can open it, however he learns its name, so handing out the name gives nothing away.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+__all__ = ["SharedRoom", "share_memory"]
+
+
+class SharedRoom:
+    """A piece of shared memory; see `jetstream.ports.SharedMemory`."""
+
+    def __init__(self, name: str, size: int) -> None:
+        """Make it, all zeros.
+
+        Raises:
+            OSError: the system has no memory, or no descriptor, left.
+        """
+        self._fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(self._fd, size)
+            self.view = memoryview(mmap.mmap(self._fd, size))
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def close(self) -> None:
+        """Take it off the list; idempotent. Whoever has it mapped, or writes to it now, keeps it until he is done."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self.view = memoryview(b"")
+
+
+def share_memory(name: str, size: int) -> SharedRoom | None:
+    """A piece of memory that others on this machine can open under `path`; None where that cannot be had."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    try:
+        return SharedRoom(name, size)
+    except OSError:
+        return None
