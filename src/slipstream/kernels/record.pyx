@@ -571,11 +571,11 @@ cdef class LogWriter:
         cdef Py_ssize_t length = self.length
         cdef object out
         self.close_frame()
-        if length >= HAND_OVER_MIN and 2 * length >= self.cap:
+        if length >= HAND_OVER_MIN:
             self.resize(length)
             out = <object>self.block
             if self.unit:
-                self.large = min(self.cap, LARGE_MAX)
+                self.large = min(length + (length >> 2), <Py_ssize_t>LARGE_MAX)
             self.forget_block()
         else:
             out = PyBytes_FromStringAndSize(<char *>self.buf, length)

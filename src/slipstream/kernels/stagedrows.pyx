@@ -80,6 +80,13 @@ cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
     return v
 
 
+cdef Py_ssize_t padded_size(const unsigned char *p, Py_ssize_t room) noexcept nogil:
+    """Bytes of the record at `p` by its head, with padding; 0 when there are too few to tell."""
+    if room < HEAD:
+        return 0
+    return (<Py_ssize_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + 7) & ~<Py_ssize_t>7
+
+
 cdef bint mentions_nats(const unsigned char *p, Py_ssize_t n) noexcept nogil:
     """Whether `Nats-` occurs in a header block."""
     cdef const unsigned char *end = p + n
@@ -109,9 +116,13 @@ cdef class StagedRows:
     cdef Py_ssize_t n_patterns
     cdef uint64_t size_max, headers_max
     cdef bint all_special
-    cdef bytes data
+    cdef bytes data                   # what was fed, or the record that was cut by the end of what was fed before
+    cdef bytes fed                    # then this is what was fed
     cdef const unsigned char *start   # of the data
     cdef Py_ssize_t stop, at          # bytes of it, and the position
+    cdef Py_ssize_t fed_at            # where to go on behind a record that was cut; 0: nothing follows
+    cdef const unsigned char *fed_start
+    cdef Py_ssize_t fed_stop
     cdef unsigned char seen[SEEN_MAX]
     cdef Py_ssize_t seen_size     # of the last good subject; 0: none
     cdef readonly uint64_t rows   # passed so far
@@ -140,23 +151,51 @@ cdef class StagedRows:
     @property
     def unused(self):
         """Bytes that were fed and not passed."""
-        return self.stop - self.at
+        return self.stop - self.at + (self.fed_stop - self.fed_at if self.fed_at else 0)
 
     cdef void hold(self, bytes data):
-        self.data = data
+        self.data, self.fed = data, None
         self.start = <const unsigned char *>PyBytes_AS_STRING(data)
         self.stop = PyBytes_GET_SIZE(data)
-        self.at = 0
+        self.at = self.fed_at = 0
+
+    cdef void go_on(self) noexcept nogil:
+        """The record that was cut is passed: go on in what was fed."""
+        self.start, self.stop, self.at = self.fed_start, self.fed_stop, self.fed_at
+        self.fed_at = 0
 
     def feed(self, bytes data not None):
         """Add the next bytes of the part."""
-        self.hold(data if self.at == self.stop else self.data[self.at:] + data)
+        cdef bytes rest, head
+        cdef Py_ssize_t more
+        if self.at == self.stop and not self.fed_at:
+            self.hold(data)
+            return
+        # Of the old bytes a few are left: only the record they begin is put together.
+        rest = self.left()
+        head = rest + data[:HEAD]
+        more = padded_size(<const unsigned char *>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head)) - len(rest)
+        if more <= 0 or more >= PyBytes_GET_SIZE(data):
+            self.hold(rest + data)
+            return
+        self.hold(rest + data[:more])
+        self.fed, self.fed_at = data, more
+        self.fed_start, self.fed_stop = <const unsigned char *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+
+    cdef bytes left(self):
+        """What was fed and not passed."""
+        cdef bytes rest = PyBytes_FromStringAndSize(<const char *>self.start + self.at, self.stop - self.at)
+        return rest + self.fed[self.fed_at:] if self.fed_at else rest
 
     cdef Py_ssize_t measured(self) noexcept nogil:
         """Bytes of the record at the position without padding; 0: not whole yet, -1: it cannot be the next one."""
-        cdef Py_ssize_t room = self.stop - self.at
-        cdef const unsigned char *p = self.start + self.at
+        cdef Py_ssize_t room
+        cdef const unsigned char *p
         cdef uint64_t total
+        if self.at == self.stop and self.fed_at:
+            self.go_on()
+        room = self.stop - self.at
+        p = self.start + self.at
         if room < HEAD:
             return 0
         if get16(p + 26) != KIND_MSG or get16(p + 24) == 0:

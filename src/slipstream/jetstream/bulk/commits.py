@@ -1,7 +1,7 @@
 """Staged parts become messages: all of them in one atomic unit of the log, together with the fence, or none.
 
     asked ──► fence passed? ──yes──► answered "duplicate" with what was committed then
-                  └──no──► waits for its turn ──► unit open: slices are read by a thread, appended on the loop
+                  └──no──► waits for its turn ──► unit open: slices are read ahead by a thread, appended on the loop
                                                      ├──► unit closed with the fence, answered after the commit
                                                      └──► anything wrong: unit given up, answered with the reason
 
@@ -16,7 +16,7 @@ a message nobody wants (interest retention), leaves out that message.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from slipstream.errors import ApiError, StorageFault
@@ -54,15 +54,27 @@ class CommitOutcome:
 Done = Callable[[CommitOutcome | ApiError], None]
 
 
+@dataclass(slots=True)
+class _Slice:
+    """A piece of a part on its way from the stage to the log."""
+
+    part: Part
+    offset: int
+    length: int
+    data: bytes | ApiError = b""
+    """Set when it was read."""
+
+
 @dataclass(slots=True, eq=False)
 class _Commit:
     txn: str
     batch_id: int
     parts: Sequence[Part]
     done: Done
-    at: int = 0
-    """Index of the part under way."""
-    offset: int = 0
+    slices: Iterator[_Slice] = field(default_factory=lambda: iter(()))
+    """Those that nobody has begun to read."""
+    ahead: _Slice | None = None
+    """The next one to be appended: being read, or read; None: there are no more."""
     entry: Entry | None = None
     """Set while the unit is open."""
     gone: bool = False
@@ -168,70 +180,57 @@ class Commits:
             count=sum(part.count for part in commit.parts),
             size_bytes=sum(part.bytes for part in commit.parts),
         )
-        self._read(stream, commit)
+        commit.slices = _slices(
+            commit.parts, BULK_COMMIT_CAREFUL_BYTES if commit.entry.careful else BULK_COMMIT_SLICE_BYTES
+        )
+        self._read_ahead(stream, commit)
+        if commit.ahead is None:
+            self._go_on(stream, commit)
 
-    def _read(self, stream: Stream, commit: _Commit) -> None:
-        """Have the next slice read, or close the unit."""
-        if commit.gone:
+    def _read_ahead(self, stream: Stream, commit: _Commit) -> None:
+        """Have the next slice read, if there is one."""
+        piece = commit.ahead = next(commit.slices, None)
+        if piece is None:
             return
-        entry = commit.entry
-        assert entry is not None
+        area = self._stages.parts_of(stream).area
+
+        def read() -> None:
+            try:
+                piece.data = area.read(piece.part.name, piece.offset, piece.length)
+            except Exception as error:
+                # Whatever it is, the client gets an answer and the stream goes on.
+                piece.data = store_error(fault_of(error))
+
+        self._ports.run_blocking(read, lambda: self._go_on(stream, commit))
+
+    def _go_on(self, stream: Stream, commit: _Commit) -> None:
+        """Append the slice that was read, while the next one is being read; or close the unit."""
+        entry, piece = commit.entry, commit.ahead
+        if commit.gone or entry is None:
+            return
         if not stream.store.atomic_open:
             # A fault has taken the unit.
             self._fail(stream, commit, TableError(errors.READ_FAILED, err="the disk failed during the commit"))
             return
-        if commit.at == len(commit.parts):
+        if piece is None:
             self._close(stream, commit, entry)
             return
         waiting_bytes = stream.store.uncommitted_bytes
         if waiting_bytes > BULK_COMMIT_WRITE_BYTES:
             stream.committer.wake()  # write on while the next slices are read
         if waiting_bytes > BULK_COMMIT_BACKLOG_BYTES:
-            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._read(stream, commit))
+            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._go_on(stream, commit))
             return
-        part = commit.parts[commit.at]
-        if commit.offset == 0:
-            entry.begin_part()
-        length = min(
-            BULK_COMMIT_CAREFUL_BYTES if entry.careful else BULK_COMMIT_SLICE_BYTES, part.bytes - commit.offset
-        )
-        area = self._stages.parts_of(stream).area
-        outcome: list[bytes | ApiError] = []
-
-        def read() -> None:
-            try:
-                outcome.append(area.read(part.name, commit.offset, length))
-            except Exception as error:
-                # Whatever it is, the client gets an answer and the stream goes on.
-                outcome.append(store_error(fault_of(error)))
-
-        self._ports.run_blocking(read, lambda: self._append(stream, commit, outcome[0], length))
-
-    def _append(self, stream: Stream, commit: _Commit, data: bytes | ApiError, length: int) -> None:
-        if commit.gone:
-            return
-        entry, part = commit.entry, commit.parts[commit.at]
-        assert entry is not None
+        self._read_ahead(stream, commit)
         try:
-            if isinstance(data, ApiError):
-                raise data
-            if len(data) != length:
-                raise TableError(errors.PART_INVALID, err=f"{part.name} is shorter than it was")
-            if not stream.store.atomic_open:
-                raise TableError(errors.READ_FAILED, err="the disk failed during the commit")
-            entry.append(data)
-            commit.offset += length
-            if commit.offset >= part.bytes:
-                entry.end_part(part)
-                commit.at += 1
-                commit.offset = 0
+            _append(entry, piece)
         except ApiError as error:
             self._fail(stream, commit, error)
-            return
         except StorageFault as fault:
             self._fail(stream, commit, store_error(fault))
-            return
-        self._read(stream, commit)
+        else:
+            if commit.ahead is None:
+                self._go_on(stream, commit)
 
     def _close(self, stream: Stream, commit: _Commit, entry: Entry) -> None:
         try:
@@ -268,3 +267,29 @@ class Commits:
             line.running = None
             if line.waiting:
                 self._ports.call_soon(lambda: self._next(stream))
+
+
+def _slices(parts: Sequence[Part], length: int) -> Iterator[_Slice]:
+    """The bytes of all parts in order; a part without any is one slice."""
+    for part in parts:
+        for offset in range(0, max(part.bytes, 1), length):
+            yield _Slice(part, offset, min(length, part.bytes - offset))
+
+
+def _append(entry: Entry, piece: _Slice) -> None:
+    """Append a slice to the unit.
+
+    Raises:
+        ApiError: it could not be read, is not what was staged, or holds a message that is refused.
+        StorageFault: the store takes no more.
+    """
+    part, data = piece.part, piece.data
+    if isinstance(data, ApiError):
+        raise data
+    if len(data) != piece.length:
+        raise TableError(errors.PART_INVALID, err=f"{part.name} is shorter than it was")
+    if piece.offset == 0:
+        entry.begin_part()
+    entry.append(data)
+    if piece.offset + piece.length == part.bytes:
+        entry.end_part(part)

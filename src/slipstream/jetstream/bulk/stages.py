@@ -263,18 +263,21 @@ class Stages:
             return
         stage.busy = True
         taken, stage.queue = stage.queue, []
-        data = b"".join(piece for piece, _ in taken)
+        size = sum(len(piece) for piece, _ in taken)
         area, at = self.parts_of(stage.stream).area, stage.written
 
         def write() -> None:
             if stage.fault is None:
-                _check(stage.rows, data)
-                area.write(stage.name, at, data)
+                behind = at
+                for piece, _ in taken:
+                    _check(stage.rows, piece)
+                    area.write(stage.name, behind, piece)
+                    behind += len(piece)
 
         def written(fault: ApiError | None) -> None:
             stage.busy = False
-            stage.written += len(data)
-            stage.waiting_bytes -= len(data)
+            stage.written += size
+            stage.waiting_bytes -= size
             stage.fault = stage.fault or fault
             for _, done in taken:
                 done(stage.fault)
