@@ -27,6 +27,7 @@ from slipstream.limits import (
     AUTH_TIMEOUT_NS,
     LISTEN_BACKLOG,
     LONE_READ_BYTES_MAX,
+    LONE_TURNS_MIN,
     PASSWORD_CHECK_THREADS,
     READ_BUFFER_BYTES,
     SECOND_NS,
@@ -99,6 +100,9 @@ class Server:
         self.ends: list[Callable[[], None]] = []  # work for the end of the turn
         self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
         self._last_reader = 0  # connection whose input made work for the end of a turn last
+        self._turn_watched = False  # `_turn_over` will be called: another reader before that is one of the same turn
+        self._turn_shared = False  # there was another
+        self._lone_turns = 0  # turns in a row that were not shared
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
         self.monitoring: Monitoring | None = None
@@ -451,19 +455,34 @@ class Server:
     def end_read(self, cid: int, nbytes: int) -> None:
         """A read made work for the end of the turn, or wrote something that has to be sent.
 
-        The turn ends here if this client is the only one, and waits for answers. Work of several clients is done
-        together; a client that was the last to make some is taken to be alone. What was written leaves with the answers
-        that the work gives, so that a client that got something can be sure that nothing of its read is left to do.
+        The turn ends here if this client is the only one in it, and waits for answers. Work of several clients is done
+        together. A client is taken to be the only one if it was the last to make work, or if for some time no two made
+        work in the same turn. What was written leaves with the answers that the work gives, so that a client that got
+        something can be sure that nothing of its read is left to do.
         """
         unsent, self.unsent = self.unsent, False
         if not self.ends:
             if unsent:
                 self.call_soon(self.flush)
-        elif cid == self._last_reader and nbytes <= LONE_READ_BYTES_MAX:
+            return
+        alone, watches = cid == self._last_reader, False
+        if not alone:
+            self._last_reader = cid
+            if self._turn_watched:
+                self._turn_shared = True
+            else:
+                self._turn_watched = watches = True
+                alone = self._lone_turns >= LONE_TURNS_MIN
+        if alone and nbytes <= LONE_READ_BYTES_MAX:
             self._run_ends()
         else:
-            self._last_reader = cid
             self.call_soon(self._run_ends)
+        if watches:
+            self.call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._lone_turns = 0 if self._turn_shared else self._lone_turns + 1
+        self._turn_watched = self._turn_shared = False
 
     def _run_ends(self) -> None:
         ends, self.ends = self.ends, []
@@ -479,11 +498,12 @@ class Server:
 
     def flush(self) -> None:
         """Send what was written so far, end those who did not keep up. Happens at the end of every turn."""
-        for outbox in self.queue.take_dirty():
+        queue = self.queue
+        for outbox in queue.take_dirty():
             edge = outbox.owner.edge
             if edge is not None:
                 edge.flush()
-        for outbox in self.queue.take_overflowed():
+        for outbox in queue.take_overflowed():
             connection: ClientConnection = outbox.owner
             self.hub.log("INF", connection, f"Slow Consumer Detected: MaxPending of {outbox.limit} Exceeded")
             connection.close(CloseReason.SLOW_CONSUMER_PENDING)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from slipstream.kernels.outbox import Outbox
-from slipstream.limits import LONE_READ_BYTES_MAX
+from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
 from slipstream.server.server import Server
 
 
@@ -118,3 +118,36 @@ def test_what_a_read_wrote_is_sent_with_the_answers_to_it(world: World) -> None:
     assert world.done == ["pull"] and world.sent == ["flush"] and world.loop.soon == []
     world.read(1, "next", writes=True)
     assert world.done == ["pull", "next"] and world.sent == ["flush", "flush"] and world.loop.soon == []
+
+
+def test_clients_that_take_turns_do_not_wait(world: World) -> None:
+    for number in range(LONE_TURNS_MIN):
+        world.read(1 + number % 2, "waits")
+        assert len(world.done) == number
+        world.loop.turn()
+    for number in range(4):
+        world.read(1 + number % 2, f"at once {number}")
+        assert world.done[-1] == f"at once {number}"
+        world.loop.turn()
+    world.read(1, "large", LONE_READ_BYTES_MAX + 1)
+    assert world.done[-1] == "at once 3"
+    world.loop.turn()
+    assert world.done[-1] == "large"
+
+
+def test_clients_that_share_a_turn_wait_again(world: World) -> None:
+    for number in range(LONE_TURNS_MIN):
+        world.read(1 + number % 2, "waits")
+        world.loop.turn()
+    world.done.clear()
+    for cid in (1, 2, 3):
+        world.read(cid, f"first of {cid}")
+    assert world.done == ["first of 1"]  # it could not know of the others
+    world.loop.turn()
+    assert world.done == ["first of 1", "first of 2", "first of 3"]
+    world.done.clear()
+    for cid in (1, 2):
+        world.read(cid, f"second of {cid}")
+    assert world.done == []
+    world.loop.turn()
+    assert world.done == ["second of 1", "second of 2"]
