@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -64,6 +65,20 @@ def test_open_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [disk.read(str(tmp_path / str(i)), 0, 5) for i in range(20)] == [b"%d" % i for i in range(20)]
     disk.close()
     assert not disk._open
+
+
+def test_a_file_that_goes_while_it_is_used_is_closed_by_its_last_user(tmp_path: Path) -> None:
+    disk, path = RealDisk(), str(tmp_path / "f")
+    disk.create(path)
+    with disk._file(path) as fd:
+        with disk._file(path):
+            disk.remove(path)
+        assert os.fstat(fd).st_nlink == 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    disk.create(path)
+    disk.write(path, 0, b"another")
+    assert disk.read(path, 0, 10) == b"another"
 
 
 def test_a_power_cut_forgets_what_was_not_synced() -> None:

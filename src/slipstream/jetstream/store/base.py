@@ -111,7 +111,7 @@ class Lost:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Committed:
     """How a commit ended."""
 

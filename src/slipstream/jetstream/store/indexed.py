@@ -26,7 +26,8 @@ class IndexedReads:
     def __init__(self, index: MessageIndex) -> None:
         """Read through this index; a subclass may replace it after a repair."""
         self._index = index
-        self._committed_seq = 0
+        self.committed_seq = 0
+        """See `Store.committed_seq`."""
         self._chosen = Selection()
         self._damaged: dict[int, int] = {}  # sequence -> stated bytes of records found unreadable while running
         self._lost_ranges: list[tuple[int, int]] = []  # sequences whose records recovery could not find
@@ -115,7 +116,7 @@ class IndexedReads:
         if place is None:
             return None
         seq, segment, offset, length = place
-        if seq > self._committed_seq:
+        if seq > self.committed_seq:
             return None
         least = length + _EXPIRY_BYTES
         data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))

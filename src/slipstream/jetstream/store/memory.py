@@ -61,7 +61,7 @@ class MemoryStore(IndexedReads):
         # Where the open unit began, None without one: slab, offset in it, time of the last message before.
         self._unit: tuple[int, int, int] | None = None
         self._staged: MessageIndex | None = None  # the messages of the open unit
-        self._committed_seq = first_seq - 1
+        self.committed_seq = first_seq - 1
         self._dirty = False
         self._job: _Done | None = None
         self._index.skip_to(first_seq - 1)
@@ -78,11 +78,6 @@ class MemoryStore(IndexedReads):
         return writer.peek(offset, length) or b"", offset, _SALT
 
     # --- state ------------------------------------------------------------------------------------------------------
-
-    @property
-    def committed_seq(self) -> int:
-        """See `Store.committed_seq`."""
-        return self._committed_seq
 
     @property
     def last_ts_ns(self) -> int:
@@ -269,7 +264,7 @@ class MemoryStore(IndexedReads):
 
     def begin_commit(self, *, sync: bool = True) -> Job | None:
         """See `Store.begin_commit`."""
-        if self._job is not None or not (self._dirty or self._committed_seq < self._index.last_seq):
+        if self._job is not None or not (self._dirty or self.committed_seq < self._index.last_seq):
             return None
         self._dirty = False
         self._job = _Done(self._index.last_seq)
@@ -278,21 +273,21 @@ class MemoryStore(IndexedReads):
     def finish_commit(self, job: Job) -> Committed:
         """See `Store.finish_commit`."""
         assert job is self._job and self._job is not None
-        self._committed_seq = self._job.last_seq
+        self.committed_seq = self._job.last_seq
         self._job = None
-        return Committed(self._committed_seq)
+        return Committed(self.committed_seq)
 
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
         if self._job is not None or self._unit is not None:
             return -1
-        if not (self._dirty or self._committed_seq < self._index.last_seq):
+        if not (self._dirty or self.committed_seq < self._index.last_seq):
             return -1
         if self._writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
             self._close_slab()
         self._dirty = False
-        self._committed_seq = self._index.last_seq
-        return self._committed_seq
+        self.committed_seq = self._index.last_seq
+        return self.committed_seq
 
     def begin_upkeep(self) -> Job | None:
         """Give back slabs without messages and rewrite one that is mostly dead; done on the spot."""

@@ -33,15 +33,17 @@ class FileStoreCommits(FileStoreRemovals):
         if self._job is not None or self._fault is not None or self._closed:
             return None
         # While a unit is open nothing else may get into the log: it would be lost with the unit.
-        unit = self._log.unit
+        log = self._log
+        unit = log.unit
         first_seq = 0 if unit is not None else self._trim
         overwrites: list[Overwrite] = []
         if unit is None:
             if self._config_due or self._notes_due:
                 self._log_postponed()
-            overwrites = self._log_removals()
-        writes = self._log.take_writes()
-        journal = self._journal.take()
+            if first_seq or self._tombs or self._erasures or self._overwrites:
+                overwrites = self._log_removals()
+        writes = log.take_writes()
+        journal = self._journal.take() if self._journal.is_changed else None
         if not writes and journal is None and not overwrites and not (sync and self._unsynced):
             return None
         self._job = CommitJob(
@@ -55,7 +57,7 @@ class FileStoreCommits(FileStoreRemovals):
             last_seq=self._index.last_seq,
             frame_no=self._writer.frame_no,
             end=self._end_of(writes),
-            units=len(self._log.unit_segments) - (1 if unit is not None else 0),
+            units=len(log.unit_segments) - (1 if unit is not None else 0),
             inline=not sync and not overwrites and _is_quick(writes, journal),
         )
         self._in_flight_first = first_seq
@@ -67,8 +69,8 @@ class FileStoreCommits(FileStoreRemovals):
         done, self._job = self._job, None
         if done.fault is not None:
             self._fail(done.fault)
-            return Committed(self._committed_seq, done.fault)
-        self._committed_seq = done.last_seq
+            return Committed(self.committed_seq, done.fault)
+        self.committed_seq = done.last_seq
         if done.end is not None:
             self._committed_end = done.end
             self._marked = False
@@ -89,7 +91,7 @@ class FileStoreCommits(FileStoreRemovals):
         self._log.finish_writes()
         if done.overwrites:
             self._log.drop_caches()
-        return Committed(self._committed_seq)
+        return Committed(self.committed_seq)
 
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
@@ -117,7 +119,7 @@ class FileStoreCommits(FileStoreRemovals):
             self._fail(fault)
             raise fault from error
         segment = log.segments[-1]
-        self._committed_seq = segment.last_seq
+        self.committed_seq = segment.last_seq
         self._committed_end = (segment.header.no, segment.end)
         self._marked = False
         self._unsynced.add(segment.path)

@@ -95,6 +95,17 @@ class Disk(Protocol):
         ...
 
 
+class _OpenFile:
+    """A descriptor, and who needs it."""
+
+    __slots__ = ("fd", "forgotten", "users")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 0  # threads inside a call on it
+        self.forgotten = False  # its path is gone: the last user closes it
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -102,38 +113,36 @@ class RealDisk:
         """Start with no file open."""
         # Sockets need descriptors as well, so files take a quarter of what the process may have.
         self._open_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
-        self._lock = threading.Lock()  # guards the two tables below, never held during I/O
-        self._open: OrderedDict[str, int] = OrderedDict()  # path -> descriptor, least recently used first
-        self._users: dict[int, int] = {}  # descriptor -> threads inside a call on it
-        self._orphans: set[int] = set()  # descriptors whose path is gone, to close when the last user leaves
+        self._lock = threading.Lock()  # guards the table and what is in it, never held during I/O
+        self._open: OrderedDict[str, _OpenFile] = OrderedDict()  # by path, least recently used first
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Disk.read`."""
-        fd = self._acquire(path)
+        file = self._acquire(path)
         try:
-            data = os.pread(fd, length, offset)
+            data = os.pread(file.fd, length, offset)
             while 0 < len(data) < length:
-                more = os.pread(fd, length - len(data), offset + len(data))
+                more = os.pread(file.fd, length - len(data), offset + len(data))
                 if not more:
                     break
                 data += more
             return data
         finally:
-            self._release(fd)
+            self._release(file)
 
     def read_into(self, path: str, offset: int, room: memoryview) -> int:
         """See `Disk.read_into`."""
-        fd = self._acquire(path)
+        file = self._acquire(path)
         try:
-            done = os.preadv(fd, [room], offset)
+            done = os.preadv(file.fd, [room], offset)
             while 0 < done < len(room):
-                more = os.preadv(fd, [room[done:]], offset + done)
+                more = os.preadv(file.fd, [room[done:]], offset + done)
                 if not more:
                     break
                 done += more
             return done
         finally:
-            self._release(fd)
+            self._release(file)
 
     def size(self, path: str) -> int:
         """See `Disk.size`."""
@@ -157,22 +166,16 @@ class RealDisk:
                 os.ftruncate(fd, length)
 
     def write(self, path: str, offset: int, data: bytes) -> None:
-        """See `Disk.write`. Written out: it is the way of every small commit, and calls cost more than the work."""
-        files, users, lock = self._open, self._users, self._lock
-        with lock:
-            found = files.get(path)
-            if found is not None:
-                files.move_to_end(path)
-                users[found] = users.get(found, 0) + 1
-        fd = self._acquire(path) if found is None else found
+        """See `Disk.write`."""
+        file = self._acquire(path)
         try:
-            done = os.pwrite(fd, data, offset)
+            done = os.pwrite(file.fd, data, offset)
             if done < len(data):
                 view = memoryview(data)
                 while done < len(data):
-                    done += os.pwrite(fd, view[done:], offset + done)
+                    done += os.pwrite(file.fd, view[done:], offset + done)
         finally:
-            self._release(fd)
+            self._release(file)
 
     def truncate(self, path: str, length: int) -> None:
         """See `Disk.truncate`."""
@@ -181,11 +184,11 @@ class RealDisk:
 
     def sync(self, path: str) -> None:
         """See `Disk.sync`."""
-        fd = self._acquire(path)
+        file = self._acquire(path)
         try:
-            os.fdatasync(fd)
+            os.fdatasync(file.fd)
         finally:
-            self._release(fd)
+            self._release(file)
 
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""
@@ -235,63 +238,57 @@ class RealDisk:
     def close(self) -> None:
         """Close every file that no thread is using."""
         with self._lock:
-            idle = [path for path, fd in self._open.items() if not self._users.get(fd)]
-            descriptors = [self._open.pop(path) for path in idle]
-        for fd in descriptors:
-            os.close(fd)
+            idle = [path for path, file in self._open.items() if not file.users]
+            files = [self._open.pop(path) for path in idle]
+        for file in files:
+            os.close(file.fd)
 
     @contextlib.contextmanager
     def _file(self, path: str) -> Iterator[int]:
-        fd = self._acquire(path)
+        file = self._acquire(path)
         try:
-            yield fd
+            yield file.fd
         finally:
-            self._release(fd)
+            self._release(file)
 
-    def _acquire(self, path: str) -> int:
+    def _acquire(self, path: str) -> _OpenFile:
         with self._lock:
-            fd = self._open.get(path)
-            if fd is not None:
+            file = self._open.get(path)
+            if file is not None:
                 self._open.move_to_end(path)
-                self._users[fd] = self._users.get(fd, 0) + 1
-                return fd
+                file.users += 1
+                return file
         fresh = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         victims: list[int] = []
         with self._lock:
-            fd = self._open.get(path)
-            if fd is None:
-                fd = self._open[path] = fresh
+            file = self._open.get(path)
+            if file is None:
+                file = self._open[path] = _OpenFile(fresh)
             else:
                 victims.append(fresh)
-            self._users[fd] = self._users.get(fd, 0) + 1
+            file.users += 1
             if len(self._open) > min(STORE_OPEN_FILES_MAX, self._open_max):
-                idle = next((old for old, its in self._open.items() if not self._users.get(its)), None)
+                idle = next((old for old, its in self._open.items() if not its.users), None)
                 if idle is not None:
-                    victims.append(self._open.pop(idle))
+                    victims.append(self._open.pop(idle).fd)
         for victim in victims:
             os.close(victim)
-        return fd
+        return file
 
-    def _release(self, fd: int) -> None:
-        users = self._users
+    def _release(self, file: _OpenFile) -> None:
         with self._lock:
-            left = users[fd] - 1
-            if left:
-                users[fd] = left
+            file.users -= 1
+            if file.users or not file.forgotten:
                 return
-            del users[fd]
-            if fd not in self._orphans:
-                return
-            self._orphans.discard(fd)
-        os.close(fd)
+        os.close(file.fd)
 
     def _forget(self, path: str) -> None:
         """Close the file behind a path that is about to mean something else."""
         with self._lock:
-            fd = self._open.pop(path, None)
-            if fd is None:
+            file = self._open.pop(path, None)
+            if file is None:
                 return
-            if self._users.get(fd):
-                self._orphans.add(fd)
+            file.forgotten = True
+            if file.users:
                 return
-        os.close(fd)
+        os.close(file.fd)

@@ -11,7 +11,7 @@ Until its end is synced, its segments must not be rewritten, removed or given an
 would take what is left for whole.
 
 Invariant: every offset in the index is below `writer.position` of its segment, and its bytes are in the writer, in
-`_tail`, or in the file.
+`tail`, or in the file.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class SegmentedLog:
         self._uncreated: set[int] = set()  # segments whose file does not exist yet
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
         self._in_flight: set[int] = set()  # segments a commit is writing
-        self._tail: list[_Buffer] = []  # bytes queued, being written, or written last
+        self.tail: list[_Buffer] = []
+        """Bytes that are queued, being written, or were written last, in the order of the log."""
         self._tail_bytes = 0
         self._window: _Buffer = NO_BYTES  # the last stretch read from a file
         self.notes: dict[bytes, bytes] = {}
@@ -157,20 +158,17 @@ class SegmentedLog:
         Raises:
             OSError: the disk refused; what was taken is not in the file, or only a part of it.
         """
-        writer, segment = self.writer, self.segments[-1]
-        size, end = writer.pending_bytes, writer.position
-        if (
-            not 0 < size <= STORE_INLINE_BYTES_MAX
-            or end + STORE_CONTROL_MARGIN_BYTES > segment.allocated
-            or self._queue
-            or self._uncreated
-        ):
+        if self._queue or self._uncreated:
             return False
+        writer, segment = self.writer, self.segments[-1]
         offset = writer.base
-        data = writer.take()
-        segment.end = end
+        data = writer.take_little(STORE_INLINE_BYTES_MAX, segment.allocated - STORE_CONTROL_MARGIN_BYTES)
+        if data is None:
+            return False
+        size = len(data)
+        segment.end = offset + size
         segment.last_seq = writer.last_seq
-        self._tail.append((segment.id, offset, data, segment.header.salt))
+        self.tail.append((segment.id, offset, data, segment.header.salt))
         self._tail_bytes += size
         self.disk.write(segment.path, offset, data)
         if self._tail_bytes > STORE_TAIL_CACHE_BYTES:
@@ -188,11 +186,11 @@ class SegmentedLog:
         """Keep the newest `room` bytes of the tail, and what is not written yet."""
         unwritten = {id(write.data) for write in self._queue}
         kept: list[_Buffer] = []
-        for buffer in reversed(self._tail):
+        for buffer in reversed(self.tail):
             room -= len(buffer[2])
             if room >= 0 or id(buffer[2]) in unwritten:
                 kept.append(buffer)
-        self._tail = kept[::-1]
+        self.tail = kept[::-1]
         self._tail_bytes = sum(len(buffer[2]) for buffer in kept)
 
     def _queue_writer(self, *, closes: bool) -> None:
@@ -207,7 +205,7 @@ class SegmentedLog:
             data = encode_header(segment.header) + data
             offset = 0
         self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
-        self._tail.append((segment.id, offset, data, segment.header.salt))
+        self.tail.append((segment.id, offset, data, segment.header.salt))
         self._tail_bytes += len(data)
 
     # --- units ------------------------------------------------------------------------------------------------------
@@ -254,8 +252,8 @@ class SegmentedLog:
             if write.segment.id not in gone and (write.data or write.closes):
                 kept.append(write)
         self._queue = kept
-        self._tail = [buffer for buffer in self._tail if buffer[0] not in gone]
-        self._tail_bytes = sum(len(buffer[2]) for buffer in self._tail)
+        self.tail = [buffer for buffer in self.tail if buffer[0] not in gone]
+        self._tail_bytes = sum(len(buffer[2]) for buffer in self.tail)
         if self._window[0] in gone:
             self._window = NO_BYTES
         segment.end = start
@@ -268,10 +266,6 @@ class SegmentedLog:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def newest(self) -> _Buffer:
-        """What was taken from the writer last, if it is still in memory."""
-        return self._tail[-1] if self._tail else NO_BYTES
-
     def slice(self, segment_id: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
         """Bytes from `offset` on, from wherever they are; `least` of them unless the log ends before."""
         writer = self.writer
@@ -280,9 +274,9 @@ class SegmentedLog:
         if segment_id == writer.segment and offset >= writer.base:
             return writer.peek(offset, min(most, writer.position - offset)) or b"", offset, salt
         # The tail is in the order of the log: by segment, then by offset.
-        at = bisect_left(self._tail, (segment_id, offset + 1)) - 1
+        at = bisect_left(self.tail, (segment_id, offset + 1)) - 1
         if at >= 0:
-            where, base, data, _ = self._tail[at]
+            where, base, data, _ = self.tail[at]
             if where == segment_id and offset < base + len(data):
                 return data, base, salt
         where, base, data, _ = self._window
@@ -300,9 +294,9 @@ class SegmentedLog:
 
     def _written_end(self, segment: Segment) -> int:
         """Where the bytes of a segment end that a file read may return: what is queued is not there yet."""
-        at = bisect_left(self._tail, (segment.id,))
-        if at < len(self._tail) and self._tail[at][0] == segment.id:
-            return self._tail[at][1]
+        at = bisect_left(self.tail, (segment.id,))
+        if at < len(self.tail) and self.tail[at][0] == segment.id:
+            return self.tail[at][1]
         return self.writer.base if segment.id == self.writer.segment else segment.end
 
     def drop_caches(self) -> None:
@@ -325,7 +319,7 @@ class SegmentedLog:
         self._uncreated = set()
         self._queue = []
         self._in_flight = set()
-        self._tail = []
+        self.tail = []
         self._tail_bytes = 0
         self._window = NO_BYTES
         self.notes = recovered.notes

@@ -92,8 +92,6 @@ class FileStoreRemovals(FileStoreWrites):
 
     def _log_removals(self) -> list[Overwrite]:
         """Put tombs, trims and intents to erase into the open frame; what is to be overwritten after it is synced."""
-        if not (self._trim or self._tombs or self._erasures or self._overwrites):
-            return []
         writer, last_seq, ts = self._writer, self._index.last_seq, self._writer.last_ts
         if self._trim:
             writer.control(TRIM, self._trim, ts, b"", b"")

@@ -24,7 +24,7 @@ from slipstream.jetstream.store.file.recovery import RecoveryReport
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.segment import EraseIntent
 from slipstream.jetstream.store.file.upkeep import UpkeepJob
-from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.indexed import NO_BYTES, IndexedReads
 from slipstream.kernels.record import LogWriter
 from slipstream.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES
 
@@ -58,7 +58,7 @@ class FileStoreState(IndexedReads):
         super().__init__(self._log.index)
         self._writer = self._log.writer
         self._journal = Journal(directory, uid, options.random64)
-        self._committed_seq = 0
+        self.committed_seq = 0
         self._committed_end = (0, 0)  # segment number and offset behind the last commit
         self._durable_first = 0  # every sequence below is known to be gone even if its segment is removed
         self._fault: StorageFault | None = None
@@ -93,12 +93,7 @@ class FileStoreState(IndexedReads):
     @property
     def last_seq(self) -> int:
         """See `Store.last_seq`; while faulted, what was assigned above the last commit did not happen."""
-        return self._index.last_seq if self._fault is None else self._committed_seq
-
-    @property
-    def committed_seq(self) -> int:
-        """See `Store.committed_seq`."""
-        return self._committed_seq
+        return self._index.last_seq if self._fault is None else self.committed_seq
 
     @property
     def last_ts_ns(self) -> int:
@@ -135,7 +130,7 @@ class FileStoreState(IndexedReads):
 
     def get(self, seq: int) -> Read | None:
         """See `Store.get`."""
-        if self._fault is not None and seq > self._committed_seq:
+        if self._fault is not None and seq > self.committed_seq:
             return None
         return super().get(seq)
 
@@ -146,7 +141,8 @@ class FileStoreState(IndexedReads):
             return b"", offset, 0  # unreadable now: the caller looks again, then calls the message damaged
 
     def _newest(self) -> tuple[int, int, bytes, int]:
-        return self._log.newest()
+        tail = self._log.tail
+        return tail[-1] if tail else NO_BYTES
 
     def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
         try:

@@ -82,7 +82,7 @@ class FileStore(FileStoreCommits):
             if disk.list_dir(directory):
                 raise StorageFault("directory is not empty", path=directory)
             store._log.index.skip_to(first_seq - 1)
-            store._committed_seq = first_seq - 1
+            store.committed_seq = first_seq - 1
             disk.sync_dir(directory.rsplit("/", 1)[0])
             # The first segment says all that the manifest would: upkeep writes that one, nobody has to wait for it.
             store._manifest_due = True
@@ -120,7 +120,7 @@ class FileStore(FileStoreCommits):
         self._writer = log.writer
         self._config = recovered.config
         self._writer.last_ts = recovered.last_ts_ns
-        self._committed_seq = log.index.last_seq
+        self.committed_seq = log.index.last_seq
         self._durable_first = self._trimmed_first = 0
         self._set_lost(recovered.lost)
         self._expiries = recovered.expiries
@@ -224,17 +224,17 @@ class FileStore(FileStoreCommits):
         if done.recovered is None:
             return
         full = isinstance(self._fault, StoreUnavailable) and self._fault.full
-        committed = self._committed_seq
+        committed = self.committed_seq
         refusal = self._fault
         lost = self._lost_ranges
         self._adopt(done.recovered)
         self._fault = None
         self._refusal = refusal if full else None
-        if self._committed_seq < committed:
+        if self.committed_seq < committed:
             # Acknowledged without sync and gone with the failed one: said, not hidden.
-            self._set_lost(cover([*self._lost_ranges, *lost, (self._committed_seq + 1, committed)]))
+            self._set_lost(cover([*self._lost_ranges, *lost, (self.committed_seq + 1, committed)]))
             self._index.skip_to(committed)
-            self._committed_seq = committed
+            self.committed_seq = committed
 
     def _space_probe(self) -> SpaceProbeJob | None:
         if self._refusal is None or self._job is not None:
@@ -334,8 +334,8 @@ class FileStore(FileStoreCommits):
             version=self._manifest_version + 1,
             uid=self._log.uid,
             config=self._config,
-            first_seq=min(self._log.first_kept, self._committed_seq + 1),
-            last_seq=self._committed_seq,
+            first_seq=min(self._log.first_kept, self.committed_seq + 1),
+            last_seq=self.committed_seq,
             last_ts_ns=self._writer.last_ts,
             segments=[manifest_entry(segment) for segment in self._log.written_segments()],
             lost=list(self._lost_ranges),
