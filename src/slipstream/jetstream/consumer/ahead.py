@@ -50,8 +50,11 @@ class Ahead:
             self._version = self._owner.version
             self._count = self._total()
         elif committed_seq > self._counted_seq:
-            first, next_seq = self._counted_seq + 1, self._consumer.state.next_seq
-            self._count += self._committed_from(first if first > next_seq else next_seq)
+            consumer = self._consumer
+            first, next_seq = self._counted_seq + 1, consumer.state.next_seq
+            self._count += self._store.count_matching(
+                consumer.filters.for_store, first if first > next_seq else next_seq, committed_seq
+            )
         self._counted_seq = committed_seq
         return self._count
 

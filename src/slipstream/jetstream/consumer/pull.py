@@ -67,10 +67,13 @@ class PullSink:
         """Serve requests for `owner`."""
         self._owner = owner
         self._ports = ports
+        self._now_ns = ports.now_ns
+        self._has_interest = ports.has_interest
         self._groups = groups
         self._timer: Cancel | None = None
         self._timer_ns = 0
         self._swept_ns = 0  # when gone clients were last looked for
+        self._prepared: tuple[ConsumerConfig, PullRequest, Plan] | None = None
         self.waiting = WaitingRequests()
         self.last_active_ns = ports.now_ns()
 
@@ -151,13 +154,14 @@ class PullSink:
         if self._owner.config.priority_policy is not _NO_PRIORITY:
             return None
         waiting = self.waiting
-        if waiting.count != 1:
+        only = waiting.first() if waiting.count == 1 else None
+        if only is None:
             return self._plan_in_turn(most)
-        only = waiting.first()
-        assert only is not None
-        if not self._is_easy(only, self._ports.now_ns()):
+        if not self._is_easy(only, self._now_ns()):
             return None
-        wanted = only.batch if only.batch > 1 else 1
+        wanted = only.batch
+        if wanted < 1:
+            wanted = 1
         return Plan(only.reply, most if most < wanted else wanted, NO_BYTES_LIMIT, (only,))
 
     def _plan_in_turn(self, most: int) -> Plan | None:
@@ -173,7 +177,7 @@ class PullSink:
         """It takes whatever comes, and somebody is there to take it."""
         if request.bytes_left > 0 or 0 < request.expires_ns <= now_ns:
             return False
-        return self._ports.has_interest(request.reply)
+        return self._has_interest(request.reply)
 
     def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
         """The first so many messages of a plan went out."""

@@ -217,9 +217,13 @@ class Committer:
         intake = self.intake
         self._more = False
         intake.stand_by()
-        self._release(intake.take_pending(), None)
+        batch = intake.take_pending()
         self._last_seq = last_seq
-        self._ports.call_after_flush(self._settle_flushed)
+        if batch:
+            self._release(batch, None)
+            self._ports.call_after_flush(self._settle_flushed)
+        else:
+            self._settle_flushed()  # nobody waits for an ack
 
     def _settle_flushed(self) -> None:
         """Who waits for an ack has it; the rest is not theirs to wait for."""
@@ -232,6 +236,9 @@ class Committer:
         self.intake.stand_by()
         self._more = False
         job = self._store.begin_commit(sync=sync or self._sync_always)
+        if job is not None and not job.inline:
+            # First of all: what follows is done while the thread wakes up.
+            self._ports.run_commit(job.run, lambda: self._finish(job))
         self._new_erasures = 0
         batch_bytes = self.intake.buffered_bytes
         batch, self._ready = self._ready, []
@@ -248,8 +255,6 @@ class Committer:
         if job.inline:
             job.run()
             self._finish(job)
-        else:
-            self._ports.run_commit(job.run, lambda: self._finish(job))
 
     def _finish(self, job: Job) -> None:
         done = self._store.finish_commit(job)
