@@ -58,6 +58,7 @@ class AccountPorts:
         self._flushed: list[Callable[[], None]] = []  # called after that, when everything was sent
         self._end = self._end_turn
         self._interest = account.interest
+        self._delivery = account.delivery
         self._publish_answers = account.delivery.publish_answers
         self.now_ns = server.clock.now_ns
         self.is_bound = account.is_bound
@@ -82,7 +83,7 @@ class AccountPorts:
         self._call(ending)
         while self._flushed:
             flushed, self._flushed = self._flushed, []
-            self._server.flush()
+            self.flush()
             self._call(flushed)
 
     def _call(self, callbacks: list[Callable[[], None]]) -> None:
@@ -147,15 +148,14 @@ class AccountPorts:
         max_bytes: int,
     ) -> tuple[int, int, int]:
         """Hand out stored messages as they are."""
-        account = self._account
+        delivery, interest = self._delivery, self._interest
         if isinstance(targets, bytes):
             if targets.startswith(REPLY_PREFIX):
                 account, targets = self._answer_to(targets)
-        elif any(target.startswith(REPLY_PREFIX) for target in targets):
+                delivery, interest = account.delivery, account.interest
+        elif _lead_abroad(targets):
             return self._hand_out_abroad(targets, batch, start, count, prefix, dseq, pending, max_bytes)
-        return hand_out(
-            account.delivery, account.interest, targets, batch, start, count, prefix, dseq, pending, max_bytes
-        )
+        return hand_out(delivery, interest, targets, batch, start, count, prefix, dseq, pending, max_bytes)
 
     def _hand_out_abroad(
         self,
@@ -233,3 +233,8 @@ class AccountPorts:
     def new_nuid(self) -> str:
         """A fresh identifier."""
         return new_nuid(self._rng)
+
+
+def _lead_abroad(targets: list[bytes]) -> bool:
+    """Whether some of these are in other accounts."""
+    return any(target.startswith(REPLY_PREFIX) for target in targets)
