@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from slipstream.spark.lake import Archived, Lake, LakeError, LakeFile, Wish, create_lake, open_lake
@@ -107,6 +108,21 @@ def test_a_file_holds_exactly_what_was_written(tmp_path: Path) -> None:
     assert file is not None
     found = pa.Table.from_batches(list(read_file(str(tmp_path / file.path), COLUMNS)))
     assert found.equals(pa.Table.from_batches(batches))
+
+
+def test_a_file_knows_the_bounds_of_what_is_looked_for(tmp_path: Path) -> None:
+    """Readers skip by sequence, time and subject; bounds of payloads and headers would be of no use to them."""
+    file = write_file(str(tmp_path), [messages(1, 200)])
+    assert file is not None
+    with pq.ParquetFile(tmp_path / file.path) as written_file:
+        group = written_file.metadata.row_group(0)
+        columns = [group.column(number) for number in range(group.num_columns)]
+    bounded = {
+        one.path_in_schema
+        for one in columns
+        if one.is_stats_set and one.statistics is not None and one.statistics.has_min_max
+    }
+    assert bounded == {"seq", "ts", "ts_ns", "subject"}
 
 
 def test_no_messages_no_file(tmp_path: Path) -> None:

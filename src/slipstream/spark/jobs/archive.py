@@ -24,7 +24,7 @@ from slipstream.spark.jobs.ranges import (
     stream_facts,
 )
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
-from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
+from slipstream.spark.jobs.tasks import JobError, Result, at_once, run_tasks, waves
 from slipstream.spark.lake import Archived, Lake, LakeError, LakeFile, create_lake, open_lake
 from slipstream.spark.target import Reach
 
@@ -90,7 +90,7 @@ def archive(
         )
     rows = size = files = 0
     with _held(reach, stream, done + 1):
-        pieces = plan_stream(reach, facts, done + 1, last, target_bytes=target_bytes)
+        pieces = plan_stream(reach, facts, done + 1, last, target_bytes=target_bytes, at_once=at_once(spark))
         for wave in waves(spark, pieces):
             results = run_tasks(spark, [_WriteFile(piece, location, codec) for piece in wave], _write)
             added = [LakeFile(**result["file"]) for result in results if result["file"] is not None]

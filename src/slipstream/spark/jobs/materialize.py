@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.spark.jobs.partial import partial_frame
 from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
-from slipstream.spark.jobs.tasks import JobError
+from slipstream.spark.jobs.tasks import JobError, at_once
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def bucket_frame(spark: SparkSession, bucket: str, *, reach: Reach | None = None
 
     reach = reach or Reach()
     facts = stream_facts(reach, f"KV_{bucket}")
-    pieces = plan_stream(reach, facts, facts.first, facts.last, target_bytes=32 << 20)
+    pieces = plan_stream(reach, facts, facts.first, facts.last, target_bytes=32 << 20, at_once=at_once(spark))
     items = [_ReduceRange(piece, f"$KV.{bucket}.", mode == "newest") for piece in pieces]
     frame = partial_frame(spark, items, _reduce, _SCHEMA)
     if mode != "newest":

@@ -15,10 +15,11 @@ from slipstream.spark.target import Reach
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ReadRange", "again", "plan_stream", "read_batches", "stream_facts"]
+__all__ = ["ReadRange", "again", "even_pieces", "plan_stream", "read_batches", "stream_facts"]
 
 _T = TypeVar("_T")
 RETRY_NS = 60_000_000_000
+_SMALL_PART = 4  # a piece below this part of the wanted size is small
 FIRST_ANSWER_NS = 2_000_000_000  # a server that is not there at the beginning is a wrong address
 
 
@@ -73,12 +74,28 @@ def plan_stream(
     start_ns: int | None = None,
     end_ns: int | None = None,
     target_bytes: int = 128 << 20,
+    at_once: int = 1,
 ) -> list[ReadRange]:
-    """Cut a range into pieces of about equal size; none without messages."""
+    """Cut a range into pieces of about equal size; none without messages.
+
+    Args:
+        reach: the server.
+        facts: the stream.
+        first: first sequence.
+        last: last sequence, inside.
+        subjects: filters; empty for all.
+        start_ns: only messages stored at or after this time.
+        end_ns: only messages stored before this time.
+        target_bytes: about so many bytes of messages a piece, or fewer.
+        at_once: so many pieces are worked on at a time; there are rather more pieces than some of them idle at the end.
+
+    Raises:
+        JobError: the server refused.
+    """
     if last < first:
         return []
 
-    def ask() -> Plan:
+    def ask(partitions: int | None) -> Plan:
         return retrying(
             reach,
             RETRY_NS,
@@ -89,13 +106,17 @@ def plan_stream(
                 subjects=subjects,
                 start_time_ns=start_ns,
                 end_time_ns=end_ns,
+                partitions=partitions,
                 target_bytes=target_bytes,
                 identity=facts.identity,
             ),
         )
 
     try:
-        plan = ask()
+        plan = ask(None)
+        pieces = even_pieces(len(plan.splits), plan.bytes, target_bytes, at_once)
+        if pieces > len(plan.splits):
+            plan = ask(pieces)
     except BulkError as error:
         raise JobError(f"{facts.name}: {error}") from error
     window = (tuple(subjects), start_ns, end_ns)
@@ -104,6 +125,15 @@ def plan_stream(
         for one in plan.splits
         if one.messages or not plan.exact
     ]
+
+
+def even_pieces(pieces: int, size: int, target_bytes: int, at_once: int) -> int:
+    """How many pieces to make of what would be `pieces` by size: whole rounds of tasks, unless they get small by that.
+
+    Two cores work on three pieces for two rounds, and on four smaller ones for two shorter rounds.
+    """
+    whole_rounds = -(-pieces // at_once) * at_once
+    return max(pieces, min(whole_rounds, size // max(target_bytes // _SMALL_PART, 1)))
 
 
 def read_batches(piece: ReadRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

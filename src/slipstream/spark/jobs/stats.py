@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.sketch import Sketch
-from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
+from slipstream.spark.jobs.tasks import JobError, Result, at_once, run_tasks, waves
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def stats(
         raise JobError("a window is longer than nothing")
     facts = stream_facts(reach, stream)
     window: dict[str, Any] = {"subjects": subjects, "start_ns": start_ns, "end_ns": end_ns}
-    pieces = plan_stream(reach, facts, facts.first, facts.last, target_bytes=64 << 20, **window)
+    pieces = plan_stream(reach, facts, facts.first, facts.last, target_bytes=64 << 20, at_once=at_once(spark), **window)
     total = _Total()
     for wave in waves(spark, pieces):
         for result in run_tasks(spark, [_Measure(piece, window_ns, latency_header) for piece in wave], _measure):

@@ -17,7 +17,7 @@ from slipstream.spark.errors import SparkSideError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["JobError", "Result", "run_tasks", "waves"]
+__all__ = ["JobError", "Result", "at_once", "run_tasks", "waves"]
 
 Item = TypeVar("Item")
 Result = dict[str, Any]
@@ -39,13 +39,15 @@ def run_tasks(spark: SparkSession, items: Sequence[Item], work: Callable[[Item],
         JobError: a task failed for good; the text is the worker's.
     """
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PythonException
 
     if not items:
         return []
     try:
         return spark.sparkContext.parallelize(items, len(items)).map(_settled(work)).collect()
-    except Py4JJavaError as error:
-        raise JobError(f"a task failed: {_reason(str(error.java_exception))}") from error
+    except (Py4JJavaError, PythonException) as error:
+        text = error.java_exception if isinstance(error, Py4JJavaError) else error
+        raise JobError(f"a task failed: {_reason(str(text))}") from error
 
 
 def _settled(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
@@ -58,9 +60,14 @@ def _settled(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
     return settled
 
 
+def at_once(spark: SparkSession) -> int:
+    """How many tasks the session's machines work on at a time."""
+    return max(spark.sparkContext.defaultParallelism, 1)
+
+
 def waves(spark: SparkSession, items: Sequence[Item], per_core: int = 4) -> Iterator[Sequence[Item]]:
     """Items in portions that keep all cores busy and still let a job tell and keep how far it is."""
-    size = max(spark.sparkContext.defaultParallelism * per_core, 1)
+    size = at_once(spark) * per_core
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

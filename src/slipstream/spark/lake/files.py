@@ -35,6 +35,9 @@ SCHEMA: Final = pa.schema(
 )
 COLUMNS: Final = tuple(SCHEMA.names)
 _ROW_GROUP_ROWS: Final = 128 * 1024
+# Nobody looks for a message by the first and last of all payloads, and finding those takes time.
+_STATISTICS: Final = ["seq", "ts", "ts_ns", "subject"]
+_WRITE_BATCH_ROWS: Final = 16 * 1024  # values of a column that are encoded in one go
 _ENCODINGS: Final = {"seq": "DELTA_BINARY_PACKED", "ts": "DELTA_BINARY_PACKED", "ts_ns": "DELTA_BINARY_PACKED"}
 
 
@@ -61,6 +64,8 @@ def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, codec: str 
                 compression_level=1 if codec == "zstd" else None,
                 use_dictionary=["subject", "stream"],
                 column_encoding=_ENCODINGS,
+                write_statistics=_STATISTICS,
+                write_batch_size=_WRITE_BATCH_ROWS,
                 write_page_index=True,
             )
             with writer:
