@@ -101,6 +101,15 @@ def test_what_is_wrong_is_said_in_a_line(commands: Commands, tmp_path: Path) -> 
         assert "Traceback" not in result.output
 
 
+def test_what_spark_refuses_is_said_in_a_line(commands: Commands, streams: Streams, name: str, tmp_path: Path) -> None:
+    streams.create(f"KV_{name}", subjects=[f"$KV.{name}.>"])
+    streams.publish([(f"$KV.{name}.key", b"v")])
+    (tmp_path / "file").write_text("")
+    result = commands.run("materialize", name, str(tmp_path / "file" / "table"))
+    assert result.exit_code == 1 and "Traceback" not in result.output
+    assert result.stderr.splitlines()[-1].startswith("slipstream: error: Spark: "), result.output
+
+
 def test_a_process_of_its_own(streams: Streams, name: str, tmp_path: Path) -> None:
     streams.create(name)
     streams.fill(name, 10)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import slipstream.spark
 from slipstream.spark import jobs
+from slipstream.spark.jobs.tasks import JobError, run_tasks
 from slipstream.spark.lake import LakeError, Wish, open_lake
 from slipstream.spark.target import Reach
 from support.server_process import ServerProcess
@@ -64,6 +65,16 @@ def test_archive_goes_on_where_it_stopped(
     found = [(row.seq, row.subject, row.headers, bytes(row.payload)) for row in frame.collect()]
     rows = streams.rows(name, "seq", *CONTENT)
     assert found == [(row["seq"], row["subject"], dict(row["headers"] or ()) or None, row["payload"]) for row in rows]
+
+
+def test_what_goes_wrong_in_a_task_is_told_without_its_traceback(spark: SparkSession) -> None:
+    def work(item: int) -> dict[str, Any]:
+        from slipstream.bulk.errors import BulkError
+
+        raise BulkError(f"no room for {item}")
+
+    with pytest.raises(JobError, match=r"^a task failed: no room for 7$"):
+        run_tasks(spark, [7], work)
 
 
 def test_archive_of_another_stream_is_refused(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["job_flags", "reach_of", "run_job"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_EXCEPTION = re.compile(r"^(?:(?:[\w$]+\.)+[\w$]+: )+")  # `org.apache.spark.SparkException: `
 _ROWS_SHOWN_MAX = 50
 _HIDDEN_TABLES = frozenset(("windows",))
 _LABELS_OF_TIMES = {"seconds": "Took", "seconds_covered": "Time covered"}  # figures in seconds
@@ -70,23 +75,20 @@ def reach_of(settings: Settings) -> Reach:
 
 
 def run_job(session: Session, job: str, master: str | None, as_json: bool, *args: Any, **options: Any) -> Report:
-    """Start Spark, run a job, print what it says; a job that found something wrong ends the program with status 1."""
-    from slipstream.spark import jobs
-    from slipstream.spark import session as spark_session
+    """Start Spark, run a job, print what it says; a job that found something wrong ends the program with status 1.
+
+    With `--trace` Spark's own log of errors is shown as well.
+
+    Raises:
+        Failure: Spark cannot be started, or fails.
+    """
     from slipstream.spark.jobs.report import quiet
 
     if "reach" not in options and job != "compact":
         options["reach"] = reach_of(session.settings)
     say = quiet if as_json else note
-    shared = _active_session()
-    spark = shared or spark_session(
-        "batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": "ERROR"}
-    )
-    try:
-        report: Report = getattr(jobs, job)(spark, *args, **options, say=say)
-    finally:
-        if shared is None:
-            spark.stop()
+    with _told_in_a_line():
+        report = _run(job, master, *args, **options, say=say, log="ERROR" if session.settings.trace else "FATAL")
     if as_json:
         print_json(report.as_json())
     else:
@@ -96,11 +98,51 @@ def run_job(session: Session, job: str, master: str | None, as_json: bool, *args
     return report
 
 
-def _active_session() -> SparkSession | None:
-    """The session of the program that calls this, if it is not the command line itself."""
+def _run(job: str, master: str | None, *args: Any, log: str, **options: Any) -> Report:
+    from slipstream.spark import jobs
+    from slipstream.spark import session as spark_session
+
+    shared = _active_session()
+    if shared is None and not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.NullHandler())  # py4j logs Ctrl-C with its traceback
+    # What goes wrong in a task comes to the driver, which tells it: Spark's log would tell it a second time.
+    spark = shared or spark_session(
+        "batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": log}
+    )
+    if shared is None:
+        # pyspark's handler sends Java a command while another one is under way, which fails. Spark is stopped below.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        report: Report = getattr(jobs, job)(spark, *args, **options)
+    finally:
+        if shared is None:
+            spark.stop()
+    return report
+
+
+@contextmanager
+def _told_in_a_line() -> Iterator[None]:
+    """Spark's errors without the calls of two languages that led to them."""
     from slipstream.spark.session import check_spark
 
     check_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise Failure(f"Spark: {_reason(str(getattr(error, 'java_exception', error)))}") from error
+
+
+def _reason(text: str) -> str:
+    """The first line of a Java exception, without names of classes and the number of a task."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "it failed without a word")
+    return _EXCEPTION.sub("", first.rpartition("executor driver): ")[2] or first)
+
+
+def _active_session() -> SparkSession | None:
+    """The session of the program that calls this, if it is not the command line itself."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
