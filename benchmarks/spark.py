@@ -29,6 +29,8 @@ _FEWER = {128: 1, 1_024: 4, 16_384: 48}  # of large messages, by payload
 _LEAST = {128: 0.55, 1_024: 0.90, 16_384: 1.50}
 _TRIGGER = 1_000_000
 _QUICK = 20
+# What is written has small rows: Spark need not measure the batch after each (docs/features/spark.md).
+_SMALL_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": 2**31 - 1}
 
 
 class Run:
@@ -194,7 +196,7 @@ def main(messages: int, repeat: int, only: tuple[str, ...], quick: bool, output:
             def dataset(size: int) -> Dataset:
                 return make_dataset(server.url, directory, messages // _FEWER[size], size)
 
-            spark = session("batch", heap="3g", config={"spark.log.level": "ERROR"})
+            spark = session("batch", heap="3g", config={"spark.log.level": "ERROR", **_SMALL_ROWS})
             from benchmarks.spark_files import RecordFiles
 
             spark.dataSource.register(RecordFiles)
