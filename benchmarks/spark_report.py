@@ -121,7 +121,7 @@ class Results:
             "the compared cases take turns, after one that warms up. Ratios are of rows a second. In brackets is the",
             "ratio of processor time, in which the server, the Java machine and all Python processes count; it is the",
             f"judge of a ratio when other processes took more than {CALM_SHARE:.0%} of the machine meanwhile.",
-            "Batches for Python are not limited in bytes (`spark.sql.execution.arrow.maxBytesPerBatch`), for rows are small.",
+            "Batches for Python have no limit in bytes (`spark.sql.execution.arrow.maxBytesPerBatch`): rows are small.",
             "",
             "| bar | measured | wanted | |",
             "|---|---|---|---|",
