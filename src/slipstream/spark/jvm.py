@@ -271,13 +271,13 @@ def _spark_home() -> Path:
 
 
 def end(process: subprocess.Popen[bytes], seconds: float = 10.0) -> None:
-    """End a Java machine: politely by closing its pipe, else by force."""
+    """End a Java machine: politely by closing its pipe, else by force, or when Ctrl-C says that it takes too long."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
     try:
         process.wait(seconds)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
         process.send_signal(signal.SIGKILL)
         process.wait()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,20 @@ def test_a_java_that_ends_is_no_hang(tmp_path: Path) -> None:
     java = jvm.find_java(fake_java(tmp_path, "17.0.1"))
     with pytest.raises(SetupError, match="ended with status 0"):
         jvm.launch(java)
+
+
+def test_ctrl_c_at_the_end_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE) as process:
+        wait = process.wait
+
+        def interrupted(timeout: float | None = None) -> int:
+            if timeout is None:
+                return wait()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(process, "wait", interrupted)
+        jvm.end(process)
+        assert process.returncode == -signal.SIGKILL
 
 
 def test_archives_are_for_one_java_and_one_spark(tmp_path: Path) -> None:

@@ -31,7 +31,17 @@ _EXCEPTION = re.compile(r"^(?:(?:[\w$]+\.)+[\w$]+: )+")  # `org.apache.spark.Spa
 _ROWS_SHOWN_MAX = 50
 _HIDDEN_TABLES = frozenset(("windows",))
 _LABELS_OF_TIMES = {"seconds": "Took", "seconds_covered": "Time covered"}  # figures in seconds
-_LABELS = {**_LABELS_OF_TIMES, "archived_upto": "Archived up to", "bytes_per_second": "Volume per second"}
+_LABELS = {
+    **_LABELS_OF_TIMES,
+    "archived_upto": "Archived up to",
+    "bytes_per_second": "Volume per second",
+    "first_seq": "First sequence",
+    "last_seq": "Last sequence",
+    "sha256": "SHA-256",
+    "target_last_seq": "Last sequence there",
+}
+_TITLES = {"dlq": "Count of dead letters", "stats": "Statistics"}
+_OF_MESSAGES = frozenset(("first_seq", "last_seq"))  # mean nothing where there were none
 
 
 def job_flags(command: _F) -> _F:
@@ -105,6 +115,8 @@ def _run(job: str, master: str | None, *args: Any, log: str, **options: Any) -> 
     shared = _active_session()
     if shared is None and not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())  # py4j logs Ctrl-C with its traceback
+    if shared is None:
+        options["say"]("starting Spark")
     # What goes wrong in a task comes to the driver, which tells it: Spark's log would tell it a second time.
     spark = shared or spark_session(
         "batch", master=master, app_name=f"slipstream {job}", config={"spark.log.level": log}
@@ -149,9 +161,10 @@ def _active_session() -> SparkSession | None:
 
 
 def _print(report: Report) -> None:
-    columns = Columns(f"{report.job.capitalize()} {'done' if report.ok else 'found differences'}")
+    title = _TITLES.get(report.job, report.job.capitalize())
+    columns = Columns(f"{title} {'done' if report.ok else 'found differences'}")
     for name, value in report.figures.items():
-        columns.row(_label(name), _shown(name, value))
+        columns.row(_label(name), _shown(name, value), when=name not in _OF_MESSAGES or report.figures.get("messages"))
     columns.print()
     for name, rows in report.tables.items():
         if rows and name not in _HIDDEN_TABLES:
@@ -159,7 +172,7 @@ def _print(report: Report) -> None:
             table = Table(_label(name), *(_label(column) for column in rows[0]))
             for row in rows[:_ROWS_SHOWN_MAX]:
                 table.add(*(_shown(column, value) for column, value in row.items()))
-            table.print()
+            table.print(drop_empty=True)
 
 
 def _label(name: str) -> str:

@@ -76,7 +76,7 @@ def compact(
 
 def _plan(files: int, small: int, new: int) -> str:
     if not new:
-        return f"{counted(files, 'file')}, none of which can be put together"
+        return f"nothing to put together in {counted(files, 'file')}"
     return f"{small:,} of {counted(files, 'file')} become {new:,}"
 
 
