@@ -121,6 +121,29 @@ def test_through_memory_and_in_messages(ours: Launcher, tmp_path: Path) -> None:
     assert not [one for one in held if "memfd" in one]
 
 
+def test_written_through_memory_and_in_messages(ours: Launcher, tmp_path: Path) -> None:
+    """Rows that fit the memory and one that does not; the same messages either way."""
+    server = ours(CONFIG % tmp_path)
+    payloads = [b"%d" % number * 50 for number in range(20_000)] + [b"x" * 700_000, b"last"]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["w.x"] * len(payloads)), pa.array(payloads, pa.binary())], names=["subject", "payload"]
+    )
+    found: list[list[bytes]] = []
+    for shares in (True, False):
+        name = f"W{shares:d}"
+        with WireClient(server.url) as wire:
+            api(wire, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
+        with connect(ConnectOptions(server.url)) as client:
+            client._link.may_share_memory = shares
+            writer = client.stage(name, "T", subject=f"{name}.x")
+            assert bool(writer._rooms) is shares
+            part = writer.write(batch).write(batch).close()
+            assert client.commit(name, "T", 1, [part]).count == 2 * len(payloads)
+            read = client.read(name, 1, 2 * len(payloads), columns=("payload",))
+            found.append([one for batch in read for one in batch.column("payload").to_pylist()])
+    assert found[0] == found[1] == payloads * 2
+
+
 def test_filters_and_times(launcher: Launcher, server: ServerProcess) -> None:
     transports = ["direct", "consumer"] + (["bulk"] if launcher.kind == "ours" else [])
     with connect(ConnectOptions(server.url)) as client:

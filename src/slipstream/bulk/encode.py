@@ -15,7 +15,7 @@ import pyarrow as pa
 from slipstream.bulk.errors import BulkError
 from slipstream.kernels.rowrecords import RowEncoder
 
-__all__ = ["encode_batch"]
+__all__ = ["begin_batch", "encode_batch", "refused"]
 
 _OWN_HEADERS = ("msg_id", "ttl", "expected_last_subject_seq")
 
@@ -23,13 +23,32 @@ _OWN_HEADERS = ("msg_id", "ttl", "expected_last_subject_seq")
 def encode_batch(encoder: RowEncoder, batch: pa.RecordBatch, subject: str | None = None) -> Iterator[bytes]:
     """The records of a batch, in pieces of whole records.
 
+    Raises:
+        BulkError: see `begin_batch`; or a row cannot be a message.
+    """
+    begin_batch(encoder, batch, subject)
+    try:
+        while (piece := encoder.next_piece()) is not None:
+            yield piece
+    except ValueError as error:
+        raise refused(error) from error
+
+
+def refused(error: Exception) -> BulkError:
+    """Why rows cannot be written."""
+    return BulkError(f"rows cannot be written: {error}")
+
+
+def begin_batch(encoder: RowEncoder, batch: pa.RecordBatch, subject: str | None = None) -> None:
+    """Give a batch to an encoder.
+
     Args:
         encoder: of the part; of no use after an error.
         batch: rows to write.
         subject: of every row; else the column `subject` says.
 
     Raises:
-        BulkError: a column is missing or of another type, or a row cannot be a message.
+        BulkError: a column is missing or of another type.
     """
     names = set(batch.schema.names)
     if subject is None and "subject" not in names:
@@ -46,10 +65,8 @@ def encode_batch(encoder: RowEncoder, batch: pa.RecordBatch, subject: str | None
             raw_headers=_text(batch.column("hdr_raw"), pa.binary()) if headers is None and "hdr_raw" in names else None,
             **own,
         )
-        while (piece := encoder.next_piece()) is not None:
-            yield piece
     except (ValueError, TypeError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise BulkError(f"rows cannot be written: {error}") from error
+        raise refused(error) from error
 
 
 def _text(column: pa.Array, kind: pa.DataType) -> tuple[Any, ...]:

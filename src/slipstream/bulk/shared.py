@@ -1,4 +1,4 @@
-"""Memory that a server on this machine shares with a reader, found and checked before it is used.
+"""Memory that a server on this machine shares with a reader or a writer, found and checked before it is used.
 
 A server elsewhere may say anything, and this machine may have a process of the same number: what is opened must be
 memory of the name the server gave, which nobody guesses.
@@ -14,8 +14,8 @@ from contextlib import suppress
 __all__ = ["attach"]
 
 
-def attach(offer: object) -> memoryview | None:
-    """The memory that the answer to a read offers, to look at only; None if it cannot be had here."""
+def attach(offer: object, *, to_write: bool = False) -> memoryview | None:
+    """The memory that an answer offers, to look at only unless it is for writing; None if it cannot be had here."""
     if not isinstance(offer, Mapping):
         return None
     path, name, size = offer.get("path"), offer.get("name"), offer.get("bytes")
@@ -27,10 +27,10 @@ def attach(offer: object) -> memoryview | None:
         # Nothing is opened before this, for to open a pipe or a device can block or do something.
         if os.readlink(path).split(" ")[0] != f"/memfd:{name}":
             return None
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, (os.O_RDWR if to_write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if os.fstat(fd).st_size == size:
-                return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ))
+                return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if to_write else mmap.ACCESS_READ))
         finally:
             os.close(fd)
     return None

@@ -6,6 +6,9 @@
     client.commit("ORDERS", txn, batch_id=7, parts=[part])
 
 Nothing of a part is visible before its commit. A part that is not committed is removed by the server after a day.
+
+A server on this machine shares memory with us: records are encoded into it, and a message says where. Else, and for
+what does not fit, they are in messages.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import msgspec
 
 from slipstream.bulk.errors import BulkError
 from slipstream.bulk.link import Inbox, Link, answer
+from slipstream.bulk.shared import attach
 from slipstream.kernels.rowrecords import RowEncoder
 from slipstream.limits import KIB, MINUTE_NS
 
@@ -73,8 +77,14 @@ class StageWriter:
         self._encoder = RowEncoder()
         self._sent = 0
         self._unconfirmed: deque[int] = deque()  # offsets that answers will say
-        body = {"txn": txn, "part": part, "attempt": attempt}
-        self._id = str(link.request(f"BULK.STAGE.{stream}", body)["id"])
+        body: dict[str, object] = {"txn": txn, "part": part, "attempt": attempt}
+        if link.may_share_memory:
+            body["memory"] = True
+        begun = link.request(f"BULK.STAGE.{stream}", body)
+        self._id = str(begun["id"])
+        self._rooms: list[memoryview] = []  # of the shared memory, in the order they are filled
+        self._filled = 0  # rooms, one after the other and over again
+        self._share(begun)
         self._message_bytes = min(_MESSAGE_BYTES, link.max_payload)
         self._inbox: Inbox | None = link.open_inbox()
 
@@ -89,10 +99,16 @@ class StageWriter:
         Raises:
             BulkError: a row cannot be a message, or the server refused.
         """
-        from slipstream.bulk.encode import encode_batch
+        from slipstream.bulk.encode import begin_batch, refused
 
-        for piece in encode_batch(self._encoder, batch, self._subject):
-            self._send(piece)
+        encoder = self._encoder
+        begin_batch(encoder, batch, self._subject)
+        try:
+            while encoder.left:
+                if not self._fill_room():
+                    self._send(encoder.next_piece() or b"")
+        except ValueError as error:
+            raise refused(error) from error
         return self
 
     def close(self) -> StagedPart:
@@ -134,18 +150,44 @@ class StageWriter:
         """Give up what was not closed."""
         self._leave()
 
+    def _share(self, begun: dict[str, Any]) -> None:
+        """Open the memory we are offered, if any."""
+        if "memory" not in begun:
+            return
+        memory, size = attach(begun["memory"], to_write=True), begun.get("room_bytes")
+        if memory is None or not isinstance(size, int) or size < 1:
+            self._link.may_share_memory = False
+        else:
+            self._rooms = [memory[at : at + size] for at in range(0, len(memory) - size + 1, size)]
+
+    def _fill_room(self) -> bool:
+        """Encode rows into the next room of the memory; False when there is none, or a row does not fit."""
+        if not self._rooms:
+            return False
+        number = self._filled % len(self._rooms)
+        while len(self._unconfirmed) >= len(self._rooms):
+            self._confirm()  # so that the server has taken what was in this room
+        used = self._encoder.fill(self._rooms[number])
+        if not used:
+            return False
+        self._filled += 1
+        self._publish(f"M{self._sent}", b"%d %d" % (number * len(self._rooms[0]), used), used)
+        return True
+
     def _send(self, data: bytes) -> None:
-        link, inbox = self._link, self._inbox
-        if inbox is None:
-            raise BulkError("the part is closed")
         for at in range(0, len(data), self._message_bytes):
             piece = data[at : at + self._message_bytes]
             while len(self._unconfirmed) >= _WINDOW:
                 self._confirm()
-            subject = f"{link.prefix}BULK.STAGE.{self._stream}.{self._id}.{self._sent}"
-            link.publish(subject, piece, reply=inbox.subject)
-            self._sent += len(piece)
-            self._unconfirmed.append(self._sent)
+            self._publish(f"{self._sent}", piece, len(piece))
+
+    def _publish(self, what: str, body: bytes, size: int) -> None:
+        link, inbox = self._link, self._inbox
+        if inbox is None:
+            raise BulkError("the part is closed")
+        link.publish(f"{link.prefix}BULK.STAGE.{self._stream}.{self._id}.{what}", body, reply=inbox.subject)
+        self._sent += size
+        self._unconfirmed.append(self._sent)
 
     def _confirm(self) -> None:
         """Wait for one answer."""
@@ -159,6 +201,7 @@ class StageWriter:
         if self._inbox is not None:
             self._link.close_inbox(self._inbox)
             self._inbox = None
+            self._rooms = []
 
 
 def commit(

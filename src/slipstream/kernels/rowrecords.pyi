@@ -9,6 +9,8 @@ class RowEncoder:
     crc: int
     size: int
 
+    @property
+    def left(self) -> int: ...
     def begin(
         self,
         rows: int,
@@ -23,3 +25,4 @@ class RowEncoder:
         raw_headers: tuple[Any, ...] | None = None,
     ) -> None: ...
     def next_piece(self) -> bytes | None: ...
+    def fill(self, room: memoryview | bytearray) -> int: ...

@@ -4,7 +4,7 @@
     subject ─┐
     payload ─┤
     headers ─┼─► RowEncoder.begin, next_piece ──► records keyed by 0, numbered from 1 in the order of the rows
-    msg_id  ─┤
+    msg_id  ─┤                      or fill, into memory of the caller
     ttl ... ─┘
 
 The layout is that of the log (record.pyx); the sequence is the number of the row, the time 0: both are given anew when
@@ -17,7 +17,7 @@ rows are checked against the buffers, and every pair of offsets against the data
 cannot be a message raises ValueError and names itself.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -161,6 +161,7 @@ cdef class RowEncoder:
 
     cdef unsigned char *buf
     cdef Py_ssize_t used, cap
+    cdef bint given          # the buffer is the caller's, and does not grow
     cdef _Views views        # of the batch under way
     cdef bytes fixed
     cdef Columns columns
@@ -224,27 +225,23 @@ cdef class RowEncoder:
         self.columns = c
         self.row = 0
 
+    @property
+    def left(self):
+        """Rows of the batch that were not encoded yet."""
+        return self.columns.rows - self.row
+
     def next_piece(self):
         """More whole records of the batch, about as many as fit a cache; None when there are no more.
 
         Raises:
             ValueError: a row cannot be a message; the encoder is of no use afterwards.
         """
-        cdef Fault fault = FINE
+        cdef Fault fault
         if self.row >= self.columns.rows:
-            self.views = None
             return None
-        self.used = 0
-        with nogil:
-            while self.row < self.columns.rows and self.used < PIECE_BYTES:
-                fault = self.add(&self.columns, self.row)
-                if fault != FINE:
-                    break
-                self.row += 1
+        fault = self.encode(PIECE_BYTES)
         if fault == NO_MEMORY:
             raise MemoryError()
-        if fault != FINE:
-            raise ValueError(f"row {self.row} {_WORDS[fault]}")
         out = PyBytes_FromStringAndSize(<char *>self.buf, self.used)
         self.size += <uint64_t>self.used
         if self.cap > RELEASE_BYTES:
@@ -252,6 +249,48 @@ cdef class RowEncoder:
             self.buf = NULL
             self.cap = 0
         return out
+
+    def fill(self, room not None):
+        """Write whole records of the batch into writable memory; how many bytes.
+
+        0: there are no more rows, or the next one is larger than the room.
+
+        Raises:
+            ValueError: a row cannot be a message; the encoder is of no use afterwards.
+        """
+        cdef Py_buffer view
+        cdef unsigned char *own = self.buf
+        cdef Py_ssize_t own_cap = self.cap
+        if self.row >= self.columns.rows:
+            return 0
+        PyObject_GetBuffer(room, &view, PyBUF_WRITABLE)
+        self.buf, self.cap, self.given = <unsigned char *>view.buf, view.len, True
+        try:
+            self.encode(view.len)
+        finally:
+            self.buf, self.cap, self.given = own, own_cap, False
+            PyBuffer_Release(&view)
+        self.size += <uint64_t>self.used
+        return self.used
+
+    cdef Fault encode(self, Py_ssize_t least) except *:
+        """Encode rows until there are so many bytes, or no room for more: then NO_MEMORY."""
+        cdef Fault fault = FINE
+        cdef Py_ssize_t used = 0
+        self.used = 0
+        with nogil:
+            while self.row < self.columns.rows and self.used < least:
+                fault = self.add(&self.columns, self.row)
+                if fault != FINE:
+                    break
+                self.row += 1
+                used = self.used
+        self.used = used
+        if self.row >= self.columns.rows:
+            self.views = None
+        if fault != FINE and fault != NO_MEMORY:
+            raise ValueError(f"row {self.row} {_WORDS[fault]}")
+        return fault
 
     cdef int column(self, _Views views, tuple parts, Py_ssize_t rows, Text *out) except -1:
         views.text(parts, out)
@@ -280,6 +319,8 @@ cdef class RowEncoder:
         cdef void *grown
         if n <= self.cap - self.used:
             return True
+        if self.given:
+            return False
         cap = max(self.cap * 2, self.used + n + 65536)
         grown = realloc(self.buf, cap)
         if grown == NULL:

@@ -72,6 +72,8 @@ class StageRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     txn: str
     part: int
     attempt: int = 0
+    memory: bool = False
+    """Whether the writer is on this machine, as far as it knows."""
 
 
 class PartRequest(msgspec.Struct, kw_only=True):

@@ -4,6 +4,9 @@
     STAGE.<stream>.<id>.<offset> bytes, in order ──► written by a thread, several at a time ──► {offset}
     STAGE.<stream>.<id>.END {count, crc, bytes} ──► checked, synced ──► the part, which COMMIT names
 
+A writer on this machine may put its bytes into memory that it is given, and say where (STAGE.<stream>.<id>.M<offset>).
+They are copied before anything is made of them, and its room is its own again when it is answered.
+
 Parts of one transaction are independent: any number of attempts may be staged, the commit says which ones count.
 A part that is whole survives a restart; one that was being written does not, and its writer begins again.
 
@@ -22,12 +25,14 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.errors import ApiError as TableError
-from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
 from slipstream.jetstream.store.staging import StageArea, staging_of
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.stagedrows import MORE, StagedRows
 from slipstream.limits import (
+    BULK_MEMORY_CHUNK_BYTES,
+    BULK_MEMORY_CREDIT,
     BULK_STAGE_BYTES_MAX,
     BULK_STAGE_IDLE_NS,
     BULK_STAGE_MEMORY_BYTES_MAX,
@@ -39,7 +44,7 @@ from slipstream.limits import (
     SECOND_NS,
 )
 
-__all__ = ["Part", "StagedParts", "Stages", "part_prefix"]
+__all__ = ["Begun", "Part", "StagedParts", "Stages", "memory_name", "part_prefix"]
 
 Done = Callable[[ApiError | None], None]
 
@@ -57,6 +62,15 @@ class Part:
 def part_prefix(txn: str) -> str:
     """What the names of all parts of a transaction begin with."""
     return sha256(txn.encode()).hexdigest()[:32] + "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A part that may be written."""
+
+    id: str
+    memory: SharedMemory | None
+    """Where its writer may put bytes."""
 
 
 class StagedParts:
@@ -105,7 +119,8 @@ class _Stage:
     offset: int = 0
     """Bytes that came."""
     written: int = 0
-    queue: list[tuple[bytes, Done]] = field(default_factory=list)
+    memory: SharedMemory | None = None
+    queue: list[tuple[bytes | memoryview, Done]] = field(default_factory=list)
     waiting_bytes: int = 0
     busy: bool = False
     end: tuple[Part, Done] | None = None
@@ -147,8 +162,17 @@ class Stages:
         """The whole parts of a stream."""
         return self._parts[stream.name]
 
-    def begin(self, stream: Stream, txn: str, part: int, attempt: int, done: Callable[[str | ApiError], None]) -> None:
-        """Begin a part; `done` gets its id.
+    def begin(
+        self,
+        stream: Stream,
+        txn: str,
+        part: int,
+        attempt: int,
+        done: Callable[[Begun | ApiError], None],
+        *,
+        memory: bool = False,
+    ) -> None:
+        """Begin a part; `done` gets its id, and memory if it was asked for and can be had.
 
         Raises:
             ApiError: there are too many.
@@ -162,6 +186,9 @@ class Stages:
         id_ = self._ports.new_nuid()
         name = f"{part_prefix(txn)}{part}-{attempt}-{id_}-{now_ns // SECOND_NS}"
         stage = _Stage(id_, stream, name, StagedRows(), now_ns)
+        if memory:
+            size = BULK_MEMORY_CREDIT * BULK_MEMORY_CHUNK_BYTES
+            stage.memory = self._ports.share_memory(memory_name(id_), size)
         self._open[id_] = stage
         parts.grow(name, 0)
         self._arm()
@@ -169,12 +196,26 @@ class Stages:
         def made(fault: ApiError | None) -> None:
             if fault is not None:
                 self._open.pop(id_, None)
+                _forget_memory(stage)
                 parts.forget(name)
-            done(fault or id_)
+            done(fault or Begun(id_, stage.memory))
 
         self._in_thread(lambda: parts.area.create(name), made)
 
-    def add(self, stream: Stream, id_: str, offset: int, data: bytes, done: Callable[[int | ApiError], None]) -> None:
+    def place(self, stream: Stream, id_: str, at: int, size: int) -> memoryview:
+        """Bytes in the memory of a part.
+
+        Raises:
+            ApiError: there is no such part or place.
+        """
+        memory = self._get(stream, id_).memory
+        if memory is None or at + size > len(memory.view):
+            raise TableError(errors.INVALID_REQUEST, err="there is no such place in memory")
+        return memory.view[at : at + size]
+
+    def add(
+        self, stream: Stream, id_: str, offset: int, data: bytes | memoryview, done: Callable[[int | ApiError], None]
+    ) -> None:
         """More bytes of a part; `done` gets the offset behind them when they are written.
 
         Raises:
@@ -233,6 +274,7 @@ class Stages:
         """The account shuts down; whole parts stay where they are."""
         for stage in self._open.values():
             stage.gone = True
+            _forget_memory(stage)
         self._open.clear()
         self._parts.clear()
         if self._sweeping is not None:
@@ -270,9 +312,10 @@ class Stages:
             if stage.fault is None:
                 behind = at
                 for piece, _ in taken:
-                    _check(stage.rows, piece)
-                    area.write(stage.name, behind, piece)
-                    behind += len(piece)
+                    data = bytes(piece)  # of shared memory a copy: its owner can change it at any time
+                    _check(stage.rows, data)
+                    area.write(stage.name, behind, data)
+                    behind += len(data)
 
         def written(fault: ApiError | None) -> None:
             stage.busy = False
@@ -303,6 +346,7 @@ class Stages:
 
         def finished(fault: ApiError | None) -> None:
             self._open.pop(stage.id, None)
+            _forget_memory(stage)
             if fault is not None:
                 self._forget(stage)
             done(fault)
@@ -316,6 +360,7 @@ class Stages:
         """Give a part up; whoever still waits for an answer about it is told."""
         stage.gone = True
         self._open.pop(stage.id, None)
+        _forget_memory(stage)
         for _, done in stage.queue:
             done(TableError(errors.PART_NOT_FOUND, part=stage.id))
         stage.queue = []
@@ -360,6 +405,17 @@ class Stages:
                     parts.forget(name)
                     self._in_thread(partial(parts.area.remove, name), _ignore)
         self._arm()
+
+
+def memory_name(id_: str) -> str:
+    """Of the memory that the writer of a part is given."""
+    return f"slipstream-stage-{id_}"
+
+
+def _forget_memory(stage: _Stage) -> None:
+    if stage.memory is not None:
+        stage.memory.close()
+        stage.memory = None
 
 
 def _ignore(_fault: ApiError | None) -> None:

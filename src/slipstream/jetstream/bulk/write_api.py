@@ -16,15 +16,16 @@ from slipstream.jetstream.bulk.requests import (
     decode,
     identity_of,
 )
-from slipstream.jetstream.bulk.stages import Part, Stages, part_prefix
+from slipstream.jetstream.bulk.stages import Begun, Part, Stages, memory_name, part_prefix
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.stream.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import BULK_COMMIT_PARTS_MAX
+from slipstream.limits import BULK_COMMIT_PARTS_MAX, BULK_MEMORY_CHUNK_BYTES
 
 __all__ = ["BulkWriteApi"]
 
 _END = "END"
+_IN_MEMORY = "M"  # before the offset of bytes that are in shared memory
 
 
 class BulkWriteApi:
@@ -54,13 +55,18 @@ class BulkWriteApi:
         if refusal is not None:
             raise refusal
 
-        def begun(outcome: str | ApiError) -> None:
+        def begun(outcome: Begun | ApiError) -> None:
             if isinstance(outcome, ApiError):
                 request.fail(outcome)
-            else:
-                request.respond({"stream": stream.name, "identity": identity_of(stream), "id": outcome})
+                return
+            answer: dict[str, object] = {"stream": stream.name, "identity": identity_of(stream), "id": outcome.id}
+            if outcome.memory is not None:
+                size = len(outcome.memory.view)
+                answer["memory"] = {"path": outcome.memory.path, "name": memory_name(outcome.id), "bytes": size}
+                answer["room_bytes"] = BULK_MEMORY_CHUNK_BYTES
+            request.respond(answer)
 
-        self.stages.begin(stream, checked_txn(asked.txn), asked.part, asked.attempt, begun)
+        self.stages.begin(stream, checked_txn(asked.txn), asked.part, asked.attempt, begun, memory=asked.memory)
 
     def stage_data(self, request: ApiRequest) -> None:
         """Bytes of a part, or its end."""
@@ -69,7 +75,8 @@ class BulkWriteApi:
         if what == _END:
             self._stage_end(request, stream, id_)
             return
-        if not what.isdecimal() or len(what) > 18:
+        offset = what.removeprefix(_IN_MEMORY)
+        if not offset.isdecimal() or len(offset) > 18:
             raise TableError(errors.INVALID_REQUEST, err="an offset is a number")
 
         def written(outcome: int | ApiError) -> None:
@@ -78,7 +85,13 @@ class BulkWriteApi:
             else:
                 request.respond({"offset": outcome}, audited=False)
 
-        self.stages.add(stream, id_, int(what), request.body, written)
+        if offset == what:
+            self.stages.add(stream, id_, int(offset), request.body, written)
+            return
+        at, _, size = request.body.partition(b" ")
+        if not (at.isdigit() and size.isdigit() and len(request.body) < 32):
+            raise TableError(errors.INVALID_REQUEST, err="a place in memory is two numbers")
+        self.stages.add(stream, id_, int(offset), self.stages.place(stream, id_, int(at), int(size)), written)
 
     def commit(self, request: ApiRequest) -> None:
         """Turn parts into messages, all or none."""
