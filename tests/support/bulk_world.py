@@ -31,6 +31,10 @@ class BulkPorts(ConsumerPorts):
     def has_interest(self, subject: bytes) -> bool:
         return FakePorts.has_interest(self, subject)
 
+    def route(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> int:
+        self.reads += subject.startswith(b"$JS.API.BULK.")
+        return super().route(subject, reply, header, payload)
+
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
         for target, _subject, reply, header, payload in messages:
             self.publish(target, reply, header, payload)

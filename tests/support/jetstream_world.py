@@ -67,6 +67,8 @@ class FakePorts:
         self.subscriptions: list[FakeSubscription] = []
         self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.jobs_held = False  # True: blocking jobs wait until `run_jobs`
+        self.cores = 2
+        self.reads = 0
         self.rooms: dict[str, FakeRoom] = {}  # memory that is shared now, by name
         self.shares_memory = True
         self._soon: list[Callable[[], None]] = []

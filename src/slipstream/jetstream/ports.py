@@ -80,6 +80,14 @@ class SharedMemory(Protocol):
 class Ports(Protocol):
     """Time, routing, threads, randomness and the log, as one account sees them."""
 
+    cores: int
+    """Processors of this machine."""
+
+    @property
+    def reads(self) -> int:
+        """Times that bytes of clients, whatever they said, were taken in so far."""
+        ...
+
     def now_ns(self) -> int:
         """Wall clock, nanoseconds since 1970. It may jump; streams keep their own times monotone."""
         ...

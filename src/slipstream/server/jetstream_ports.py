@@ -6,6 +6,7 @@ Nothing is decided here: times, threads and routes are passed through.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,14 @@ class AccountPorts:
         self.flush = server.flush
         self.log = server.log
         self.share_memory = share_memory
+        self.cores = os.cpu_count() or 1
         self.run_commit = files.commits.run
         self.run_blocking = files.rest.run
+
+    @property
+    def reads(self) -> int:
+        """Times that bytes of clients were taken in."""
+        return self._server.reads
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once at the end of this turn, together with others: what they write is sent in one go."""

@@ -106,6 +106,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         server = self._server
         before = parser.msgs
         server.reading = True
+        server.reads += 1
         try:
             parser.filled(self._shared, nbytes)
         finally:

@@ -11,6 +11,7 @@ from slipstream.jetstream.api.snapshots import SnapshotApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
 from slipstream.jetstream.bulk.api import BulkApi
+from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.write_api import BulkWriteApi
 from slipstream.jetstream.copies import Copies
 
@@ -27,5 +28,6 @@ def register_all(account: JetStreamAccount) -> None:
     MessageApi(account)
     UnavailableApi(account)
     DirectApi(account)
-    BulkApi(account)
-    BulkWriteApi(account)
+    pace = Pace(account.ports)
+    BulkApi(account, pace)
+    BulkWriteApi(account, pace)

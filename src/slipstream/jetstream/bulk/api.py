@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.plan import Planner, Target, cut
 from slipstream.jetstream.bulk.readers import Readers, memory_name
 from slipstream.jetstream.bulk.requests import (
@@ -47,17 +48,17 @@ BULK_VERSION = 1
 class BulkApi:
     """Handlers of bulk reads."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
+    def __init__(self, account: JetStreamAccount, pace: Pace) -> None:
         """Register the handlers with the account's dispatcher."""
         self._account = account
-        self.readers = Readers(account.ports)
+        self.readers = Readers(account.ports, pace)
         register = account.api.register
-        register("BULK.INFO.*", "bulk_info_response", self.info)
-        register("BULK.PLAN.*", "bulk_plan_response", self.plan)
-        register("BULK.READ.*", "bulk_read_response", self.read)
-        register("BULK.CREDIT.*.*", "bulk_credit_response", self.credit)
-        register("BULK.HOLD.*", "bulk_hold_response", self.hold)
-        register("BULK.RELEASE.*", "bulk_release_response", self.release)
+        register("BULK.INFO.*", "bulk_info_response", pace.counted(self.info))
+        register("BULK.PLAN.*", "bulk_plan_response", pace.counted(self.plan))
+        register("BULK.READ.*", "bulk_read_response", pace.counted(self.read))
+        register("BULK.CREDIT.*.*", "bulk_credit_response", pace.counted(self.credit))
+        register("BULK.HOLD.*", "bulk_hold_response", pace.counted(self.hold))
+        register("BULK.RELEASE.*", "bulk_release_response", pace.counted(self.release))
         account.on_stopped.append(self.readers.drop_stream)
         account.on_shutdown.append(self.readers.stop)
 

@@ -12,8 +12,8 @@ A reader on this machine gets its chunks through memory: a ring with room for it
 status 100 says where the next chunk lies. It begins when the reader has confirmed for the first time, which it does
 after it has opened the memory; or it says that it cannot, and gets everything in messages. So does what does not fit.
 
-Readers take turns: a few have a thread at work for them, the rest wait in a queue. On the loop a chunk is chosen
-(tens of microseconds) and written to the connection; the copy between is made in the thread.
+Publishes go first: see `pace`. Readers take turns: a few have a thread at work for them, the rest wait in a queue. On
+the loop a chunk is chosen (tens of microseconds) and written to the connection; the copy between is made in the thread.
 
 Invariants: a reader is in the queue, in flight, waiting for credit, or gone; its chunks leave in order; the end mark
 is sent only when every message of the range was sent or is named as damaged.
@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
@@ -35,11 +36,13 @@ from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (
+    BULK_BESIDE_CHUNK_BYTES,
     BULK_CONGESTED_NS,
     BULK_LOST_LISTED_MAX,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
     BULK_READS_IN_FLIGHT,
+    BULK_SPAN_NS,
     BULK_STALE_MAX,
     BULK_SWEEP_NS,
 )
@@ -98,13 +101,15 @@ class Reader:
 class Readers:
     """The bulk readers of one account."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, pace: Pace) -> None:
         """Nobody reads yet."""
         self._ports = ports
+        self._pace = pace
         self._readers: dict[str, Reader] = {}
         self._queue: deque[Reader] = deque()
         self._in_flight = 0
         self._sweeping: Cancel | None = None
+        self._waiting = False  # for the next span of time
 
     def __len__(self) -> int:
         """Reads under way."""
@@ -166,6 +171,12 @@ class Readers:
     def _run(self) -> None:
         """Give threads to the readers whose turn it is."""
         while self._queue and self._in_flight < BULK_READS_IN_FLIGHT:
+            if self._waiting:
+                return
+            if not self._pace.may_begin():
+                self._waiting = True
+                self._ports.call_later(BULK_SPAN_NS, self._next_span)
+                return
             reader = self._queue.popleft()
             if reader.gone:
                 continue
@@ -178,13 +189,17 @@ class Readers:
             else:
                 self._read(reader)
 
+    def _next_span(self) -> None:
+        self._waiting = False
+        self._run()
+
     def _read(self, reader: Reader) -> None:
         job = begin_read(
             reader.stream.store,
             reader.wanted.filters,
             reader.next_seq,
             reader.wanted.last,
-            max_bytes=reader.chunk_bytes,
+            max_bytes=self._chunk_bytes(reader),
             selection=reader.selection,
             crc=reader.crc,
             room=reader.room,
@@ -196,6 +211,9 @@ class Readers:
             self._ports.call_soon(lambda: self._finish(reader, job))
         else:
             self._ports.run_blocking(job.run, lambda: self._finish(reader, job))
+
+    def _chunk_bytes(self, reader: Reader) -> int:
+        return min(reader.chunk_bytes, BULK_BESIDE_CHUNK_BYTES) if self._pace.beside_others else reader.chunk_bytes
 
     def _finish(self, reader: Reader, job: ReadJob) -> None:
         self._in_flight -= 1

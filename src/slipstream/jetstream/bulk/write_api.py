@@ -7,6 +7,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
+from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.requests import (
     AbortRequest,
     CommitRequest,
@@ -31,16 +32,16 @@ _IN_MEMORY = "M"  # before the offset of bytes that are in shared memory
 class BulkWriteApi:
     """Handlers of bulk writes."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
+    def __init__(self, account: JetStreamAccount, pace: Pace) -> None:
         """Register the handlers with the account's dispatcher."""
         self._account = account
         self.stages = Stages(account.ports)
         self.commits = Commits(account.ports, self.stages)
         register = account.api.register
-        register("BULK.STAGE.*", "bulk_stage_response", self.stage)
-        register("BULK.STAGE.*.*.*", "bulk_stage_response", self.stage_data)
-        register("BULK.COMMIT.*", "bulk_commit_response", self.commit)
-        register("BULK.ABORT.*", "bulk_abort_response", self.abort)
+        register("BULK.STAGE.*", "bulk_stage_response", pace.counted(self.stage))
+        register("BULK.STAGE.*.*.*", "bulk_stage_response", pace.counted(self.stage_data))
+        register("BULK.COMMIT.*", "bulk_commit_response", pace.counted(self.commit))
+        register("BULK.ABORT.*", "bulk_abort_response", pace.counted(self.abort))
         account.on_started.append(self.stages.add_stream)
         account.on_stopped.append(self._stopped)
         account.on_shutdown += (self.commits.stop, self.stages.stop)

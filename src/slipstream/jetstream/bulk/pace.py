@@ -1,0 +1,67 @@
+"""How fast bulk work goes: all that the machine can do, or a share of it while other clients are heard.
+
+A chunk takes a processor for a moment, here and where it is read. With all of them at work, a publish would wait for
+one at each of its steps: in the loop, in the thread that syncs, on its way back. So publishes, and whatever else
+clients send, go first: beside them a few small chunks are read in each span of time. A lone reader does not notice, and
+many processors give many chunks.
+
+Not counted as other clients: reads of the loop that bring bulk calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.ports import Ports
+from slipstream.limits import BULK_SPAN_NS
+
+__all__ = ["Pace"]
+
+Answer = TypeVar("Answer")
+
+
+class Pace:
+    """The pace of one account's bulk work."""
+
+    def __init__(self, ports: Ports) -> None:
+        """Nobody was heard yet."""
+        self._ports = ports
+        self._bulk_read = -1  # number of the last read that brought a bulk call
+        self._bulk_reads = 0
+        self._others = 0  # reads that did not, and when their number was last seen to grow
+        self._others_ns = 0
+        self._span_ns = 0  # when the present span of time began, and how many chunks were begun in it
+        self._span_chunks = 0
+        self.beside_others = False
+        """Whether other clients were heard lately, as `may_begin` found out."""
+
+    def counted(self, handler: Callable[[ApiRequest], Answer]) -> Callable[[ApiRequest], Answer]:
+        """A handler of bulk calls, whose calls are known to be that."""
+
+        def count(request: ApiRequest) -> Answer:
+            self.bulk_call()
+            return handler(request)
+
+        return count
+
+    def bulk_call(self) -> None:
+        """What was read just now is part of bulk work."""
+        if self._ports.reads != self._bulk_read:
+            self._bulk_read = self._ports.reads
+            self._bulk_reads += 1
+
+    def may_begin(self) -> bool:
+        """Whether one more chunk may be begun now; it counts if so. Else ask again after `BULK_SPAN_NS`."""
+        now_ns, others = self._ports.now_ns(), self._ports.reads - self._bulk_reads
+        if others != self._others:
+            self._others, self._others_ns = others, now_ns
+        # The clock may jump: a time in the future is none.
+        if not 0 <= now_ns - self._span_ns < BULK_SPAN_NS:
+            self._span_ns, self._span_chunks = now_ns, 0
+        self.beside_others = 0 <= now_ns - self._others_ns < BULK_SPAN_NS
+        if self.beside_others and self._span_chunks >= max(self._ports.cores // 2, 1):
+            return False
+        self._span_chunks += 1
+        return True
