@@ -131,6 +131,10 @@ def test_add_asks_question_by_question(cli: Cli) -> None:
     assert {field: config.get(field) for field in wanted} == wanted
 
 
+def test_a_stream_that_is_not_there_is_said_before_any_question(cli: Cli) -> None:
+    assert cli.screen("consumer", "add", "NOPE", status=1) == "slipstream: error: stream not found (10059): NOPE\n"
+
+
 def test_add_asks_about_pushing(cli: Cli) -> None:
     with cli.terminal("consumer", "add", "ORDERS", "p2", "--deliver", "new", "--filter", "orders.1") as terminal:
         terminal.answer("Delivery target", "d.p2").answer("Delivery Queue Group", "group")

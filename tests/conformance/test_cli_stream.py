@@ -222,6 +222,11 @@ def test_add_asks_question_by_question(cli: Cli) -> None:
     assert {field: config.get(field) for field in wanted} == wanted
 
 
+def test_a_wrong_name_is_said_before_any_question(cli: Cli) -> None:
+    screen = cli.screen("stream", "add", "bad.name", status=1)
+    assert screen == "slipstream: error: 'bad.name' cannot be the name of a stream\n"
+
+
 def test_add_from_flags_needs_no_terminal(cli: Cli) -> None:
     flags = ["--subjects", "f.a,f.b", "--storage", "memory", "--retention", "interest", "--discard", "new"]
     flags += ["--max-age", "7d", "--max-bytes", "1GB", "--max-msgs", "5", "--no-ack", "--allow-msg-ttl"]

@@ -46,6 +46,8 @@ def add(
         slipstream consumer add ORDERS --config worker.json
     """
     stream = choose_stream(session, stream, internal=session.show_all)
+    if not (defaults or config_file or output):
+        session.link().api(f"STREAM.INFO.{stream}")  # before a page of questions
     try:
         config = _wanted(name, config_file, given, defaults=defaults)
     except ValueError as error:

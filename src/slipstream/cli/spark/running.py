@@ -39,6 +39,7 @@ _LABELS = {
     "last_seq": "Last sequence",
     "sha256": "SHA-256",
     "target_last_seq": "Last sequence there",
+    "verified": "Compared by",
 }
 _TITLES = {"dlq": "Count of dead letters", "stats": "Statistics"}
 _OF_MESSAGES = frozenset(("first_seq", "last_seq"))  # mean nothing where there were none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slipstream.cli.connection import Failure
 from slipstream.cli.human import format_duration, parse_bytes, parse_duration
 from slipstream.cli.link import Reply
 from slipstream.cli.prompts import ask, ask_choice, confirm
@@ -26,8 +27,17 @@ def split_subjects(text: str) -> list[str]:
 
 
 def ask_name(name: str | None) -> str:
-    """The name of a new stream."""
-    return name or ask("Stream Name", read=_name, flag="STREAM", help="Letters, digits, - and _; no dots or blanks.")
+    """The name of a new stream.
+
+    Raises:
+        Failure: the name that was given cannot be one.
+    """
+    if not name:
+        return ask("Stream Name", read=_name, flag="STREAM", help="Letters, digits, - and _; no dots or blanks.")
+    try:
+        return _name(name)
+    except ValueError as error:
+        raise Failure(str(error)) from error
 
 
 def _name(text: str) -> str:

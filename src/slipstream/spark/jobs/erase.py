@@ -111,8 +111,8 @@ def _erase_in_stream(reach: Reach, stream: str, subjects: Sequence[str], say: Sa
             sequences += batch.column("seq").to_pylist()
     for number, sequence in enumerate(sequences, 1):
         _delete(reach, stream, sequence)
-        if number % 10_000 == 0:
-            say(f"{stream}: {number:,} of {len(sequences):,} messages erased")
+        if number % 1000 == 0 or number == len(sequences):
+            say(f"{stream}: {number:,} of {counted(len(sequences), 'message')} erased")
     return sequences
 
 
