@@ -172,6 +172,9 @@ class ForgetfulDisk:
         with self._lock:
             return path in self._dirs
 
+    def write_back(self, path: str, offset: int, length: int) -> None:
+        """See `Disk.write_back`."""
+
     def drop_cache(self, path: str) -> None:
         """See `Disk.drop_cache`."""
 

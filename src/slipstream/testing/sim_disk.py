@@ -182,6 +182,9 @@ class SimDisk:
         """See `Disk.is_dir`."""
         return path in self._dirs
 
+    def write_back(self, path: str, offset: int, length: int) -> None:
+        """See `Disk.write_back`."""
+
     def drop_cache(self, path: str) -> None:
         """See `Disk.drop_cache`: what memory holds here is what the disk holds."""
 

@@ -41,6 +41,9 @@ def test_files(disk: Disk, tmp_path: Path) -> None:
     disk.truncate(path, 4)
     assert disk.read(path, 0, 10) == b"\0\0\0a"
     disk.drop_cache(path)
+    disk.write_back(path, 0, 4)
+    disk.write_back(path, 0, 1 << 40)  # there is no more
+    assert disk.read(path, 0, 10) == b"\0\0\0a"
     disk.create(home + "/g")
     disk.write(home + "/g", 0, b"new")
     disk.rename(home + "/g", path)

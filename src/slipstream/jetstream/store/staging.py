@@ -98,8 +98,10 @@ class DiskStage:
 
     def write(self, name: str, offset: int, data: bytes) -> None:
         """See `StageArea.write`."""
+        path = self._path(name, _OPEN)
         try:
-            self._disk.write(self._path(name, _OPEN), offset, data)
+            self._disk.write(path, offset, data)
+            self._disk.write_back(path, offset, len(data))  # the end of the part is synced
         except OSError as error:
             raise as_fault(error, self._directory) from error
 
