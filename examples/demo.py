@@ -75,8 +75,10 @@ async def store_orders(client: Client) -> None:
     await jetstream.publish_async_completed()
     seconds = time.perf_counter() - started
     state = (await jetstream.stream_info("ORDERS", subjects_filter=">")).state
-    say(f"   {state.messages:,} orders in {seconds:.1f} s, each synced to disk before its ack: {state.subjects}")
-    assert state.messages == ORDERS
+    say(f"   {state.messages:,} orders in {seconds:.1f} s, each synced to disk before its ack:")
+    subjects = state.subjects or {}
+    say(f"   {ORDERS // len(REGIONS):,} each on {', '.join(sorted(subjects))}")
+    assert state.messages == ORDERS and set(subjects.values()) == {ORDERS // len(REGIONS)}
 
 
 async def work_off_a_queue(client: Client) -> None:

@@ -117,3 +117,10 @@ def test_a_process_of_its_own(streams: Streams, name: str, tmp_path: Path) -> No
     done = subprocess.run([*command, "--master", "local[1]", "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["messages"] == 10
+    assert done.stderr == ""
+
+
+def test_a_session_starts_without_a_word() -> None:
+    code = "import slipstream.spark; slipstream.spark.session('test').range(9).count()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
