@@ -31,6 +31,7 @@ class IndexedReads:
         self._chosen = Selection()
         self._damaged: dict[int, int] = {}  # sequence -> stated bytes of records found unreadable while running
         self._lost_ranges: list[tuple[int, int]] = []  # sequences whose records recovery could not find
+        self._tail: list[tuple[int, int, bytes, int]] = []  # bytes at hand, newest last: segment, offset, bytes, salt
         self._first_time = (0, 0)  # (sequence, time) of the first message when it was last asked for
 
     # --- for the subclass -------------------------------------------------------------------------------------------
@@ -38,10 +39,6 @@ class IndexedReads:
     def _slice(self, segment: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
         """Bytes of a segment from `offset` on: `(data, offset of data, salt)`; shorter when there are no more."""
         raise NotImplementedError
-
-    def _newest(self) -> tuple[int, int, bytes, int]:
-        """Bytes that were written last, if they are at hand: `(segment, offset, data, salt)`."""
-        return NO_BYTES
 
     def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
         """The same without any cache: asked before a record is called damaged."""
@@ -187,7 +184,8 @@ class IndexedReads:
         if max_bytes < 0:
             max_bytes = 0
         # Whoever waits for the next message wants what was written last.
-        whole = batch.choose(self._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, *self._newest())
+        newest = self._tail[-1] if self._tail else NO_BYTES
+        whole = batch.choose(self._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, *newest)
         return batch if whole else self._fetched(batch)
 
     def gather_seqs(self, seqs: list[int], *, max_bytes: int) -> Batch:

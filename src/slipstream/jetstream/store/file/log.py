@@ -63,7 +63,7 @@ class SegmentedLog:
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
         self._in_flight: set[int] = set()  # segments a commit is writing
         self.tail: list[_Buffer] = []
-        """Bytes that are queued, being written, or were written last, in the order of the log."""
+        """Bytes that are queued, being written, or were written last, in the order of the log. Always the same list."""
         self._tail_bytes = 0
         self._window: _Buffer = NO_BYTES  # the last stretch read from a file
         self.notes: dict[bytes, bytes] = {}
@@ -190,7 +190,7 @@ class SegmentedLog:
             room -= len(buffer[2])
             if room >= 0 or id(buffer[2]) in unwritten:
                 kept.append(buffer)
-        self.tail = kept[::-1]
+        self.tail[:] = reversed(kept)
         self._tail_bytes = sum(len(buffer[2]) for buffer in kept)
 
     def _queue_writer(self, *, closes: bool) -> None:
@@ -252,7 +252,7 @@ class SegmentedLog:
             if write.segment.id not in gone and (write.data or write.closes):
                 kept.append(write)
         self._queue = kept
-        self.tail = [buffer for buffer in self.tail if buffer[0] not in gone]
+        self.tail[:] = [buffer for buffer in self.tail if buffer[0] not in gone]
         self._tail_bytes = sum(len(buffer[2]) for buffer in self.tail)
         if self._window[0] in gone:
             self._window = NO_BYTES
@@ -319,7 +319,7 @@ class SegmentedLog:
         self._uncreated = set()
         self._queue = []
         self._in_flight = set()
-        self.tail = []
+        self.tail.clear()
         self._tail_bytes = 0
         self._window = NO_BYTES
         self.notes = recovered.notes

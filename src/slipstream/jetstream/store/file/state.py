@@ -24,7 +24,7 @@ from slipstream.jetstream.store.file.recovery import RecoveryReport
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.segment import EraseIntent
 from slipstream.jetstream.store.file.upkeep import UpkeepJob
-from slipstream.jetstream.store.indexed import NO_BYTES, IndexedReads
+from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.kernels.record import LogWriter
 from slipstream.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES
 
@@ -56,6 +56,7 @@ class FileStoreState(IndexedReads):
         self._config = config
         self._log = SegmentedLog(disk, directory, uid, segment_bytes=options.segment_bytes, random64=options.random64)
         super().__init__(self._log.index)
+        self._tail = self._log.tail
         self._writer = self._log.writer
         self._journal = Journal(directory, uid, options.random64)
         self.committed_seq = 0
@@ -139,10 +140,6 @@ class FileStoreState(IndexedReads):
             return self._log.slice(segment, offset, least, most)
         except OSError:
             return b"", offset, 0  # unreadable now: the caller looks again, then calls the message damaged
-
-    def _newest(self) -> tuple[int, int, bytes, int]:
-        tail = self._log.tail
-        return tail[-1] if tail else NO_BYTES
 
     def _slice_afresh(self, segment: int, offset: int, least: int) -> tuple[bytes, int, int]:
         try:
