@@ -58,6 +58,13 @@ class Ahead:
         self._counted_seq = committed_seq
         return self._count
 
+    def follows(self, seq: int) -> bool:
+        """Whether nothing was pending when it was last counted, and nothing but the commit of `seq` has happened since.
+
+        Then this message is all that is pending, if it is wanted.
+        """
+        return self._count == 0 and self._counted_seq == seq - 1 and self._version == self._owner.version
+
     def _total(self) -> int:
         state = self._consumer.state
         if state.resume_seq:

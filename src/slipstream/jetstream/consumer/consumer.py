@@ -340,6 +340,7 @@ class Consumer:
         stop = Stop.IDLE if paused or self.deliverer.waits else self.deliverer.run(alone=alone)
         if stop is Stop.END and isinstance(self.sink, PullSink):
             self.sink.on_end()
+            self.deliverer.expect()
         self.full = stop is Stop.FULL
         if stop in (Stop.END, Stop.REFUSED):
             self.owner.hungry(self)

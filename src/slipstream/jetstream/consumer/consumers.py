@@ -93,6 +93,8 @@ class Consumers:
             self._hungry = {}
         alone = len(hungry) == 1
         for consumer in hungry.values():
+            if alone and first_seq == last_seq:
+                consumer.deliverer.deliver_expected(last_seq)
             consumer.pump(alone=alone)
 
     def on_removed(self, seqs: Sequence[int]) -> None:

@@ -4,7 +4,9 @@ What may be delivered again goes first, then what is new. A slice ends when nobo
 unacknowledged, the stream ends, a message has to wait its time, or other work should have its turn.
 
 Two ways. When the sink can say beforehand who gets the next messages, a kernel hands out a whole batch as it is stored;
-otherwise each message is read and offered to the sink, which may refuse.
+otherwise each message is read and offered to the sink, which may refuse. When a slice has found nothing and one request
+waits alone, the way of the next message is known before it comes (`expect`): a commit of this one message is handed out
+at once (`deliver_expected`), ahead of the slice that follows in any case and finds it delivered.
 
 Only committed messages are delivered, and a message is recorded as delivered in the turn it is handed out.
 """
@@ -18,6 +20,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy, RetentionPolicy
 from slipstream.jetstream.consumer.ahead import Ahead
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
+from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT
 from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.ports import Cancel
@@ -26,7 +29,9 @@ from slipstream.kernels.handout import Batch
 from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_CONGESTED_NS, CONSUMER_SLICE_BYTES, CONSUMER_SLICE_MSGS
 
 if TYPE_CHECKING:
+    from slipstream.jetstream.config.structs import ConsumerConfig
     from slipstream.jetstream.consumer.consumer import Consumer
+    from slipstream.jetstream.consumer.requests import PullRequest
 
 __all__ = ["Deliverer", "Stop"]
 
@@ -56,6 +61,7 @@ class Deliverer:
         self._rate: RateLimit | None = None
         self._pace_timer: Cancel | None = None
         self.last_delivered_ns = 0
+        self._expecting: tuple[PullRequest, ConsumerConfig] | None = None  # who gets the next message, and why
         if consumer.config.replay_policy is ReplayPolicy.ORIGINAL:
             self._replay = Replay(self._store.last_seq)
         self.configure()
@@ -87,6 +93,7 @@ class Deliverer:
         """One slice. Messages are handed out, or in `consumer.out` afterwards; `alone`: see `Consumer.pump`."""
         consumer = self._consumer
         acks, sink = consumer.state.acks, consumer.sink
+        self._expecting = None
         left = CONSUMER_SLICE_MSGS
         while left > 0 and (seq := acks.next_redelivery()):
             if not sink.demand():
@@ -157,6 +164,49 @@ class Deliverer:
         self._record(batch, count)
         sink.took(plan, count, size, last_size)
         return count
+
+    # --- ahead of a slice ---
+
+    def expect(self) -> None:
+        """The stream has nothing more: remember who gets the next message, if that can be said now."""
+        consumer = self._consumer
+        config, sink = consumer.config, consumer.sink
+        if not self._as_stored or consumer.state.resume_seq or config.pause_until_ns is not None:
+            return
+        if isinstance(sink, PullSink) and (request := sink.only_taker()) is not None and not self.ahead.pending():
+            self._expecting = request, config
+
+    def deliver_expected(self, seq: int) -> None:
+        """Of the messages, only this one was committed since `expect`: hand it out, unless anything else has changed.
+
+        There is room for it: a slice that has found nothing had some, and every slice begins by expecting nothing. What
+        is not done here is the next slice's, which follows.
+        """
+        if self._expecting is None:
+            return
+        request, config = self._expecting
+        self._expecting = None
+        consumer, store, ahead = self._consumer, self._store, self.ahead
+        state, sink = consumer.state, consumer.sink
+        if (
+            state.config is not config
+            or consumer.out
+            or state.acks.next_redelivery()
+            or not ahead.follows(seq)
+            or not isinstance(sink, PullSink)
+            or not sink.is_only_taker(request)
+        ):
+            return
+        batch = store.gather(
+            consumer.filters.for_store, state.next_seq, max_msgs=1, max_bytes=CONSUMER_SLICE_BYTES, up_to_seq=seq
+        )
+        if not batch:
+            return
+        self._ports.hand_out(request.reply, batch, 0, 1, self._first_prefix, state.acks.dseq, 1, NO_BYTES_LIMIT)
+        self._ports.flush()
+        ahead.pending()
+        self._record(batch, 1)
+        sink.took_one(request)
 
     # --- the careful way ---
 

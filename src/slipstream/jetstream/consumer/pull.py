@@ -153,8 +153,7 @@ class PullSink:
         """Who gets the next messages if each request may have any message; None: ask for each."""
         if self._owner.config.priority_policy is not _NO_PRIORITY:
             return None
-        waiting = self.waiting
-        only = waiting.first() if waiting.count == 1 else None
+        only = self.waiting.only()
         if only is None:
             return self._plan_in_turn(most)
         if not self._is_easy(only, self._now_ns()):
@@ -179,6 +178,24 @@ class PullSink:
             return False
         return self._has_interest(request.reply)
 
+    def only_taker(self) -> PullRequest | None:
+        """The one request that waits, if it may have any message; None: there is not one, or it has conditions."""
+        if self._owner.config.priority_policy is not _NO_PRIORITY:
+            return None
+        only = self.waiting.only()
+        return None if only is None or only.bytes_left > 0 else only
+
+    def is_only_taker(self, request: PullRequest) -> bool:
+        """Whether this one, which was `only_taker`, still is, and somebody is there to take a message."""
+        waiting = self.waiting
+        return waiting.count == 1 and not request.ended and self._is_easy(request, self._now_ns())
+
+    def took_one(self, request: PullRequest) -> None:
+        """One message went to this request."""
+        request.batch -= 1
+        request.delivered += 1
+        self._served(request)
+
     def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
         """The first so many messages of a plan went out."""
         if isinstance(plan.targets, bytes):
@@ -189,9 +206,7 @@ class PullSink:
             return
         for request in plan.turns[:count]:
             assert self.waiting.first() is request
-            request.batch -= 1
-            request.delivered += 1
-            self._served(request)
+            self.took_one(request)
 
     def take(self, size: int, pending: int) -> PullRequest | None:
         """Who gets the next message of this size; those who cannot are told so. `pending` counts the message too."""

@@ -231,6 +231,10 @@ class WaitingRequests:
             heapq.heapify(self._heap)
         heapq.heappush(self._heap, (due_ns, next(self._numbers), request))
 
+    def only(self) -> PullRequest | None:
+        """The one that waits; None if none does, or several."""
+        return self.first() if self.count == 1 else None
+
     def first(self) -> PullRequest | None:
         """Whose turn it is."""
         for level in self._levels:

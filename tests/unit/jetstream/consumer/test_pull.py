@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from slipstream.jetstream.consumer import requests
+from slipstream.jetstream.consumer.delivery import Stop
 from slipstream.jetstream.consumer.requests import PullRequest
 from slipstream.jetstream.gojson.scan import JsonError
-from support.consumer_world import SECOND_NS, ConsumerWorld, status, tokens
+from support.consumer_world import SECOND_NS, ConsumerWorld, Inbox, status, tokens
 
 MS = 1_000_000
 
@@ -271,3 +272,80 @@ def test_changed_filters_are_noticed_while_many_wait() -> None:
     w.fill(1, "s.1")
     assert inboxes[2].seqs() == [2]
     assert late.seqs() == [1, 3]
+
+
+class TestExpected:
+    """One request waits alone: where the next message goes is known before it comes."""
+
+    def waiting(self, body: object = 1, **config: object) -> tuple[ConsumerWorld, Inbox]:
+        w = world(**config)
+        return w, w.pull(body)
+
+    def no_slices(self, w: ConsumerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(w.consumer().deliverer, "run", lambda **_: Stop.IDLE)
+
+    def test_it_is_handed_out_ahead_of_the_slice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        w, inbox = self.waiting(filter_subject="s.a")
+        w.fill(1, "s.b")
+        self.no_slices(w, monkeypatch)
+        w.fill(1, "s.a")
+        (message,) = inbox.messages()
+        assert tokens(message)[:3] == (1, 2, 1) and tokens(message)[4] == 0
+        assert w.numbers() == (2, 0, 1, 0, 0) and not w.consumer().sink.waiting
+
+    @pytest.mark.parametrize("body", [{"batch": 1, "max_bytes": 500}, {"batch": 1, "expires": SECOND_NS}])
+    def test_conditions_are_for_the_slice(self, monkeypatch: pytest.MonkeyPatch, body: object) -> None:
+        w, inbox = self.waiting(body)
+        self.no_slices(w, monkeypatch)
+        w.ports.clock_ns += 2 * SECOND_NS
+        w.fill(1)
+        assert inbox.take() == []
+
+    def test_who_left_gets_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        w, inbox = self.waiting()
+        self.no_slices(w, monkeypatch)
+        w.ports.gone.add(inbox.subject)
+        w.fill(1)
+        assert inbox.take() == []
+
+    def test_two_that_come_together_are_for_the_slice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        w, inbox = self.waiting(2)
+        self.no_slices(w, monkeypatch)
+        w.fill(2)
+        assert inbox.take() == []
+
+    def test_what_is_to_be_delivered_again_goes_first(self) -> None:
+        w, inbox = self.waiting()
+        w.fill(1)
+        (first,) = inbox.messages()
+        inbox = w.pull(1)
+        assert first[2] is not None
+        w.ports.route(b"s.a", None, None, b"2")
+        w.ports.route(first[2], None, None, b"-NAK")
+        assert inbox.seqs() == [1]
+
+    def test_statuses_go_first(self) -> None:
+        w, inbox = self.waiting()
+        w.ports.route(b"s.a", None, None, b"x")
+        w.ports.route(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"_INBOX.other", None, b"{")
+        w.ports.settle()
+        assert [message[0] for message in w.ports.delivered] == [b"_INBOX.other", inbox.subject]
+
+    def test_new_settings_hold(self) -> None:
+        w, inbox = self.waiting()
+        w.ports.route(b"s.a", None, None, b"long")
+        body = {"name": "C", "durable_name": "C", "ack_policy": "explicit", "headers_only": True}
+        request = json.dumps({"stream_name": "S", "config": body}).encode()
+        w.ports.route(b"$JS.API.CONSUMER.CREATE.S.C", b"_INBOX.api", None, request)
+        (message,) = inbox.messages()
+        assert (message[3], message[4]) == (b"NATS/1.0\r\nNats-Msg-Size: 4\r\n\r\n", b"")
+
+    def test_only_the_next_message_after_a_count_of_none_follows(self) -> None:
+        w, _ = self.waiting()
+        w.fill(2)
+        ahead = w.consumer().deliverer.ahead
+        assert ahead.pending() == 1 and not ahead.follows(3)
+        w.pull(1)
+        assert ahead.pending() == 0 and ahead.follows(3) and not ahead.follows(4)
+        w.api("STREAM.MSG.DELETE.S", {"seq": 1})
+        assert not ahead.follows(3)
