@@ -270,6 +270,8 @@ STORE_SEGMENTS_PER_STREAM_MIN: Final = 8
 # Space reserved ahead in a segment: at first, and at most in one step.
 STORE_ALLOCATE_BYTES_MIN: Final = 128 * KIB
 STORE_ALLOCATE_BYTES_MAX: Final = 16 * MIB
+# A write that is not synced yet is begun to be written back from this size on: the sync to come has less to wait for.
+STORE_WRITE_BACK_BYTES_MIN: Final = 1 * MIB
 # Reserved space that messages leave free, so that deletes and purges can be logged on a full disk.
 STORE_CONTROL_MARGIN_BYTES: Final = 64 * KIB
 # Space set aside beside the streams, given up when the disk is full so that purges, acks and repair go on.
@@ -471,6 +473,7 @@ BULK_SCAN_ENTRIES: Final = 500_000
 BULK_GAP_BYTES_MAX: Final = 32 * KIB
 BULK_READ_BYTES_MAX: Final = 4 * MIB
 BULK_EXTENTS_MAX: Final = 256
+BULK_DENSE_EXTENTS_MAX: Final = 16
 # A chunk is begun again so often when files change under it.
 BULK_STALE_MAX: Final = 3
 # Messages read at once, and one by one, where a chunk could not be copied.
@@ -495,6 +498,8 @@ BULK_STAGES_OPEN_MAX: Final = 256
 BULK_STAGE_WAITING_BYTES_MAX: Final = 16 * MIB
 # Staged bytes committed in one go before other work gets its turn: less than half a millisecond.
 BULK_COMMIT_SLICE_BYTES: Final = 512 * KIB
+# Of those, read ahead by threads while one is appended: enough that none is waited for.
+BULK_COMMIT_SLICES_AHEAD: Final = 3
 # The same where each message is looked at by itself (message ids, conditions, life times, republishing).
 BULK_COMMIT_CAREFUL_BYTES: Final = 64 * KIB
 # A commit under way is written in steps of at least this, and lets the disk catch up when so much waits for it.

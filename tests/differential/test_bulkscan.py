@@ -100,7 +100,7 @@ def test_chunks(
             _segment, offset, length, stop, dense = extent
             if dense and chunk.in_given:
                 room[chunk.used : chunk.used + length] = data[offset : offset + length]
-                chunk.settle(at, stop, length, offset, salt)
+                chunk.settle(at, stop, chunk.used, length, offset, salt)
             else:
                 chunk.fill(at, stop, data[offset : offset + length], offset, salt)
             at = stop
@@ -139,14 +139,15 @@ def test_records_that_are_not_what_the_index_says_are_left_out(
         # In place: what follows a record that is left out moves up.
         room = bytearray(len(content))
         settled = Chunk(chosen, room=room)
-        first = 0
+        first = placed = 0
         while (extent := settled.extent(first, 0, 1 << 30)) is not None:
             _segment, offset, length, stop, dense = extent
             assert dense
             there = damaged[offset : offset + length]
-            room[settled.used : settled.used + len(there)] = there
-            settled.settle(first, stop, len(there), offset, salt)
-            first = stop
+            at = data.draw(st.sampled_from([settled.used, min(settled.used + 8, placed)]))
+            room[at : at + len(there)] = there
+            settled.settle(first, stop, at, len(there), offset, salt)
+            first, placed = stop, placed + length
         assert (settled.missing, settled.crc) == (chunk.missing, chunk.crc)
         assert room[: settled.used] == expected
 

@@ -336,18 +336,18 @@ cdef class Chunk:
                 self.room = PyBytes_FromStringAndSize(NULL, self.total)
         self.copy_all(i, stop, p, size, base, salt, <unsigned char *>PyBytes_AS_STRING(self.room))
 
-    def settle(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t size, uint64_t base, uint64_t salt):
-        """The same for dense entries of which `size` bytes lie in the given room already, from `used` on."""
+    def settle(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t at, Py_ssize_t size, uint64_t base, uint64_t salt):
+        """The same for dense entries of which `size` bytes lie in the given room already, from `at` on.
+
+        That is where they belong, or further back if entries before them were left out.
+        """
         cdef unsigned char *room
         if i < self.start or stop > self.chosen.n:
             raise IndexError(i)
-        if not self.in_given or size < 0 or size > self.total - self.used:
+        if not self.in_given or size < 0 or at < self.used or at > self.total or size > self.total - at:
             raise ValueError("they cannot be there")
-        if size == 0:
-            self.missing += [self.chosen.seq[k] for k in range(i, stop)]
-            return
         room = &self.given[0]
-        self.copy_all(i, stop, room + self.used, <uint64_t>size, base, salt, room)
+        self.copy_all(i, stop, room + at, <uint64_t>size, base, salt, room)
 
     cdef copy_all(
         self, Py_ssize_t k, Py_ssize_t stop, const unsigned char *p, uint64_t size, uint64_t base, uint64_t salt,

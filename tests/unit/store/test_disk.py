@@ -35,6 +35,8 @@ def test_files(disk: Disk, tmp_path: Path) -> None:
     assert disk.read_into(path, 3, room[1:3]) == 2 and bytes(room) == b"-ab-----"
     assert disk.read_into(path, 4, room[4:]) == 2 and bytes(room) == b"-ab-bc--"
     assert disk.read_into(path, 100, room) == 0
+    assert disk.read_cached(path, 3, room[:3]) and bytes(room[:3]) == b"abc"
+    assert not disk.read_cached(path, 4, room), "it is not there"
     disk.allocate(path, 100)
     disk.allocate(path, 50)
     assert disk.size(path) == 100 and disk.read(path, 90, 50) == bytes(10)

@@ -205,9 +205,8 @@ class Readers:
             room=reader.room,
         )
         self._in_flight += 1
-        if job.inline or not job.picked:
+        if job.run_at_once():
             # Nothing to wait for. It still ends the turn, so that nobody has the loop for himself.
-            job.run()
             self._ports.call_soon(lambda: self._finish(reader, job))
         else:
             self._ports.run_blocking(job.run, lambda: self._finish(reader, job))

@@ -25,6 +25,7 @@ from slipstream.kernels.record import LogWriter, crc32c
 from slipstream.kernels.stagedrows import written_under
 from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (
+    BULK_DENSE_EXTENTS_MAX,
     BULK_EXTENTS_MAX,
     BULK_GAP_BYTES_MAX,
     BULK_READ_BYTES_MAX,
@@ -56,6 +57,7 @@ class _Extent:
     base: int
     salt: int
     read_into: Callable[[memoryview], int] | None  # for entries without gaps: to where they are wanted
+    read_cached: Callable[[memoryview], bool] | None  # the same without waiting
     length: int
 
 
@@ -74,14 +76,33 @@ class ReadJob:
     extents: list[_Extent] = field(default_factory=list)
     stale: bool = False
 
+    def run_at_once(self) -> bool:
+        """Read without waiting, if that is possible; else nothing was done."""
+        if self.inline or not self.picked:
+            self.run()
+            return True
+        room, at = self.room, 0
+        if room is None:
+            return False
+        for extent in self.extents:
+            if extent.read_cached is None or not extent.read_cached(room[at : at + extent.length]):
+                return False
+            at += extent.length
+        at = 0
+        for extent in self.extents:
+            self.chunk.settle(extent.first, extent.stop, at, extent.length, extent.base, extent.salt)
+            at += extent.length
+        return True
+
     def run(self) -> None:
         """Read and copy. A read that fails makes the job stale; nothing is raised."""
         chunk, room = self.chunk, self.room
         try:
             for extent in self.extents:
                 if room is not None and extent.read_into is not None:
-                    done = extent.read_into(room[chunk.used : chunk.used + extent.length])
-                    chunk.settle(extent.first, extent.stop, done, extent.base, extent.salt)
+                    at = chunk.used
+                    done = extent.read_into(room[at : at + extent.length])
+                    chunk.settle(extent.first, extent.stop, at, done, extent.base, extent.salt)
                 else:
                     chunk.fill(extent.first, extent.stop, extent.read(), extent.base, extent.salt)
         except OSError:
@@ -112,17 +133,28 @@ def begin_read(
     job = ReadJob(chunk, next_seq, len(selection), isinstance(indexed, MemoryStore))
     if chunk.in_given:
         job.room = room
-    at = 0
-    while (found := chunk.extent(at, BULK_GAP_BYTES_MAX, BULK_READ_BYTES_MAX)) is not None:
-        if len(job.extents) == BULK_EXTENTS_MAX:
-            # The rest is far apart: it is for the next chunk.
-            job.next_seq, job.picked = selection.place(at)[0], at
-            break
-        segment, offset, length, stop, dense = found
-        read, read_into, base, salt = _piece(indexed, segment, offset, length)
-        job.extents.append(_Extent(at, stop, read, base, salt, read_into if dense else None, length))
-        at = stop
+    if chunk.in_given:
+        # A few stretches without gaps are read to where they belong; many are read together and copied.
+        if _add_extents(job, indexed, 0, BULK_DENSE_EXTENTS_MAX) == job.picked:
+            return job
+        job.extents.clear()
+    at = _add_extents(job, indexed, BULK_GAP_BYTES_MAX, BULK_EXTENTS_MAX)
+    if at < job.picked:
+        # The rest is far apart: it is for the next chunk.
+        job.next_seq, job.picked = selection.place(at)[0], at
     return job
+
+
+def _add_extents(job: ReadJob, store: IndexedReads, gap_max: int, extents_max: int) -> int:
+    """Find the reads that a job needs; how many messages they hold."""
+    at = 0
+    while len(job.extents) < extents_max and (
+        (found := job.chunk.extent(at, gap_max, BULK_READ_BYTES_MAX)) is not None
+    ):
+        segment, offset, length, stop, dense = found
+        job.extents.append(_extent(store, segment, offset, length, at, stop, dense=dense))
+        at = stop
+    return at
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +230,15 @@ def _indexed(store: Store) -> IndexedReads:
     return store
 
 
-def _piece(
-    store: IndexedReads, segment: int, offset: int, length: int
-) -> tuple[Callable[[], bytes], Callable[[memoryview], int] | None, int, int]:
+def _extent(
+    store: IndexedReads, segment: int, offset: int, length: int, first: int, stop: int, *, dense: bool
+) -> _Extent:
     """How to read a stretch of a segment, where it begins, and the key of its checksums."""
-    if isinstance(store, FileStoreWrites):
-        held, disk = store._log.segment(segment), store._disk
-        into = partial(disk.read_into, held.path, offset)
-        return partial(disk.read, held.path, offset, length), into, offset, held.header.salt
-    data, base, salt = store._slice(segment, offset, length, length)
-    return (lambda: data), None, base, salt
+    if not isinstance(store, FileStoreWrites):
+        data, base, salt = store._slice(segment, offset, length, length)
+        return _Extent(first, stop, lambda: data, base, salt, None, None, length)
+    held, disk = store._log.segment(segment), store._disk
+    read_into = partial(disk.read_into, held.path, offset) if dense else None
+    read_cached = partial(disk.read_cached, held.path, offset) if dense else None
+    read = partial(disk.read, held.path, offset, length)
+    return _Extent(first, stop, read, offset, held.header.salt, read_into, read_cached, length)

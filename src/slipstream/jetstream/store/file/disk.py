@@ -45,6 +45,10 @@ class Disk(Protocol):
         """Fill `room` as far as the file goes; how many bytes that are."""
         ...
 
+    def read_cached(self, path: str, offset: int, room: memoryview) -> bool:
+        """Fill `room` if that can be done without waiting for the device."""
+        ...
+
     def size(self, path: str) -> int:
         """Length of a file in bytes."""
         ...
@@ -117,6 +121,9 @@ class _OpenFile:
         self.forgotten = False  # its path is gone: the last user closes it
 
 
+_NO_WAIT = getattr(os, "RWF_NOWAIT", -1)  # an invalid flag where there is none: then nothing is read
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -152,6 +159,19 @@ class RealDisk:
                     break
                 done += more
             return done
+        finally:
+            self._release(file)
+
+    def read_cached(self, path: str, offset: int, room: memoryview) -> bool:
+        """See `Disk.read_cached`."""
+        try:
+            file = self._acquire(path)
+        except OSError:
+            return False
+        try:
+            return os.preadv(file.fd, [room], offset, _NO_WAIT) == len(room)
+        except OSError:
+            return False  # it would have to wait, or the system cannot tell
         finally:
             self._release(file)
 
