@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
@@ -26,12 +27,14 @@ from slipstream.jetstream.bulk.fences import Fence, fence_notes, find_fence
 from slipstream.jetstream.bulk.stages import Part, Stages
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.staging import StageArea
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import (
     BULK_COMMIT_BACKLOG_BYTES,
     BULK_COMMIT_CAREFUL_BYTES,
     BULK_COMMIT_SLICE_BYTES,
+    BULK_COMMIT_SLICES_AHEAD,
     BULK_COMMIT_WRITE_BYTES,
     BULK_COMMITS_WAITING_MAX,
     BULK_CONGESTED_NS,
@@ -61,7 +64,7 @@ class _Slice:
     part: Part
     offset: int
     length: int
-    data: bytes | ApiError = b""
+    data: bytes | ApiError | None = None
     """Set when it was read."""
 
 
@@ -73,8 +76,10 @@ class _Commit:
     done: Done
     slices: Iterator[_Slice] = field(default_factory=lambda: iter(()))
     """Those that nobody has begun to read."""
-    ahead: _Slice | None = None
-    """The next one to be appended: being read, or read; None: there are no more."""
+    ahead: deque[_Slice] = field(default_factory=deque)
+    """The next ones to be appended, being read, or read."""
+    waits: bool = False
+    """The disk has to catch up."""
     entry: Entry | None = None
     """Set while the unit is open."""
     gone: bool = False
@@ -184,53 +189,53 @@ class Commits:
             commit.parts, BULK_COMMIT_CAREFUL_BYTES if commit.entry.careful else BULK_COMMIT_SLICE_BYTES
         )
         self._read_ahead(stream, commit)
-        if commit.ahead is None:
+        if not commit.ahead:
             self._go_on(stream, commit)
 
     def _read_ahead(self, stream: Stream, commit: _Commit) -> None:
-        """Have the next slice read, if there is one."""
-        piece = commit.ahead = next(commit.slices, None)
-        if piece is None:
-            return
+        """Have the next slices read, as far as there are any."""
         area = self._stages.parts_of(stream).area
-
-        def read() -> None:
-            try:
-                piece.data = area.read(piece.part.name, piece.offset, piece.length)
-            except Exception as error:
-                # Whatever it is, the client gets an answer and the stream goes on.
-                piece.data = store_error(fault_of(error))
-
-        self._ports.run_blocking(read, lambda: self._go_on(stream, commit))
+        while len(commit.ahead) < BULK_COMMIT_SLICES_AHEAD and (piece := next(commit.slices, None)) is not None:
+            commit.ahead.append(piece)
+            self._ports.run_blocking(partial(_read, area, piece), lambda: self._go_on(stream, commit))
 
     def _go_on(self, stream: Stream, commit: _Commit) -> None:
-        """Append the slice that was read, while the next one is being read; or close the unit."""
-        entry, piece = commit.entry, commit.ahead
-        if commit.gone or entry is None:
+        """Append the next slice if it was read, while others are being read; or close the unit."""
+        entry = commit.entry
+        if commit.gone or entry is None or commit.waits:
             return
         if not stream.store.atomic_open:
             # A fault has taken the unit.
             self._fail(stream, commit, TableError(errors.READ_FAILED, err="the disk failed during the commit"))
             return
-        if piece is None:
+        if not commit.ahead:
             self._close(stream, commit, entry)
+            return
+        if commit.ahead[0].data is None:
             return
         waiting_bytes = stream.store.uncommitted_bytes
         if waiting_bytes > BULK_COMMIT_WRITE_BYTES:
             stream.committer.wake()  # write on while the next slices are read
         if waiting_bytes > BULK_COMMIT_BACKLOG_BYTES:
-            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._go_on(stream, commit))
+            commit.waits = True
+            self._ports.call_later(BULK_CONGESTED_NS, lambda: self._retry(stream, commit))
             return
+        piece = commit.ahead.popleft()
         self._read_ahead(stream, commit)
         try:
             _append(entry, piece)
         except ApiError as error:
             self._fail(stream, commit, error)
+            return
         except StorageFault as fault:
             self._fail(stream, commit, store_error(fault))
-        else:
-            if commit.ahead is None:
-                self._go_on(stream, commit)
+            return
+        if not commit.ahead or commit.ahead[0].data is not None:
+            self._ports.call_soon(lambda: self._go_on(stream, commit))  # nobody else will say so
+
+    def _retry(self, stream: Stream, commit: _Commit) -> None:
+        commit.waits = False
+        self._go_on(stream, commit)
 
     def _close(self, stream: Stream, commit: _Commit, entry: Entry) -> None:
         try:
@@ -276,6 +281,15 @@ def _slices(parts: Sequence[Part], length: int) -> Iterator[_Slice]:
             yield _Slice(part, offset, min(length, part.bytes - offset))
 
 
+def _read(area: StageArea, piece: _Slice) -> None:
+    """Read a slice, in a thread."""
+    try:
+        piece.data = area.read(piece.part.name, piece.offset, piece.length)
+    except Exception as error:
+        # Whatever it is, the client gets an answer and the stream goes on.
+        piece.data = store_error(fault_of(error))
+
+
 def _append(entry: Entry, piece: _Slice) -> None:
     """Append a slice to the unit.
 
@@ -284,6 +298,7 @@ def _append(entry: Entry, piece: _Slice) -> None:
         StorageFault: the store takes no more.
     """
     part, data = piece.part, piece.data
+    assert data is not None
     if isinstance(data, ApiError):
         raise data
     if len(data) != piece.length:

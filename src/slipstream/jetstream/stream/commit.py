@@ -235,7 +235,9 @@ class Committer:
             return
         self.intake.stand_by()
         self._more = False
-        job = self._store.begin_commit(sync=sync or self._sync_always)
+        # Of a unit that is not whole nobody is told; the commit of its end syncs all of it.
+        told = bool(self._ready) or not self._store.atomic_open or self._store.last_seq > self._committed_seq
+        job = self._store.begin_commit(sync=sync or (self._sync_always and told))
         if job is not None and not job.inline:
             # First of all: what follows is done while the thread wakes up.
             self._ports.run_commit(job.run, lambda: self._finish(job))

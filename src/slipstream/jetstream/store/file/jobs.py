@@ -17,7 +17,12 @@ from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.journal import JournalWrite
 from slipstream.jetstream.store.file.recovery import Segment
-from slipstream.limits import STORE_ALLOCATE_BYTES_MAX, STORE_ALLOCATE_BYTES_MIN, STORE_CONTROL_MARGIN_BYTES
+from slipstream.limits import (
+    STORE_ALLOCATE_BYTES_MAX,
+    STORE_ALLOCATE_BYTES_MIN,
+    STORE_CONTROL_MARGIN_BYTES,
+    STORE_WRITE_BACK_BYTES_MIN,
+)
 
 __all__ = ["CommitJob", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
 
@@ -103,6 +108,8 @@ class CommitJob:
         self._reserve(write)
         self.disk.write(path, write.offset, write.data)
         self.unsynced.add(path)
+        if not self.sync and len(write.data) >= STORE_WRITE_BACK_BYTES_MIN:
+            self.disk.write_back(path, write.offset, len(write.data))
         if write.creates or write.closes:
             self._sync({path})
             self.unsynced.discard(path)
