@@ -270,7 +270,7 @@ STORE_SEGMENTS_PER_STREAM_MIN: Final = 8
 # Space reserved ahead in a segment: at first, and at most in one step.
 STORE_ALLOCATE_BYTES_MIN: Final = 128 * KIB
 STORE_ALLOCATE_BYTES_MAX: Final = 16 * MIB
-# A write that is not synced yet is begun to be written back from this size on: the sync to come has less to wait for.
+# A piece of a unit is begun to be written back from this size on: the sync of the unit has less to wait for.
 STORE_WRITE_BACK_BYTES_MIN: Final = 1 * MIB
 # Reserved space that messages leave free, so that deletes and purges can be logged on a full disk.
 STORE_CONTROL_MARGIN_BYTES: Final = 64 * KIB

@@ -57,6 +57,7 @@ class FileStoreCommits(FileStoreRemovals):
             last_seq=self._index.last_seq,
             frame_no=self._writer.frame_no,
             end=self._end_of(writes),
+            in_unit=unit is not None,
             units=len(log.unit_segments) - (1 if unit is not None else 0),
             inline=not sync and not overwrites and _is_quick(writes, journal),
         )

@@ -66,6 +66,8 @@ class CommitJob:
     frame_no: int
     end: tuple[int, int] | None = None
     """Segment number and offset behind what counts when this is done; None: nothing was added."""
+    in_unit: bool = False
+    """A unit is open: a commit that syncs its end will follow."""
     units: int = 0
     """Units whose end is in this commit or an earlier one."""
     fault: StorageFault | None = None
@@ -108,7 +110,7 @@ class CommitJob:
         self._reserve(write)
         self.disk.write(path, write.offset, write.data)
         self.unsynced.add(path)
-        if not self.sync and len(write.data) >= STORE_WRITE_BACK_BYTES_MIN:
+        if self.in_unit and not self.sync and len(write.data) >= STORE_WRITE_BACK_BYTES_MIN:
             self.disk.write_back(path, write.offset, len(write.data))
         if write.creates or write.closes:
             self._sync({path})
