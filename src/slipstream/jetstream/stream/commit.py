@@ -236,11 +236,8 @@ class Committer:
         self.intake.stand_by()
         self._more = False
         # Of a unit that is not whole nobody is told; the commit of its end syncs all of it.
-        told = bool(self._ready) or not self._store.atomic_open or self._store.last_seq > self._committed_seq
+        told = not self._store.atomic_open or bool(self._ready) or self._store.last_seq > self._committed_seq
         job = self._store.begin_commit(sync=sync or (self._sync_always and told))
-        if job is not None and not job.inline:
-            # First of all: what follows is done while the thread wakes up.
-            self._ports.run_commit(job.run, lambda: self._finish(job))
         self._new_erasures = 0
         batch_bytes = self.intake.buffered_bytes
         batch, self._ready = self._ready, []
@@ -257,6 +254,9 @@ class Committer:
         if job.inline:
             job.run()
             self._finish(job)
+        else:
+            # Last of all: the thread would only wait for the interpreter if there were more to do here.
+            self._ports.run_commit(job.run, lambda: self._finish(job))
 
     def _finish(self, job: Job) -> None:
         done = self._store.finish_commit(job)
