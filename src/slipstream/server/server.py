@@ -103,7 +103,8 @@ class Server:
         self._last_reader = 0  # connection whose input made work for the end of a turn last
         self._turn_watched = False  # `_turn_over` will be called: another reader before that is one of the same turn
         self._turn_shared = False  # there was another
-        self._lone_turns = 0  # turns in a row that were not shared
+        self._lone_turns = 0  # turns in a row that were not shared, of those that were watched
+        self._unwatched_turns = 0  # ended with their first read since one was watched
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
         self.monitoring: Monitoring | None = None
@@ -472,14 +473,22 @@ class Server:
             if self._turn_watched:
                 self._turn_shared = True
             else:
-                self._turn_watched = watches = True
                 alone = self._lone_turns >= LONE_TURNS_MIN
+                self._turn_watched = watches = not alone or self._is_sampled()
         if alone and nbytes <= LONE_READ_BYTES_MAX:
             self._run_ends()
         else:
             self.call_soon(self._run_ends)
         if watches:
             self.call_soon(self._turn_over)
+
+    def _is_sampled(self) -> bool:
+        """Whether it is time to look again whether clients share turns; a look costs a round of the event loop."""
+        self._unwatched_turns += 1
+        if self._unwatched_turns < LONE_TURNS_MIN:
+            return False
+        self._unwatched_turns = 0
+        return True
 
     def _turn_over(self) -> None:
         self._lone_turns = 0 if self._turn_shared else self._lone_turns + 1

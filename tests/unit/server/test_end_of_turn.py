@@ -140,14 +140,18 @@ def test_clients_that_share_a_turn_wait_again(world: World) -> None:
         world.read(1 + number % 2, "waits")
         world.loop.turn()
     world.done.clear()
-    for cid in (1, 2, 3):
-        world.read(cid, f"first of {cid}")
-    assert world.done == ["first of 1"]  # it could not know of the others
+    together = [f"of {number}" for number in range(LONE_TURNS_MIN)]
+    for number, what in enumerate(together):
+        world.read(10 + number, what)
+    assert world.done == together  # nobody looked whether there are others, before the last of these
+    for cid in (1, 2):
+        world.read(cid, f"seen {cid}")
+    assert world.done == together
     world.loop.turn()
-    assert world.done == ["first of 1", "first of 2", "first of 3"]
+    assert world.done == [*together, "seen 1", "seen 2"]
     world.done.clear()
     for cid in (1, 2):
-        world.read(cid, f"second of {cid}")
+        world.read(cid, f"next {cid}")
     assert world.done == []
     world.loop.turn()
-    assert world.done == ["second of 1", "second of 2"]
+    assert world.done == ["next 1", "next 2"]
