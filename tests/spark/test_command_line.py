@@ -120,7 +120,11 @@ def test_a_process_of_its_own(streams: Streams, name: str, tmp_path: Path) -> No
     assert done.stderr == ""
 
 
-def test_a_session_starts_without_a_word() -> None:
-    code = "import slipstream.spark; slipstream.spark.session('test').range(9).count()"
+def test_a_session_of_its_own_says_nothing_by_itself() -> None:
+    """Neither about its log, nor about workers that still wrote when Spark had enough of them."""
+    code = (
+        "import slipstream.spark; rows = slipstream.spark.session('test').sparkContext.parallelize(range(100_000), 2)"
+    )
+    code += "; print(len(rows.map(lambda number: 'x' * 1000).take(1)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")

@@ -284,4 +284,17 @@ def end(process: subprocess.Popen[bytes], seconds: float = 10.0) -> None:
 
 def end_at_exit(process: subprocess.Popen[bytes]) -> None:
     """Wait for the Java machine when Python ends, so that no process outlives its program."""
-    atexit.register(end, process)
+    atexit.register(_end_of_program, process, os.getpid())
+
+
+def _end_of_program(process: subprocess.Popen[bytes], owner: int) -> None:
+    from pyspark.core.context import SparkContext
+
+    if os.getpid() != owner:
+        return  # a process that was forked from ours
+    context = SparkContext._active_spark_context
+    if context is not None and process.poll() is None:
+        # A session that the program did not stop: its thread for accumulators would print that Java is gone.
+        with contextlib.suppress(Exception, KeyboardInterrupt):
+            context.stop()
+    end(process)

@@ -5,8 +5,8 @@ left to flush. Nothing is lost by that: errors of tasks are told over the socket
 those tracebacks, which have nothing but files of pyspark in them and end with a broken pipe; `relay` puts it between
 the standard error of a Java machine and ours.
 
-What this is not: a filter of logs. Whatever is not surely such a traceback is passed on unchanged. Only what may still
-become one is held back, until the next line tells, or until `QUIET_SECONDS` pass without one.
+What this is not: a filter of logs. Whatever is not surely such a traceback is passed on unchanged and in its order.
+Only what may still become one is held back, with the lines in between, until a line tells, at most for `HELD_SECONDS`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import os
 import re
 import selectors
 import threading
+import time
 from enum import Enum, auto
 
 __all__ = ["PipeErrorFilter", "relay"]
 
-QUIET_SECONDS = 1.0  # what is held back goes out after this: a line without an end, half a traceback
+HELD_SECONDS = 1.0  # what is held back goes out after this: a line without an end, half a traceback
 _HELD_BYTES_MAX = 64 << 10  # more than any such traceback has
 _READ_BYTES = 64 << 10
 _LAST_WORDS_SECONDS = 1.0  # at exit, for what the Java machine wrote before it ended
@@ -57,8 +58,9 @@ class PipeErrorFilter:
         self._state = _State.OUTSIDE
         self._rest = b""  # the beginning of a line that may belong to such a traceback
         self._in_line = False  # the beginning of this line was passed on
-        self._held: list[bytes] = []  # lines of what may be such a traceback
+        self._held: list[bytes] = []  # lines of what may be such a traceback, and those of others between them
         self._held_bytes = 0
+        self._others: list[bytes] = []  # of these, the lines of others
         self._open = 0  # tracebacks without their last line; workers that end together mix theirs
         self._of_worker = False  # a frame that only workers have was seen
         self._blanks = b""  # empty lines behind a traceback that ended
@@ -86,7 +88,7 @@ class PipeErrorFilter:
         return b"".join(passed)
 
     def release(self) -> bytes:
-        """No more came for a while, or nothing will: what is held back, but for tracebacks that are complete."""
+        """It took too long, or nothing more will come: what is held back, but for tracebacks that are complete."""
         passed = self._drop() if self._state is _State.ENDED else self._pass()
         if self._rest:
             passed += self._rest
@@ -136,18 +138,27 @@ class PipeErrorFilter:
         elif _PIPE_ERROR.fullmatch(text) and self._of_worker:
             self._open = max(self._open - 1, 0)
             self._hold(line, _State.INSIDE if self._open else _State.ENDED)
+            return b"" if self._open else self._others_of_block()
         elif not text or text.startswith(_DETAIL):
             self._hold(line, self._state)
         elif text.startswith(b"  ") or _ANY_ERROR.fullmatch(text):
             return self._pass() + line
-        else:
-            return line  # a log's, between ours
+        else:  # a log's, between ours
+            self._others.append(line)
+            self._hold(line, self._state)
         return b""
 
     def _hold(self, line: bytes, state: _State) -> None:
         self._held.append(line)
         self._held_bytes += len(line)
         self._state = state
+
+    def _others_of_block(self) -> bytes:
+        """What others wrote between the lines of tracebacks that ended; it need not wait any longer."""
+        others = b"".join(self._others)
+        self._held = [line for line in self._held if line not in self._others]
+        self._others.clear()
+        return others
 
     def _pass(self) -> bytes:
         passed = b"".join(self._held)
@@ -164,6 +175,7 @@ class PipeErrorFilter:
     def _forget(self) -> None:
         self._state = _State.OUTSIDE
         self._held.clear()
+        self._others.clear()
         self._held_bytes = self._open = 0
         self._of_worker = self._linked = False
         self._blanks = b""
@@ -188,17 +200,21 @@ def relay(source: int, target: int) -> threading.Thread:
 
 def _copy(source: int, target: int) -> None:
     cleaner = PipeErrorFilter()
+    deadline: float | None = None  # of what is held back
     try:
         with selectors.DefaultSelector() as ready:
             ready.register(source, selectors.EVENT_READ)
             while True:
-                if not ready.select(QUIET_SECONDS if cleaner.holds else None):
+                wait = None if deadline is None else deadline - time.monotonic()
+                if wait is not None and (wait <= 0 or not ready.select(wait)):
                     _write(target, cleaner.release())
+                    deadline = None
                     continue
                 data = os.read(source, _READ_BYTES)
                 _write(target, cleaner.feed(data) if data else cleaner.release())
                 if not data:
                     return
+                deadline = (deadline or time.monotonic() + HELD_SECONDS) if cleaner.holds else None
     finally:
         os.close(source)
         os.close(target)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -126,7 +128,10 @@ def test_what_has_no_broken_pipe_is_never_changed(pieces: list[str]) -> None:
 @pytest.mark.parametrize("at", range(1, 4))
 def test_lines_of_logs_in_between_stay(at: int) -> None:
     lines = PLAIN.splitlines(keepends=True)
-    assert cleaned(*lines[:at], LOG, "\tat java.base/Thread.run\n", *lines[at:]) == f"{LOG}\tat java.base/Thread.run\n"
+    others = f"{LOG}\tat java.base/Thread.run\n"
+    cleaner = PipeErrorFilter()
+    assert cleaner.feed("".join([*lines[:at], others, *lines[at:]]).encode()).decode() == others
+    assert not cleaner.holds and cleaner.feed(LOG.encode()).decode() == LOG
 
 
 def test_nothing_waits_that_need_not() -> None:
@@ -138,6 +143,12 @@ def test_nothing_waits_that_need_not() -> None:
     head, first, foreign, *_ = REAL.encode().splitlines(keepends=True)
     assert cleaner.feed(head + first) == b"" and cleaner.holds
     assert cleaner.feed(foreign) == head + first + foreign and not cleaner.holds
+
+
+def test_real_tracebacks_keep_their_place_among_logs() -> None:
+    lines = OF_PYSPARK.splitlines(keepends=True)
+    mixed = "".join([*lines[:2], LOG, *lines[2:3], LOG, *lines[3:], LOG])
+    assert cleaned(mixed) == mixed
 
 
 def test_what_is_held_goes_out_when_no_more_comes() -> None:
@@ -181,6 +192,19 @@ def test_nobody_reads_and_nobody_waits() -> None:
     os.close(writer)
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_last_words_come_out_before_a_program_ends() -> None:
+    """The program ends while the relay holds back half a traceback; a file descriptor is all it needs."""
+    code = f"""if 1:
+        import subprocess, sys
+        from slipstream.spark import jvm
+        sys.stderr = None  # a notebook
+        with jvm._errors() as errors:
+            subprocess.run(["printf", "%s", {f"{LOG}{PLAIN}{REAL[:90]}"!r}], stderr=errors, stdout=errors)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, f"{LOG}{REAL[:90]}")
 
 
 def test_a_process_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
