@@ -182,7 +182,8 @@ def test_create_and_update(cli: Cli) -> None:
     cli.call("kv", "del", "CONFIG", "lock", "-f")
     cli.call("kv", "create", "CONFIG", "lock", "you")
     assert cli.screen("kv", "update", "CONFIG", "theme", "blue", "2") == "blue\n"
-    assert "is not at revision 2" in cli.call("kv", "update", "CONFIG", "theme", "red", "2", status=1).stderr
+    refused = cli.call("kv", "update", "CONFIG", "theme", "red", "2", status=1).stderr
+    assert refused == "slipstream: error: CONFIG > theme is at revision 7, not 2\n"
     assert "whole seconds" in cli.call("kv", "create", "CONFIG", "x", "y", "--ttl", "1500ms", status=1).stderr
     cli.call("kv", "add", "SHORT", "--marker-ttl", "1m")
     cli.call("kv", "put", "SHORT", "first", "1")

@@ -46,6 +46,7 @@ def test_errors(cli: Cli) -> None:
     assert cli.screen("errors", "ls", "stream.*offline") == ERRORS
     assert cli.json("err", "show", "10059", "-j")["description"] == "stream not found"
     assert len(cli.json("error", "list", "--json")) > 150
+    assert "1 JetStream Error " in cli.call("errors", "ls", "10058").stdout
     assert "no error has the code 1" in cli.call("errors", "lookup", "1", status=1).stderr
     assert "no error matches 'xyzzy'" in cli.call("errors", "ls", "xyzzy", status=1).stderr
     assert "no regular expression" in cli.call("errors", "ls", "(", status=1).stderr

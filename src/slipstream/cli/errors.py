@@ -31,12 +31,13 @@ def errors() -> None:
 @click.argument("pattern", default="")
 @json_flag
 def ls(pattern: str, as_json: bool) -> None:
-    """List errors whose text or constant matches PATTERN, a regular expression."""
+    """List errors whose text, constant or code matches PATTERN, a regular expression."""
     try:
         wanted = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
         raise Failure(f"{pattern!r} is no regular expression: {error}") from error
-    found = [row for row in _rows() if wanted.search(str(row["description"])) or wanted.search(str(row["constant"]))]
+    fields = ("err_code", "constant", "description")
+    found = [row for row in _rows() if any(wanted.search(str(row[field])) for field in fields)]
     if as_json:
         print_json(found)
         return

@@ -66,7 +66,8 @@ def update(session: Session, bucket: str, key: str, value: str, revision: int) -
     try:
         Bucket(session, bucket).publish(key, value.encode(), [(_EXPECTED, str(revision))])
     except ApiRefusal as error:
-        raise _changed(error, f"{bucket} > {key} is not at revision {revision}: {error.description}") from error
+        there = error.description.removeprefix("wrong last sequence: ")
+        raise _changed(error, f"{bucket} > {key} is at revision {there}, not {revision}") from error
     click.echo(value)
 
 
