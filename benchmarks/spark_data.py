@@ -7,16 +7,17 @@ three hold the same rows.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slipstream.bulk import ConnectOptions, connect
 
-__all__ = ["Dataset", "make_dataset", "make_stream"]
+__all__ = ["Dataset", "make_dataset", "make_stream", "repeated"]
 
 SUBJECTS = 1_000
 _BATCH = 50_000
@@ -61,6 +62,21 @@ def make_dataset(url: str, directory: Path, messages: int, payload_bytes: int) -
         client.commit(name, "fill", batch_id=0, parts=[writer.close()])
         _write_twins(client, made)
     return made
+
+
+def repeated(url: str, data: Dataset, times: int) -> Dataset:
+    """A stream that holds the messages of another one several times, under subjects of its own; it has no twins."""
+    name = f"{data.stream}X{times}"
+    make_stream(url, name, f"{name}.>")
+    options = ConnectOptions(url, timeout=60.0)
+    with connect(options) as reading, connect(options) as writing:
+        writer = writing.stage(name, "fill")
+        for _ in range(times):
+            for batch in reading.read(data.stream, 1, data.messages, columns=("subject", "headers", "payload")):
+                subjects = pc.replace_substring(batch.column(0), data.stream, name, max_replacements=1)
+                writer.write(batch.set_column(0, "subject", subjects))
+        writing.commit(name, "fill", batch_id=0, parts=[writer.close()])
+    return replace(data, stream=name, messages=data.messages * times)
 
 
 def _items(rng: random.Random) -> list[bytes]:
