@@ -474,6 +474,15 @@ BULK_GAP_BYTES_MAX: Final = 32 * KIB
 BULK_READ_BYTES_MAX: Final = 4 * MIB
 BULK_EXTENTS_MAX: Final = 256
 BULK_DENSE_EXTENTS_MAX: Final = 16
+# What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a tenth of a
+# millisecond to choose), stretches without gaps, their bytes on average, and files. The last are the files kept open
+# for such a reader: more than are in its window.
+BULK_PLACES_CHUNKS: Final = 8
+BULK_PLACES_MSGS_MAX: Final = 8_192
+BULK_PLACES_MAX: Final = 64
+BULK_PLACE_BYTES_MIN: Final = 4 * KIB
+BULK_PLACES_FILES_MAX: Final = 2
+BULK_LENT_FILES_MAX: Final = 16
 # A chunk is begun again so often when files change under it.
 BULK_STALE_MAX: Final = 3
 # Messages read at once, and one by one, where a chunk could not be copied.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from models.bulk_rows import checksum_of
 from models.records import Record, crc32c, encode_record
 from slipstream.kernels import stagedrows
-from slipstream.kernels.bulkscan import Chunk, crc_shift, encode_message, measure, pick
+from slipstream.kernels.bulkscan import Chunk, are_messages, crc_shift, encode_message, measure, pick
 from slipstream.kernels.record import LogWriter, StoredMessage
 from slipstream.kernels.stagedrows import StagedRows
 from slipstream.kernels.subject import is_valid_publish, matches
@@ -250,3 +250,30 @@ def test_what_stops_staged_rows() -> None:
     assert stopped(Record(1, 0, b"a", b"", b"", kind=2)) == stagedrows.BAD_RECORD
     message = StoredMessage(1, 0, b"a", b"", b"12345")
     assert encode_message(message) == encode_record(plain, 0)
+
+
+@given(logs(), st.data())
+def test_are_messages(log: tuple[list[Record], bytes, MessageIndex, int], data: st.DataObject) -> None:
+    records = log[0]
+    content = b"".join(encode_record(record, 5) for record in records)
+    first, last = (records[0].seq, records[-1].seq) if records else (0, 0)
+    assert are_messages(content, len(records), first, last)
+    assert not are_messages(content, len(records) + 1, first, last)
+    if not records:
+        return
+    assert not are_messages(content, len(records) - 1, first, last)
+    assert not are_messages(content, len(records), first + 1, last)
+    assert not are_messages(content, len(records), first, last - 1)
+    cut = data.draw(st.integers(0, len(content) - 1))
+    assert not are_messages(content[:cut], len(records), first, last)
+    place = data.draw(st.integers(0, len(records) - 1))
+    at = len(b"".join(encode_record(record, 5) for record in records[:place]))
+    other_kind = bytearray(content)
+    other_kind[at + 26] ^= 3  # as an erased one has it
+    assert not are_messages(bytes(other_kind), len(records), first, last)
+    noise = bytearray(content)
+    noise[at + 8 : at + 16] = bytes(8)
+    assert not are_messages(bytes(noise), len(records), max(first, 1), last)
+    if len(records) > 1:
+        twice = content + content
+        assert not are_messages(twice, 2 * len(records), first, last), "sequences grow"

@@ -14,7 +14,7 @@ from slipstream.jetstream.directory import DirectoryStores
 from slipstream.jetstream.ports import Delivery
 from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.kernels.arrowrows import RowDecoder
-from slipstream.kernels.bulkscan import encode_message
+from slipstream.kernels.bulkscan import are_messages, encode_message
 from slipstream.kernels.record import StoredMessage, crc32c
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import ConsumerPorts
@@ -50,6 +50,8 @@ class Reading:
     room: memoryview | None = None
     in_memory: int = 0
     """Chunks that came that way."""
+    in_files: int = 0
+    """Chunks that the client read itself."""
     chunks: list[bytes] = field(default_factory=list)
     status: bytes = b""
     end: dict[str, Any] = field(default_factory=dict)
@@ -67,6 +69,11 @@ def messages_of(data: bytes) -> list[StoredMessage]:
     """The messages of a chunk, after the checks a client makes."""
     decoder = RowDecoder(())
     assert decoder.feed(data) == len(data) or decoder.full
+    return parsed(data)
+
+
+def parsed(data: bytes) -> list[StoredMessage]:
+    """The messages of records, whatever their checksums."""
     out, at = [], 0
     while at < len(data):
         _crc, hlen, seq, ts, slen, flags, plen = HEAD.unpack_from(data, at)
@@ -134,6 +141,9 @@ class BulkWorld(World):
                 assert reading[0].room is not None
                 reading[0].chunks.append(bytes(reading[0].room[at : at + size]))
                 reading[0].in_memory += 1
+            elif header and header.startswith(b"NATS/1.0 101"):
+                reading[0].chunks.append(self.read_places(json.loads(payload)))
+                reading[0].in_files += 1
             elif header:
                 reading[0].status, reading[0].end = header, json.loads(payload)
             else:
@@ -148,6 +158,22 @@ class BulkWorld(World):
             reading[0].room = self.ports.rooms[reading[0].answer["memory"]["name"]].view
             self.confirm(reading[0], reading[0].answer["credit"], stream)
         return reading[0]
+
+    def read_places(self, said: dict[str, Any]) -> bytes:
+        """What a client finds in the files of the server, keyed by 0."""
+        lent = {loan.path: loan for loan in self.ports.loans}
+        out, rows = b"", 0
+        for path, device, inode, offset, length, salt, count in said["places"]:
+            assert (lent[path].device, lent[path].inode) == (device, inode)
+            data = self.disk.read(path.removeprefix("/fake"), offset, length)
+            assert are_messages(data, count, said["first"], said["last"])
+            decoder = RowDecoder((), salt=salt & 0xFFFFFFFF)
+            assert decoder.feed(data) == len(data) or decoder.full
+            assert not decoder.damaged
+            out += b"".join(encode_message(message) for message in parsed(data))
+            rows += count
+        assert rows == said["rows"]
+        return out
 
     def confirm(self, reading: Reading, chunks: int = 1, stream: str = "S") -> None:
         """Confirm chunks, and let the server go on."""

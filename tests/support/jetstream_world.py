@@ -57,6 +57,19 @@ class FakeRoom:
         self._rooms.pop(self._name, None)
 
 
+class FakeLoan:
+    """A file that is kept open for somebody."""
+
+    def __init__(self, loans: list[FakeLoan], path: str) -> None:
+        self.path, self.device, self.inode = f"/fake{path}", 1, hash(path) & 0xFFFF
+        self._loans = loans
+        loans.append(self)
+
+    def close(self) -> None:
+        if self in self._loans:
+            self._loans.remove(self)
+
+
 class FakePorts:
     """Implements `slipstream.jetstream.ports.Ports`."""
 
@@ -71,6 +84,7 @@ class FakePorts:
         self.reads = 0
         self.rooms: dict[str, FakeRoom] = {}  # memory that is shared now, by name
         self.shares_memory = True
+        self.loans: list[FakeLoan] = []  # files that are lent now
         self._soon: list[Callable[[], None]] = []
         self._timers: list[tuple[int, int, list[Callable[[], None]]]] = []
         self._ids = itertools.count()
@@ -98,6 +112,9 @@ class FakePorts:
 
     def share_memory(self, name: str, size: int) -> FakeRoom | None:
         return FakeRoom(self.rooms, name, size) if self.shares_memory else None
+
+    def lend_file(self, path: str) -> FakeLoan | None:
+        return FakeLoan(self.loans, path) if self.shares_memory else None
 
     def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         self.sent.append((subject, reply, header, payload))

@@ -231,7 +231,7 @@ class BulkClient:
             fail_on_data_loss,
             expect_messages,
         )
-        source = self._source(wanted, transport)
+        source = self._source(wanted, transport, files=True)
         return ArrowReader(source, wanted, names, batch_rows=batch_rows, batch_bytes=batch_bytes)
 
     def read_records(
@@ -341,10 +341,10 @@ class BulkClient:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _source(self, wanted: Wanted, transport: str) -> RecordSource:
+    def _source(self, wanted: Wanted, transport: str, *, files: bool = False) -> RecordSource:
         chosen = self._transport(transport)
         if chosen == "bulk":
-            return BulkSource(self._link, wanted)
+            return BulkSource(self._link, wanted, files=files)
         info = self.stream_info(wanted.stream)
         _check_identity(wanted.stream, wanted.identity, info["identity"])
         if wanted.last > info["state"]["last_seq"]:

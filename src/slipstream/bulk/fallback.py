@@ -52,6 +52,7 @@ class DirectSource:
 
     transport = "direct"
     exact = False
+    salt = 0
 
     def __init__(self, link: Link, wanted: Wanted) -> None:
         """Prepare to read `wanted`."""
@@ -117,6 +118,7 @@ class ConsumerSource:
 
     transport = "consumer"
     exact = False
+    salt = 0
 
     def __init__(self, link: Link, wanted: Wanted) -> None:
         """Prepare to read `wanted`."""

@@ -37,12 +37,14 @@ class Wanted:
 
 
 class RecordSource(Protocol):
-    """Chunks of records keyed by 0, in the order of their sequences."""
+    """Chunks of records in the order of their sequences."""
 
     transport: str
     """`bulk`, `direct` or `consumer`."""
     exact: bool
     """Whether only wanted messages come; else rows are filtered here."""
+    salt: int
+    """Key of the checksums in the chunk that came last."""
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         """Each chunk once; a view is good until the next one is asked for.
@@ -115,6 +117,7 @@ class ArrowReader:
         try:
             for chunk in self._source:
                 at = 0
+                decoder.salt = self._source.salt
                 while True:
                     try:
                         at = decoder.feed(chunk, at)

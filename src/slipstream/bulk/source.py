@@ -1,16 +1,20 @@
 """Records from BULK.READ: chunks under flow control, then an end mark that is compared with what came.
 
-A server on this machine puts chunks into memory it shares with us and says where; else they are messages.
+A server on this machine says where in its files a chunk lies, or puts it into memory that it shares with us; else
+chunks are messages. A file can change between the word and the look, when messages are erased: what is not there as
+promised is asked for again, in messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from slipstream.bulk.errors import BulkError
+from slipstream.bulk.lent import LentFiles, Places
 from slipstream.bulk.link import Inbox, Link, answer, api_error
 from slipstream.bulk.reading import Wanted
 from slipstream.bulk.shared import attach
@@ -18,13 +22,14 @@ from slipstream.bulk.shared import attach
 __all__ = ["BulkSource"]
 
 _IN_MEMORY = b"NATS/1.0 100"
+_IN_FILES = b"NATS/1.0 101"
 
 
 class _End(msgspec.Struct):
     """The body of an end mark."""
 
     rows: int
-    crc: int
+    crc: int | None  # unknown to the server if we have read files
     last: int
     bytes: int = 0
     lost: list[int] = []
@@ -37,12 +42,18 @@ class BulkSource:
     transport = "bulk"
     exact = True
 
-    def __init__(self, link: Link, wanted: Wanted) -> None:
-        """Prepare to read `wanted`."""
+    def __init__(self, link: Link, wanted: Wanted, *, memory: bool = True, files: bool = False) -> None:
+        """Prepare to read `wanted`, through memory and from files if that is allowed and possible."""
+        self.salt = 0
         self._link = link
         self._wanted = wanted
+        self._memory = memory
+        self._may_read_files = files
         self._inbox: Inbox | None = None
         self._end: _End | None = None
+        self._files = LentFiles()
+        self._gone = 0  # rows that were promised and not there any more
+        self._lost: list[int] = []  # sequences of them that are damaged
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         """See `RecordSource`."""
@@ -53,8 +64,9 @@ class BulkSource:
             value = getattr(wanted, name)
             if value is not None:
                 body[name] = value
-        if link.may_share_memory:
+        if self._memory and link.may_share_memory:
             body["memory"] = True
+            body["files"] = self._may_read_files
         self._inbox = inbox = link.open_inbox()
         link.publish(link.prefix + call, msgspec.json.encode(body), reply=inbox.subject)
         begun = answer(call, link.next(inbox).payload)
@@ -67,6 +79,8 @@ class BulkSource:
                 yield message.payload
             elif memory is not None and message.header.startswith(_IN_MEMORY):
                 yield _place(memory, message.payload)
+            elif memory is not None and message.header.startswith(_IN_FILES):
+                yield from self._read_files(message.payload)
             else:
                 self._end = self._ended(call, message.header, message.payload)
                 return
@@ -80,19 +94,44 @@ class BulkSource:
         end, wanted = self._end, self._wanted
         if end is None:
             raise BulkError(f"the read of {wanted.stream} has no end mark", retryable=True)
-        if records != end.rows or (crc != end.crc and not damaged):
-            raise BulkError(f"{records} records of {wanted.stream} came, {end.rows} were sent", retryable=True)
-        if end.lost and wanted.fail_on_data_loss:
-            count = max(end.lost_count, len(end.lost))
+        promised = end.rows - self._gone
+        if records != promised or (end.crc is not None and crc != end.crc and not damaged):
+            raise BulkError(f"{records} records of {wanted.stream} came, {promised} were sent", retryable=True)
+        lost = sorted({*end.lost, *self._lost})
+        if lost and wanted.fail_on_data_loss:
+            count = max(end.lost_count, len(lost))
             raise BulkError(
-                f"{count} messages of {wanted.stream} can no longer be read, the first is {end.lost[0]}", seqs=end.lost
+                f"{count} messages of {wanted.stream} can no longer be read, the first is {lost[0]}", seqs=lost
             )
 
     def close(self) -> None:
         """See `RecordSource`: the server drops a reader that listens no more."""
+        self._files.close()
         if self._inbox is not None:
             self._link.close_inbox(self._inbox)
             self._inbox = None
+
+    def _read_files(self, said: bytes) -> Iterator[bytes | memoryview]:
+        """A chunk that we read ourselves."""
+        try:
+            places = msgspec.json.decode(said, type=Places)
+        except msgspec.DecodeError as error:
+            raise BulkError(f"the server named places that are none: {error}", retryable=True) from error
+        found = self._files.look(places)
+        if found is not None:
+            for place, records in zip(places.places, found, strict=True):
+                self.salt = place.salt & 0xFFFFFFFF
+                yield records
+            self.salt = 0
+            return
+        again = BulkSource(self._link, replace(self._wanted, first=places.first, last=places.last), memory=False)
+        try:
+            yield from again
+        finally:
+            again.close()
+        if again._end is not None:
+            self._gone += places.rows - again._end.rows
+            self._lost += again._end.lost
 
     def _begin_memory(self, credit: str, begun: dict[str, Any]) -> memoryview | None:
         """Open the memory we are offered, if any, and let the server begin."""

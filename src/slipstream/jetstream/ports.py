@@ -37,6 +37,7 @@ __all__ = [
     "BatchLimits",
     "Cancel",
     "Delivery",
+    "LentFile",
     "OnMessage",
     "Ports",
     "Recovered",
@@ -74,6 +75,18 @@ class SharedMemory(Protocol):
 
     def close(self) -> None:
         """Let nobody else open it; idempotent."""
+        ...
+
+
+class LentFile(Protocol):
+    """A file that clients on this machine can open, under whatever name it has by then, or none."""
+
+    path: str
+    device: int
+    inode: int
+
+    def close(self) -> None:
+        """Let nobody else open it this way; idempotent."""
         ...
 
 
@@ -187,6 +200,10 @@ class Ports(Protocol):
 
     def share_memory(self, name: str, size: int) -> SharedMemory | None:
         """Memory of this name that clients on this machine can look at; None where that cannot be had."""
+        ...
+
+    def lend_file(self, path: str) -> LentFile | None:
+        """A file for clients on this machine to read; None where that cannot be had."""
         ...
 
     def log(self, level: str, text: str) -> None:

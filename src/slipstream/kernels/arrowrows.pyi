@@ -20,6 +20,7 @@ class RowDecoder:
     records: int
     last: int
     crc: int
+    salt: int
     damaged: list[int]
 
     def __init__(

@@ -25,6 +25,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from slipstream.kernels.bulkscan cimport shifted
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG
 
 cdef extern from "crc32c.h" nogil:
@@ -41,6 +42,7 @@ cdef enum:
     SMALLEST = 1024
     COLUMN_MAX = 0x7FFFFFF0  # offsets are 31 bits
     LINEAR_LINES = 16        # header lines up to which names are compared one by one
+    SHIFTS = 1024            # lengths whose shift is remembered, direct mapped
 
 cdef enum:
     C_STREAM = 1
@@ -278,7 +280,9 @@ cdef class RowDecoder:
     cdef const unsigned char **patterns
     cdef Py_ssize_t *pattern_sizes
     cdef Py_ssize_t n_patterns
-    cdef uint32_t salt
+    cdef public uint32_t salt  # key of the checksums in what is fed next
+    cdef uint32_t shifts_salt  # what the next hold: lengths, each with what the salt makes of the checksum
+    cdef uint32_t shifts[2 * SHIFTS]
     cdef Column c_stream_off, c_stream, c_seq, c_ts, c_ts_ns, c_subject_off, c_subject, c_payload_off, c_payload
     cdef Column c_size, c_raw_valid, c_raw_off, c_raw, c_reply_valid, c_reply_off
     cdef Column c_map_valid, c_map_off, c_key_off, c_key, c_list_off, c_value_off, c_value
@@ -289,7 +293,7 @@ cdef class RowDecoder:
     cdef readonly Py_ssize_t rows      # in the batch under way
     cdef readonly uint64_t records     # seen in all, passed over and damaged ones included
     cdef readonly uint64_t last        # sequence of the last record
-    cdef readonly uint32_t crc         # over the checksums of all records
+    cdef readonly uint32_t crc         # over the checksums of all records, keyed by 0
     cdef readonly list damaged         # sequences as damaged records state them
 
     def __cinit__(
@@ -398,6 +402,8 @@ cdef class RowDecoder:
             crc = get32(p)
             if slip_crc32c(self.salt, p + 4, total - 4) != crc:
                 return BAD_CHECKSUM
+            if self.salt:
+                crc ^= self.shift(total)
             seq = get64(p + 8)
             if seq <= self.last and self.records:
                 return NOT_GROWING
@@ -415,6 +421,17 @@ cdef class RowDecoder:
             self.crc = slip_crc32c(self.crc, &crc, 4)
             at[0] += whole
         return GOING_ON
+
+    cdef uint32_t shift(self, Py_ssize_t total) noexcept nogil:
+        """What the salt makes of the checksum of a record that is so long."""
+        cdef uint32_t *known = self.shifts + 2 * (total & (SHIFTS - 1))
+        if self.shifts_salt != self.salt:
+            self.shifts_salt = self.salt
+            memset(self.shifts, 0, sizeof(self.shifts))
+        if known[0] != <uint32_t>total:
+            known[0] = <uint32_t>total
+            known[1] = shifted(self.salt, total - 4)
+        return known[1]
 
     cdef bint passes(self, const unsigned char *p) noexcept nogil:
         cdef const unsigned char *subject = p + HEAD + (8 if get16(p + 26) & FLAG_EXPIRES else 0)

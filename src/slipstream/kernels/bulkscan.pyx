@@ -412,6 +412,33 @@ cdef class Chunk:
         return room if self.used == PyBytes_GET_SIZE(room) else room[:self.used]
 
 
+def are_messages(const unsigned char[::1] data not None, Py_ssize_t rows, uint64_t first, uint64_t last):
+    """Whether the data is `rows` messages, whole and back to back, with growing sequences from `first` to `last`.
+
+    Only heads are looked at; checksums are for the decoder to verify.
+    """
+    cdef const unsigned char *p
+    cdef uint64_t total, seq, at = 0, size = <uint64_t>data.shape[0], before = 0
+    cdef uint16_t flags
+    if size == 0:
+        return rows == 0
+    with nogil:
+        while at < size and size - at >= HEAD:
+            p = &data[0] + at
+            flags = get16(p + 26)
+            total = <uint64_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if flags & FLAG_EXPIRES else 0)
+            seq = get64(p + 8)
+            if (
+                (flags & KIND_MASK) != KIND_MSG or total > size - at or seq < first or seq > last
+                or (seq <= before and at > 0)
+            ):
+                break
+            before = seq
+            at += (total + 7) & ~<uint64_t>7
+            rows -= 1
+    return at == size and rows == 0
+
+
 def encode_message(StoredMessage message not None):
     """One message as a record keyed by 0."""
     cdef Py_ssize_t slen = PyBytes_GET_SIZE(message.subject), hlen = PyBytes_GET_SIZE(message.headers)

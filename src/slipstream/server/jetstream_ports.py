@@ -15,7 +15,7 @@ from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.handout import hand_out
 from slipstream.limits import SECOND_NS
 from slipstream.routing.services import REPLY_PREFIX
-from slipstream.server.shared_memory import share_memory
+from slipstream.server.shared_memory import lend_file, share_memory
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -66,6 +66,7 @@ class AccountPorts:
         self.flush = server.flush
         self.log = server.log
         self.share_memory = share_memory
+        self.lend_file = lend_file
         self.cores = os.cpu_count() or 1
         self.run_commit = files.commits.run
         self.run_blocking = files.rest.run

@@ -1,7 +1,7 @@
-"""Memory that a client on this machine may read: anonymous, of this process, gone with it.
+"""Memory and files of this process that a client on this machine may read, as long as the process keeps them open.
 
-It is found below /proc by whoever the kernel lets look at this process: the same user in the same container, or root.
-Nobody else can open it, however he learns its name, so handing out the name gives nothing away.
+They are found below /proc by whoever the kernel lets look at this process: the same user in the same container, or
+root. Nobody else can open them, however he learns their names, so handing out a name gives nothing away.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 
-__all__ = ["SharedRoom", "share_memory"]
+__all__ = ["OpenFile", "SharedRoom", "lend_file", "share_memory"]
 
 
 class SharedRoom:
@@ -44,5 +44,34 @@ def share_memory(name: str, size: int) -> SharedRoom | None:
         return None
     try:
         return SharedRoom(name, size)
+    except OSError:
+        return None
+
+
+class OpenFile:
+    """A file to be read by others; see `jetstream.ports.LentFile`."""
+
+    def __init__(self, path: str) -> None:
+        """Open it.
+
+        Raises:
+            OSError: it is gone, or there is no descriptor left.
+        """
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        status = os.fstat(self._fd)
+        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+        self.device, self.inode = status.st_dev, status.st_ino
+
+    def close(self) -> None:
+        """Take it off the list; idempotent. Whoever has it open keeps it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def lend_file(path: str) -> OpenFile | None:
+    """A file that others on this machine can open under another `path`; None if it cannot be had."""
+    try:
+        return OpenFile(path)
     except OSError:
         return None

@@ -187,7 +187,7 @@ def read_shared(
     link = FakeLink(Reply(b'{"type":"x","id":"ID","credit":4,"memory":{"path":"P"}}'), *replies)
     link.may_share_memory = True
     wanted = Wanted("S", 1, 10)
-    reader = ArrowReader(BulkSource(link, wanted), wanted, ("seq",), batch_rows=3, batch_bytes=1 << 20)  # type: ignore[arg-type]
+    reader = ArrowReader(BulkSource(link, wanted, files=True), wanted, ("seq",), batch_rows=3, batch_bytes=1 << 20)  # type: ignore[arg-type]
     return [seq for batch in reader for seq in batch.column(0).to_pylist()], link
 
 
@@ -219,4 +219,45 @@ def test_memory_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_chunks_outside_of_the_memory(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
     with pytest.raises(BulkError, match="outside of its memory") as caught:
         read_shared(monkeypatch, memoryview(b"12345678"), Reply(said, b"NATS/1.0 100 Chunk\r\n\r\n"))
+    assert caught.value.retryable
+
+
+def in_files(**changes: Any) -> Reply:
+    place = ["P", 1, 2, 0, 100, 7, 4]
+    body = {"first": 1, "last": 4, "rows": 4, "places": [place], **changes}
+    return Reply(json.dumps(body).encode(), b"NATS/1.0 101 Places\r\n\r\n")
+
+
+def test_chunks_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    salted = memoryview(b"".join(encode_record(record, 7) for record in RECORDS[:4]))
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda _files, _where: [salted])
+    replies = in_files(), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    assert seqs == list(range(1, 11))
+    assert json.loads(link.published[0][1])["files"] is True
+
+
+@pytest.mark.parametrize("left", [4, 3])
+def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    """Also when a message was removed meanwhile: then fewer come than were promised."""
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda _files, _where: None)
+    again = RECORDS[:left]
+    replies = in_files(), begun(), chunk(*again), end(again), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    assert seqs == [*range(1, left + 1), *range(5, 11)]
+    asked = [json.loads(body) for subject, body in link.published if subject.endswith("READ.S")][1]
+    assert (asked["first"], asked["last"], asked.get("memory")) == (1, 4, None)
+
+
+def test_damage_that_shows_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda _files, _where: None)
+    again = RECORDS[:3]
+    replies = in_files(), begun(), chunk(*again), end(again, lost=[4]), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    with pytest.raises(BulkError, match="the first is 4"):
+        read_shared(monkeypatch, memoryview(b"x"), *replies)
+
+
+def test_places_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BulkError, match="places that are none") as caught:
+        read_shared(monkeypatch, memoryview(b"x"), in_files(places=[["P", 1]]))
     assert caught.value.retryable

@@ -115,7 +115,13 @@ class BulkApi:
         usual_credit = BULK_MEMORY_CREDIT if asked.memory else BULK_CREDIT
         credit = min(max(asked.credit or usual_credit, 1), credit_max)
         reader = self.readers.begin(
-            stream, wanted, request.reply, credit=credit, chunk_bytes=chunk_bytes, memory=asked.memory
+            stream,
+            wanted,
+            request.reply,
+            credit=credit,
+            chunk_bytes=chunk_bytes,
+            memory=asked.memory,
+            files=asked.files,
         )
         answer = {**_state(stream), "id": reader.id, "first": wanted.first, "last": wanted.last, "credit": credit}
         if reader.memory is not None:

@@ -9,8 +9,10 @@ it has not confirmed; a request to BULK.CREDIT.<stream>.<id> with a number confi
 or not there any more, costs the memory of its credit and no more.
 
 A reader on this machine gets its chunks through memory: a ring with room for its credit, of which a message with the
-status 100 says where the next chunk lies. It begins when the reader has confirmed for the first time, which it does
-after it has opened the memory; or it says that it cannot, and gets everything in messages. So does what does not fit.
+status 100 says where the next chunk lies. If it wants to, it reads from files itself what lies there without gaps: a
+message with the status 101 says where, and the files are kept open for it. It begins when the reader has confirmed for
+the first time, which it does after it has opened the memory; or it says that it cannot, and gets everything in
+messages. So does what does not fit.
 
 Publishes go first: see `pace`. Readers take turns: a few have a thread at work for them, the rest wait in a queue. On
 the loop a chunk is chosen (tens of microseconds) and written to the connection; the copy between is made in the thread.
@@ -30,15 +32,17 @@ from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
-from slipstream.jetstream.store.bulk import ReadJob, begin_read, read_slowly
+from slipstream.jetstream.ports import Cancel, LentFile, Ports, SharedMemory
+from slipstream.jetstream.store.bulk import ReadJob, begin_read, find_places, read_slowly
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (
     BULK_BESIDE_CHUNK_BYTES,
     BULK_CONGESTED_NS,
+    BULK_LENT_FILES_MAX,
     BULK_LOST_LISTED_MAX,
+    BULK_PLACES_CHUNKS,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
     BULK_READS_IN_FLIGHT,
@@ -52,6 +56,7 @@ __all__ = ["Reader", "Readers", "memory_name"]
 _END = b"NATS/1.0 204 EOB\r\n\r\n"
 _FAILED = b"NATS/1.0 500 Failed\r\n\r\n"
 _IN_MEMORY = b"NATS/1.0 100 Chunk\r\n\r\n"
+_IN_FILES = b"NATS/1.0 101 Places\r\n\r\n"
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +87,12 @@ class Reader:
     selection: Selection = field(default_factory=Selection)
     memory: SharedMemory | None = None
     """A ring of `window` rooms of `chunk_bytes`."""
+    reads_files: bool = False
+    """Whether it would read files itself, once it has shown by the memory that it is on this machine."""
+    lent: dict[str, LentFile] = field(default_factory=dict)
+    """Files it may read itself, by path, in the order they were first named."""
+    checksummed: bool = True
+    """Whether everything passed through here, so that `crc` is known."""
     chunks: int = 0
     """Sent so far; that many times the ring went on by a room."""
 
@@ -116,7 +127,15 @@ class Readers:
         return len(self._readers)
 
     def begin(
-        self, stream: Stream, wanted: Range, reply: bytes, *, credit: int, chunk_bytes: int, memory: bool = False
+        self,
+        stream: Stream,
+        wanted: Range,
+        reply: bytes,
+        *,
+        credit: int,
+        chunk_bytes: int,
+        memory: bool = False,
+        files: bool = False,
     ) -> Reader:
         """Let somebody read; the first chunk leaves after this turn, or when he has opened the memory he is given.
 
@@ -128,6 +147,7 @@ class Readers:
         now_ns = self._ports.now_ns()
         reader = Reader(self._ports.new_nuid(), stream, wanted, reply, credit, credit, chunk_bytes, now_ns)
         reader.next_seq = wanted.first
+        reader.reads_files = files
         self._readers[reader.id] = reader
         if self._sweeping is None:
             self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
@@ -194,6 +214,8 @@ class Readers:
         self._run()
 
     def _read(self, reader: Reader) -> None:
+        if reader.memory is not None and reader.reads_files and self._send_places(reader):
+            return
         job = begin_read(
             reader.stream.store,
             reader.wanted.filters,
@@ -210,6 +232,44 @@ class Readers:
             self._ports.call_soon(lambda: self._finish(reader, job))
         else:
             self._ports.run_blocking(job.run, lambda: self._finish(reader, job))
+
+    def _send_places(self, reader: Reader) -> bool:
+        """Let a reader on this machine read by itself; False if it cannot."""
+        found = find_places(
+            reader.stream.store,
+            reader.wanted.filters,
+            reader.next_seq,
+            reader.wanted.last,
+            max_bytes=BULK_BESIDE_CHUNK_BYTES if self._pace.beside_others else BULK_PLACES_CHUNKS * reader.chunk_bytes,
+            selection=reader.selection,
+        )
+        if found is None:
+            return False
+        next_seq, rows, places = found
+        named: list[list[object]] = []
+        for place in places:
+            file = reader.lent.get(place.path) or self._ports.lend_file(place.path)
+            if file is None:
+                return False
+            reader.lent[place.path] = file
+            named.append([file.path, file.device, file.inode, place.offset, place.length, place.salt, place.rows])
+        while len(reader.lent) > BULK_LENT_FILES_MAX:
+            reader.lent.pop(next(iter(reader.lent))).close()
+        body = encode({"first": reader.next_seq, "last": next_seq - 1, "rows": rows, "places": named})
+        reader.next_seq = next_seq
+        reader.rows += rows
+        reader.bytes += sum(place.length for place in places)
+        reader.checksummed = False
+        # It ends the turn, so that nobody has the loop for himself.
+        self._in_flight += 1
+        self._ports.call_soon(lambda: self._sent_places(reader, body))
+        return True
+
+    def _sent_places(self, reader: Reader, body: bytes) -> None:
+        self._in_flight -= 1
+        if not reader.gone:
+            self._deliver(reader, _IN_FILES, body)
+        self._run()
 
     def _chunk_bytes(self, reader: Reader) -> int:
         return min(reader.chunk_bytes, BULK_BESIDE_CHUNK_BYTES) if self._pace.beside_others else reader.chunk_bytes
@@ -244,6 +304,9 @@ class Readers:
         if not data:
             self._queue.append(reader)
             return
+        self._deliver(reader, header, data)
+
+    def _deliver(self, reader: Reader, header: bytes | None, data: bytes) -> None:
         reader.credit -= 1
         reader.chunks += 1
         if self._ports.deliver_many([(reader.reply, reader.reply, None, header, data)]):
@@ -259,7 +322,7 @@ class Readers:
         fields: dict[str, object] = {
             "rows": reader.rows,
             "bytes": reader.bytes,
-            "crc": reader.crc,
+            "crc": reader.crc if reader.checksummed else None,
             "last": reader.wanted.last,
         }
         lost = self._lost(reader)
@@ -304,6 +367,8 @@ def memory_name(reader: Reader) -> str:
 
 
 def _forget_memory(reader: Reader) -> None:
-    if reader.memory is not None:
-        reader.memory.close()
-        reader.memory = None
+    for shared in (reader.memory, *reader.lent.values()):
+        if shared is not None:
+            shared.close()
+    reader.memory = None
+    reader.lent.clear()

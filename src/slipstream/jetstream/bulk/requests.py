@@ -54,6 +54,8 @@ class ReadRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):
     chunk_bytes: int = 0
     memory: bool = False
     """Whether the reader is on this machine, as far as it knows."""
+    files: bool = False
+    """Whether it would read files itself."""
 
 
 class PlanRequest(RangeRequest, kw_only=True, forbid_unknown_fields=True):

@@ -28,6 +28,10 @@ from slipstream.limits import (
     BULK_DENSE_EXTENTS_MAX,
     BULK_EXTENTS_MAX,
     BULK_GAP_BYTES_MAX,
+    BULK_PLACE_BYTES_MIN,
+    BULK_PLACES_FILES_MAX,
+    BULK_PLACES_MAX,
+    BULK_PLACES_MSGS_MAX,
     BULK_READ_BYTES_MAX,
     BULK_SCAN_ENTRIES,
     BULK_SLOW_MSGS,
@@ -35,9 +39,11 @@ from slipstream.limits import (
 
 __all__ = [
     "Mark",
+    "Place",
     "ReadJob",
     "SlowChunk",
     "begin_read",
+    "find_places",
     "measure_step",
     "read_slowly",
     "store_uid",
@@ -59,6 +65,19 @@ class _Extent:
     read_into: Callable[[memoryview], int] | None  # for entries without gaps: to where they are wanted
     read_cached: Callable[[memoryview], bool] | None  # the same without waiting
     length: int
+    path: str  # of the file, if it is in one
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whole records of a file, back to back."""
+
+    path: str
+    offset: int
+    length: int
+    salt: int
+    """Key of their checksums."""
+    rows: int
 
 
 @dataclass(slots=True)
@@ -125,15 +144,10 @@ def begin_read(
     `selection`, and `room` if the records fit there, must not be used for anything else until the job is done.
     """
     indexed = _indexed(store)
-    up_to_seq = min(up_to_seq, store.committed_seq)
-    max_msgs = max(max_bytes // 64, 1)
-    scan = BULK_SCAN_ENTRIES
-    next_seq = pick(indexed._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, scan, selection)
-    chunk = Chunk(selection, 0, crc, room)
-    job = ReadJob(chunk, next_seq, len(selection), isinstance(indexed, MemoryStore))
+    job = _picked(indexed, filters, from_seq, up_to_seq, max(max_bytes // 64, 1), max_bytes, selection, crc, room)
+    chunk = job.chunk
     if chunk.in_given:
         job.room = room
-    if chunk.in_given:
         # A few stretches without gaps are read to where they belong; many are read together and copied.
         if _add_extents(job, indexed, 0, BULK_DENSE_EXTENTS_MAX) == job.picked:
             return job
@@ -143,6 +157,40 @@ def begin_read(
         # The rest is far apart: it is for the next chunk.
         job.next_seq, job.picked = selection.place(at)[0], at
     return job
+
+
+def find_places(
+    store: Store, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int, selection: Selection
+) -> tuple[int, int, list[Place]] | None:
+    """Where the next records of a range lie, if that is a few stretches of files and nothing between them.
+
+    Returns where to go on from, how many messages that are, and the places.
+    """
+    indexed = _indexed(store)
+    job = _picked(indexed, filters, from_seq, up_to_seq, BULK_PLACES_MSGS_MAX, max_bytes, selection, 0, None)
+    if not job.picked or job.inline or _add_extents(job, indexed, 0, BULK_PLACES_MAX) < job.picked:
+        return None
+    places = [Place(one.path, one.base, one.length, one.salt, one.stop - one.first) for one in job.extents]
+    scattered = sum(place.length for place in places) < BULK_PLACE_BYTES_MIN * (len(places) - 1)
+    if scattered or len({place.path for place in places}) > BULK_PLACES_FILES_MAX:
+        return None
+    return job.next_seq, job.picked, places
+
+
+def _picked(
+    store: IndexedReads,
+    filters: Filters,
+    from_seq: int,
+    up_to_seq: int,
+    max_msgs: int,
+    max_bytes: int,
+    selection: Selection,
+    crc: int,
+    room: memoryview | None,
+) -> ReadJob:
+    up_to_seq = min(up_to_seq, store.committed_seq)
+    next_seq = pick(store._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, BULK_SCAN_ENTRIES, selection)
+    return ReadJob(Chunk(selection, 0, crc, room), next_seq, len(selection), isinstance(store, MemoryStore))
 
 
 def _add_extents(job: ReadJob, store: IndexedReads, gap_max: int, extents_max: int) -> int:
@@ -236,9 +284,9 @@ def _extent(
     """How to read a stretch of a segment, where it begins, and the key of its checksums."""
     if not isinstance(store, FileStoreWrites):
         data, base, salt = store._slice(segment, offset, length, length)
-        return _Extent(first, stop, lambda: data, base, salt, None, None, length)
+        return _Extent(first, stop, lambda: data, base, salt, None, None, length, "")
     held, disk = store._log.segment(segment), store._disk
     read_into = partial(disk.read_into, held.path, offset) if dense else None
     read_cached = partial(disk.read_cached, held.path, offset) if dense else None
     read = partial(disk.read, held.path, offset, length)
-    return _Extent(first, stop, read, offset, held.header.salt, read_into, read_cached, length)
+    return _Extent(first, stop, read, offset, held.header.salt, read_into, read_cached, length, held.path)

@@ -63,6 +63,48 @@ def test_through_memory(world: BulkWorld) -> None:
     assert not world.ports.rooms  # nobody keeps it
 
 
+def test_from_files(world: BulkWorld) -> None:
+    """A reader that would look at files itself is told where; what is in no file comes through memory."""
+    world.reads_memory = False
+    plain = world.read(chunk_bytes=CHUNK)
+    looking = world.read(chunk_bytes=CHUNK, memory=True, files=True)
+    assert looking.in_files == (len(looking.chunks) if world.account.streams["S"].config.storage.value == "file" else 0)
+    assert b"".join(looking.chunks) == b"".join(plain.chunks)
+    if looking.in_files:
+        assert looking.end == {**plain.end, "crc": None}, "nobody here has seen the checksums"
+    assert not world.ports.loans and not world.ports.rooms
+    unable = world.begin_read(files=True)
+    assert unable.in_files == 0, "only a reader that can open memory can open files"
+
+
+def test_gaps_are_left_out_of_files() -> None:
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(400)
+    for seq in (2, 3, 100, 399):
+        assert world.api("STREAM.MSG.DELETE.S", {"seq": seq})["success"]
+    reading = world.read(memory=True, files=True)
+    assert reading.seqs == [seq for seq in range(1, 401) if seq not in (2, 3, 100, 399)]
+    assert reading.in_files
+    scattered = world.read(memory=True, files=True, subjects=["s.3"])
+    assert scattered.in_files == 0 and scattered.in_memory, "too many places"
+    assert scattered.seqs == list(range(4, 401, 10))
+
+
+def test_lent_files_go_with_their_reader(world: BulkWorld) -> None:
+    world.fill(3000)
+    reading = world.begin_read(memory=True, files=True, credit=1, chunk_bytes=CHUNK)
+    held = world.begin_read(memory=True, files=True, credit=1, chunk_bytes=CHUNK)
+    if not held.in_files:
+        pytest.skip("no files")
+    assert len(world.ports.loans) == 2
+    reading.subscription.close()
+    world.ports.advance(BULK_SWEEP_NS)
+    assert len(world.ports.loans) == 1
+    world.account.shutdown()
+    assert not world.ports.loans
+
+
 def test_memory_waits_until_it_was_opened(world: BulkWorld) -> None:
     inbox, answers = b"_INBOX.m", []
     world.ports.subscribe(inbox, lambda _s, _r, header, payload: answers.append((header, payload)))

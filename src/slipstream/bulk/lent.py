@@ -1,0 +1,96 @@
+"""Files of a server on this machine that a reader looks at itself, at the places it is told.
+
+The server keeps them open for us, so that they are there whatever becomes of their names; that it is them is checked
+before they are opened. Pages are brought in by a call that can fail: to touch one that the device cannot read would end
+the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import msgspec
+
+from slipstream.kernels.bulkscan import are_messages
+
+__all__ = ["LentFiles", "Place", "Places"]
+
+_OPEN_MAX = 4
+_POPULATE_READ = 22  # MADV_POPULATE_READ, which `mmap` has no name for
+
+
+class Place(msgspec.Struct, array_like=True):
+    """Whole records, back to back, whose checksums are keyed by `salt`."""
+
+    path: str
+    device: int
+    inode: int
+    offset: int
+    length: int
+    salt: int
+    rows: int
+
+
+class Places(msgspec.Struct):
+    """Where a chunk lies: `rows` messages whose sequences are from `first` to `last`."""
+
+    first: int
+    last: int
+    rows: int
+    places: list[Place]
+
+
+class LentFiles:
+    """The files of one read."""
+
+    def __init__(self) -> None:
+        """Open nothing yet."""
+        self._open: dict[tuple[int, int], mmap.mmap] = {}  # by device and inode
+
+    def look(self, where: Places) -> list[memoryview] | None:
+        """The records at each place; None if they are not there as promised."""
+        found: list[memoryview] = []
+        for place in where.places:
+            try:
+                records = self._records(place)
+            except (OSError, ValueError):  # the second is for numbers that make no sense
+                return None
+            if records is None or not are_messages(records, place.rows, where.first, where.last):
+                return None
+            found.append(records)
+        return found
+
+    def close(self) -> None:
+        """Let go of them. What somebody still looks at stays until he is done."""
+        self._open.clear()
+
+    def _records(self, place: Place) -> memoryview | None:
+        file = self._file(place)
+        stop = place.offset + place.length
+        if file is None or not 0 <= place.offset < stop <= len(file):
+            return None
+        page = place.offset // mmap.PAGESIZE * mmap.PAGESIZE
+        file.madvise(_POPULATE_READ, page, stop - page)
+        return memoryview(file)[place.offset : stop]
+
+    def _file(self, place: Place) -> mmap.mmap | None:
+        key = (place.device, place.inode)
+        if key in self._open:
+            return self._open[key]
+        # Nothing but the file is opened: a pipe or a device can block, or do something.
+        status = os.stat(place.path)
+        if not place.path.startswith("/proc/") or (status.st_dev, status.st_ino) != key:
+            return None
+        fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(fd)
+            if (status.st_dev, status.st_ino) != key:
+                return None
+            mapped = mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
+        finally:
+            os.close(fd)
+        if len(self._open) >= _OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        self._open[key] = mapped
+        return mapped

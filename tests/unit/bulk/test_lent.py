@@ -1,0 +1,108 @@
+"""Files of a server that a reader looks at itself: nothing but what was promised is taken for a chunk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.records import Record, encode_record
+from slipstream.bulk.lent import LentFiles, Place, Places
+from slipstream.server.shared_memory import OpenFile, lend_file
+
+SALT = 12345
+RECORDS = [Record(seq, seq * 1000, b"s.%d" % seq, b"", b"payload-%d" % seq) for seq in range(1, 11)]
+CONTENT = b"".join(encode_record(record, SALT) for record in RECORDS)
+BEFORE = 4096 + 24
+
+
+@pytest.fixture
+def lent(tmp_path: Path) -> OpenFile:
+    """A file with records somewhere in it."""
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * BEFORE + CONTENT + b"y" * 100)
+    file = lend_file(str(path))
+    assert file is not None
+    return file
+
+
+def places(file: OpenFile, **changes: Any) -> Places:
+    fields = {"path": file.path, "device": file.device, "inode": file.inode, "offset": BEFORE, "length": len(CONTENT)}
+    return Places(1, 10, 10, [Place(**{**fields, "salt": SALT, "rows": 10, **changes})])
+
+
+def test_records_as_they_lie(lent: OpenFile) -> None:
+    files = LentFiles()
+    found = files.look(places(lent))
+    assert found is not None
+    assert [bytes(one) for one in found] == [CONTENT]
+    files.close()
+    files.close()
+    assert bytes(found[0]) == CONTENT, "as long as somebody looks"
+
+
+def test_a_file_that_lost_its_name(lent: OpenFile, tmp_path: Path) -> None:
+    os.remove(tmp_path / "log")
+    assert LentFiles().look(places(lent)) is not None
+    lent.close()
+    lent.close()
+    assert LentFiles().look(places(lent)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"inode": 1},
+        {"device": 1},
+        {"path": "/proc/1/fd/99999"},
+        {"path": "/dev/zero"},
+        {"path": "/proc/self/\0"},
+        {"rows": 9},
+        {"rows": 11},
+        {"offset": BEFORE - 8},
+        {"offset": BEFORE + 8},
+        {"offset": -8},
+        {"offset": 1 << 70},
+        {"length": 0},
+        {"length": len(CONTENT) - 8},
+        {"length": len(CONTENT) + 8},
+        {"length": 1 << 40},
+    ],
+)
+def test_what_is_not_there_is_not_taken(lent: OpenFile, changes: dict[str, Any]) -> None:
+    files = LentFiles()
+    assert files.look(places(lent, **changes)) is None
+    assert files.look(places(lent)) is not None, "and does no harm"
+
+
+def test_a_name_outside_of_proc_is_not_opened(lent: OpenFile, tmp_path: Path) -> None:
+    assert LentFiles().look(places(lent, path=str(tmp_path / "log"))) is None
+
+
+def test_an_erased_message(lent: OpenFile, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("r+b") as file:
+        file.seek(BEFORE + 26)
+        file.write(bytes([CONTENT[26] ^ 3]))
+    assert LentFiles().look(places(lent)) is None
+
+
+def test_a_file_that_was_cut(lent: OpenFile, tmp_path: Path) -> None:
+    files = LentFiles()
+    assert files.look(places(lent)) is not None
+    os.truncate(tmp_path / "log", 4096)
+    assert files.look(places(lent)) is None, "to touch it would end the process"
+
+
+def test_many_files(tmp_path: Path) -> None:
+    files, loans = LentFiles(), []
+    for number in range(10):
+        path = tmp_path / str(number)
+        path.write_bytes(b"x" * BEFORE + CONTENT)
+        loan = lend_file(str(path))
+        assert loan is not None
+        loans.append(loan)
+        assert files.look(places(loan)) is not None
+    assert files.look(places(loans[0])) is not None
+    assert lend_file(str(tmp_path / "none")) is None
