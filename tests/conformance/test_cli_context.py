@@ -63,6 +63,11 @@ def test_edit(cli: Cli, tmp_path: Path) -> None:
     assert "nats://changed" in cli.screen("context", "edit", "dev")
     editor.write_text('#!/bin/sh\necho nonsense > "$1"\n')
     assert "not JSON" in cli.call("ctx", "edit", "dev", status=1).stderr
+    for broken in ("false", "no-such-editor"):
+        cli.env["EDITOR"] = broken
+        said = cli.call("ctx", "edit", "dev", status=1).stderr
+        words = f"the editor '{broken}' ($EDITOR) failed or is not there; nothing was changed"
+        assert said == f"slipstream: error: {words}\n"
     assert cli.json("ctx", "info", "dev", "--json")["url"] == "nats://changed"
 
 

@@ -82,6 +82,8 @@ def test_schema(cli: Cli) -> None:
     for document, words in (
         ("[]", "the document is an array, which does not fit"),
         ('{"subjects": [7]}', "subjects.0 is a number, which does not fit the type string"),
+        ('{"retention": "for ever"}', 'retention is "for ever"; it may be limits, interest, workqueue\n'),
+        ('{"mirror": {"name": "A"}, "discard": 5}', "discard is 5; it may be old, new\n"),
         ("{", "unexpected EOF"),
     ):
         Path("bad.json").write_text(document)

@@ -15,6 +15,7 @@ from slipstream.cli.types import json_flag
 __all__ = ["errors", "lookup", "ls"]
 
 
+_DESCRIPTION_ROOM: Final = 50  # columns; constants, which `lookup` shows too, do not make descriptions narrower
 _HERE: Final = "slipstream.cli.errors"
 VERBS: Final = {
     "ls": Entry(f"{_HERE}:ls", "List error codes.", ("list",)),
@@ -46,7 +47,7 @@ def ls(pattern: str, as_json: bool) -> None:
     table = Table(counted(len(found), "JetStream Error"), "Code", "HTTP", "Constant", "Description")
     for row in found:
         table.add(str(row["err_code"]), str(row["code"]), row["constant"], row["description"])
-    table.print()
+    table.print(spare=("Constant", "HTTP"), room={"Description": _DESCRIPTION_ROOM})
 
 
 @click.command(cls=LocalCommand)

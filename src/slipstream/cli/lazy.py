@@ -15,7 +15,7 @@ import click
 
 from slipstream.cli.connection import Group
 
-__all__ = ["Entry", "LazyGroup", "RootGroup"]
+__all__ = ["Entry", "LazyGroup", "RootGroup", "readable_usage"]
 
 
 class Entry(NamedTuple):
@@ -68,11 +68,10 @@ class LazyGroup(Group):
         """Find the command, or say which one might be meant."""
         name = args[0]
         if name not in self._names and not name.startswith("-"):
-            from difflib import get_close_matches
+            from slipstream.cli.nearness import near
 
-            nearest = get_close_matches(name, self._names, 1)
-            hint = f" Did you mean {self._names[nearest[0]]!r}?" if nearest else ""
-            raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
+            nearest = [self._names[found] for found in near(name, self._names)[:1]]
+            raise click.UsageError(f"No such command {name!r}.{_hint(nearest)}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -81,17 +80,18 @@ class RootGroup(LazyGroup):
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Read the flags in front of the first command."""
-        with _readable_usage():
+        with readable_usage():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Read the rest, and run."""
-        with _readable_usage():
+        with readable_usage():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _readable_usage() -> Iterator[None]:
+def readable_usage() -> Iterator[None]:
+    """Wrong usage in words for people, broken between them."""
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:
@@ -100,8 +100,22 @@ def _readable_usage() -> Iterator[None]:
         from slipstream.cli.render import wrapped
 
         lead = "Error: "
-        text = wrapped(f"{lead}{_in_words(error.format_message())}", indent=2, err=True)
+        said = _unknown_flag(error) if isinstance(error, click.NoSuchOption) else _in_words(error.format_message())
+        text = wrapped(f"{lead}{said}", indent=2, err=True)
         raise click.UsageError(text.removeprefix(lead), error.ctx) from error
+
+
+def _unknown_flag(error: click.NoSuchOption) -> str:
+    """The same with flags that are near enough; click offers whatever has a few letters in common."""
+    from slipstream.cli.nearness import near
+
+    flags = error.ctx.command.get_params(error.ctx) if error.ctx else []
+    names = (name for flag in flags for name in (*flag.opts, *flag.secondary_opts) if name.startswith("--"))
+    return f"No such option {error.option_name!r}.{_hint(near(error.option_name, names))}"
+
+
+def _hint(names: list[str]) -> str:
+    return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
 _IN_WORDS: Final = (

@@ -6,16 +6,17 @@ names the flag to give instead: a script never hangs on a question it cannot see
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from slipstream.cli.connection import Failure
 from slipstream.cli.render import wrapped
 
-__all__ = ["ask", "ask_choice", "can_ask", "confirm", "confirm_or_stop"]
+__all__ = ["ask", "ask_choice", "can_ask", "confirm", "confirm_or_stop", "edited_by_hand"]
 
 T = TypeVar("T")
 
@@ -121,3 +122,25 @@ def confirm_or_stop(question: str, *, force: bool) -> None:
         raise Failure("there is no terminal to ask for confirmation: give --force")
     if not confirm(question, default=False):
         raise Failure("nothing was changed")
+
+
+def edited_by_hand(config: dict[str, Any]) -> dict[str, Any]:
+    """What the user makes of a configuration in an editor.
+
+    Raises:
+        Failure: the editor failed, or what it left is no JSON object any more.
+    """
+    try:
+        text = click.edit(json.dumps(config, indent=2), extension=".json")
+    except click.ClickException as error:
+        editor = error.message.partition(": Editing failed")[0]
+        raise Failure(f"the editor {editor!r} ($EDITOR) failed or is not there; nothing was changed") from error
+    if text is None:
+        return config
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise Failure(f"that is not JSON: {error}; nothing was changed") from error
+    if not isinstance(found, dict):
+        raise Failure("that is not a JSON object; nothing was changed")
+    return found

@@ -14,8 +14,9 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 import click
@@ -144,12 +145,15 @@ class Table:
         assert len(cells) == len(self._headers)
         self._rows.append([_text(cell) for cell in cells])
 
-    def print(self, *, drop_empty: bool = False, spare: Sequence[str] = ()) -> None:
+    def print(
+        self, *, drop_empty: bool = False, spare: Sequence[str] = (), room: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         """Print it; with `drop_empty` without columns in which nothing stands, which narrow terminals never show.
 
         Where there is no room, cells are wrapped between words, but for dates; then the blanks beside them are left
         out; then the columns with the headers `spare` go, one by one. If that is not enough, all this is tried with
-        long words broken, then with dates wrapped too. At last every row becomes a block of lines.
+        long words broken, then with dates wrapped too. At last every row becomes a block of lines. A column that is
+        wrapped keeps the width that `room` has for its header, if it needs as much.
         """
         from rich.text import Text
 
@@ -170,7 +174,7 @@ class Table:
                 for padding in (1, 0)
             ),
         ):
-            widths = self._widths(columns, screen.width - len(columns) * (1 + 2 * padding) - 1, wrap)
+            widths = self._widths(columns, screen.width - len(columns) * (1 + 2 * padding) - 1, wrap, room)
             if widths:
                 break
         else:
@@ -183,13 +187,22 @@ class Table:
         screen.print(line, soft_wrap=True)
         screen.print(self._built(columns, widths, padding, width, border))
 
-    def _widths(self, columns: Sequence[int], room: int, wrap: Callable[[Sequence[str]], int] | None) -> list[int]:
-        """How wide each column is so that all fit; none if they do not. `wrap` says how narrow one may be."""
+    def _widths(
+        self,
+        columns: Sequence[int],
+        room: int,
+        wrap: Callable[[Sequence[str]], int] | None,
+        wanted: Mapping[str, int],
+    ) -> list[int]:
+        """How wide each column is so that all fit, no narrower than `wrap` and `wanted` say; none if they do not."""
         cells = [[self._headers[index], *(row[index] for row in self._rows)] for index in columns]
         natural = [max(map(_width, column), default=0) for column in cells]
         if sum(natural) <= room or wrap is None:
             return natural if sum(natural) <= room else []
-        least = [wrap(column) for column in cells]
+        least = [
+            max(wrap(column), min(width, wanted.get(column[0], 0)))
+            for column, width in zip(cells, natural, strict=True)
+        ]
         if sum(least) > room:
             return []
         widths = natural

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,25 +70,49 @@ def validate(name: str, file: str) -> None:
 
     content = sys.stdin.buffer.read() if file == "-" else _content(file)
     shown = "standard input" if file == "-" else file
+    document = _document(name)
     try:
-        _document(name).decode(content)
+        document.decode(content)
     except JsonError as error:
-        raise Failure(f"{shown} is no {name}: {explained(error)}") from error
+        raise Failure(f"{shown} is no {name}: {explained(error, document, content)}") from error
     say(f"{shown} validates using schema {name}")
 
 
+_WRONG_WORD: Final = "can not unmarshal"
 _WRONG_TYPE: Final = re.compile(
     r"json: cannot unmarshal (.+) into (?:Go value|(?:Go struct field )?\w+\.(\S+)) of type (\S+)"
 )
 
 
-def explained(error: JsonError) -> str:
+def explained(error: JsonError, document: GoStruct[Any], content: bytes) -> str:
     """What is wrong with a document, in words of JSON instead of the server's, which are of Go."""
     found = _WRONG_TYPE.fullmatch(str(error))
+    if found is None and str(error).startswith(_WRONG_WORD):
+        return next(_wrong_words(document, json.loads(content), ""), str(error))
     if found is None:
         return str(error).removeprefix("json: ")
     article = "an" if found[1][0] in "aeiou" else "a"
     return f"{found[2] or 'the document'} is {article} {found[1]}, which does not fit the type {found[3]}"
+
+
+def _wrong_words(kind: GoType, value: Any, where: str) -> Iterator[str]:
+    """The fields whose value is none of the words they may have."""
+    from slipstream.jetstream.gojson.bind import GoEnum, GoList, GoPointer, GoStruct
+
+    match kind:
+        case GoPointer():
+            yield from _wrong_words(kind.target, value, where)
+        case GoList() if isinstance(value, list):
+            for element in value:
+                yield from _wrong_words(kind.element, element, where)
+        case GoStruct() if isinstance(value, dict):
+            for field in kind.fields:
+                if field.name in value:
+                    yield from _wrong_words(field.type, value[field.name], f"{where}.{field.name}".lstrip("."))
+        case GoEnum():
+            words = [word.strip('"') for word in kind.words]
+            if value not in words:
+                yield f"{where} is {json.dumps(value)}; it may be {', '.join(filter(None, words))}"
 
 
 def _content(file: str) -> bytes:

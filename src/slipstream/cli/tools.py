@@ -13,10 +13,20 @@ import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import visible
+from slipstream.cli.lazy import readable_usage
 
 __all__ = ["bench", "pub", "req", "sub"]
 
 _SETTINGS = {"help_option_names": ["-h", "-help", "--help"]}
+
+
+class _Tool(Command):
+    """A command that is a program."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the command line."""
+        with readable_usage():
+            return super().make_context(*args, **kwargs)
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,15 +41,19 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
             ctx.ensure_object(Session).flags["creds"] = value
 
     for decorate in (
-        click.option("-s", "--server", callback=server, expose_value=False, metavar="URL", help="Servers."),
-        click.option("-creds", "--creds", callback=credentials, expose_value=False, metavar="FILE", help="A file."),
+        click.option(
+            "-s", "--server", callback=server, expose_value=False, metavar="URL", help="Servers, separated by commas."
+        ),
+        click.option(
+            "-creds", "--creds", callback=credentials, expose_value=False, metavar="FILE", help="Credentials file."
+        ),
         click.make_pass_decorator(Session, ensure=True),
     ):
         command = decorate(command)
     return command
 
 
-@click.command(cls=Command, context_settings=_SETTINGS)
+@click.command(cls=_Tool, context_settings=_SETTINGS)
 @click.argument("subject")
 @click.argument("message", default="")
 @click.option("-reply", "--reply", default="", metavar="SUBJECT", help="Ask for answers on a subject.")
@@ -52,7 +66,7 @@ def pub(session: Session, subject: str, message: str, reply: str) -> None:
     click.echo(f"Published [{subject}] : '{message}'")
 
 
-@click.command(cls=Command, context_settings=_SETTINGS)
+@click.command(cls=_Tool, context_settings=_SETTINGS)
 @click.argument("subject")
 @click.argument("message", default="")
 @_shared
@@ -66,7 +80,7 @@ def req(session: Session, subject: str, message: str) -> None:
     click.echo(visible(f"Received  [{answer.subject}] : '{answer.payload.decode(errors='replace')}'"))
 
 
-@click.command(cls=Command, context_settings=_SETTINGS)
+@click.command(cls=_Tool, context_settings=_SETTINGS)
 @click.argument("subject")
 @click.option("-q", "--queue", default="", help="Queue group.")
 @click.option("-n", "--count", type=click.IntRange(min=0), default=0, help="Stop after this many messages.")
@@ -92,7 +106,7 @@ def sub(session: Session, subject: str, queue: str, count: int) -> None:
         click.echo(err=True)
 
 
-@click.command(cls=Command, context_settings=_SETTINGS)
+@click.command(cls=_Tool, context_settings=_SETTINGS)
 @click.argument("subject")
 @click.option("-np", "publishers", type=click.IntRange(0, 1000), default=1, help="Publishers.")
 @click.option("-ns", "subscribers", type=click.IntRange(0, 1000), default=0, help="Subscribers.")

@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from slipstream.cli import render, tools
 from slipstream.cli.lazy import LazyGroup
 from slipstream.cli.main import cli
 
@@ -33,6 +34,30 @@ def test_unknown_commands_suggest_the_nearest() -> None:
     done = run("sever")
     assert done.returncode == 2
     assert "Did you mean 'server'?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("stream", "ls", "--bogus"), "No such option '--bogus'."),
+        (("account", "restore", "--force"), "No such option '--force'."),
+        (("stream", "add", "--subject", "a"), "No such option '--subject'. Did you mean '--subjects'?"),
+        (("stream", "add", "--defualts"), "No such option '--defualts'. Did you mean '--defaults'?"),
+        (("stream", "ls", "--sever", "x"), "No such option '--sever'. Did you mean '--server'?"),
+        (("create",), "No such command 'create'."),
+        (("stream", "lss"), "No such command 'lss'. Did you mean 'ls'?"),
+    ],
+)
+def test_only_what_is_near_is_suggested(arguments: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, f"Error: {said}")
+
+
+def test_small_tools_suggest_what_is_near() -> None:
+    result = CliRunner().invoke(tools.sub, ["--bogus", "x"])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, "Error: No such option '--bogus'.")
+    result = CliRunner().invoke(tools.sub, ["--que", "x"])
+    assert result.stderr.splitlines()[-1] == "Error: No such option '--que'. Did you mean '--queue'?"
 
 
 @pytest.mark.parametrize(
@@ -138,3 +163,9 @@ def test_aliases_are_not_used_twice() -> None:
 def test_connection_flags_stand_anywhere() -> None:
     for arguments in (["-s", "x://y", "s", "ls"], ["s", "-s", "x://y", "ls"], ["s", "ls", "-s", "x://y"]):
         assert "not a server URL" in run(*arguments).stderr
+
+
+def test_descriptions_of_errors_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "_WIDTH_UNLIMITED", 80)
+    shown = CliRunner().invoke(cli, ["errors", "ls", "10058"]).stdout.splitlines()
+    assert "│ 10058 │  400 │ stream name already in use with a different configuration │" in shown

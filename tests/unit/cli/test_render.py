@@ -124,6 +124,16 @@ def test_spare_columns_go_before_a_table_becomes_blocks(
     assert "│Name    │Messages│" in lines and "│server-1│   1,234│" in lines
 
 
+def test_columns_keep_their_room(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "_WIDTH_UNLIMITED", 40)
+    table = Table("T", "Code", "Constant", "Description")
+    table.add("10013", "CONSUMER_NAME_EXIST", "name already in use")
+    table.print(spare=("Constant",), room={"Description": 15})
+    assert "│ 10013 │ name already in use │" in capsys.readouterr().out.splitlines()
+    table.print(spare=("Constant",))
+    assert "CONSUMER_NAME_EXIST" in capsys.readouterr().out
+
+
 def test_texts_break_between_words_in_terminals_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,8 @@ from slipstream.cli.consumer.add import save_consumer
 from slipstream.cli.consumer.flags import config_flags, with_flags
 from slipstream.cli.consumer.info import print_consumer
 from slipstream.cli.jetstream import choose_consumer, choose_stream, read_config_file, user_metadata
-from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.stream.edit import edited_by_hand, print_differences
+from slipstream.cli.prompts import confirm_or_stop, edited_by_hand
+from slipstream.cli.stream.edit import print_differences
 from slipstream.cli.types import force_flag, json_flag
 
 __all__ = ["edit"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ import click
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.context.show import print_context
 from slipstream.cli.link import content_of
-from slipstream.cli.prompts import ask_choice, confirm_or_stop
+from slipstream.cli.prompts import ask_choice, confirm_or_stop, edited_by_hand
 from slipstream.cli.render import say
 from slipstream.cli.settings import CONTEXT_NAMES
 from slipstream.cli.types import force_flag
@@ -105,16 +104,10 @@ def _save(
 @click.pass_obj
 def edit(session: Session, name: str) -> None:
     """Open the context NAME in $EDITOR."""
-    before = json.dumps(session.contexts.load(name), indent=2)
-    text = click.edit(before, extension=".json")
-    if text is None or text == before:
+    before = session.contexts.load(name)
+    fields = edited_by_hand(before)
+    if fields == before:
         raise Failure("nothing was changed")
-    try:
-        fields = json.loads(text)
-    except ValueError as error:
-        raise Failure(f"that is not JSON: {error}; nothing was changed") from error
-    if not isinstance(fields, dict):
-        raise Failure("that is not a JSON object; nothing was changed")
     session.contexts.save(name, fields)
     print_context(session, name)
 

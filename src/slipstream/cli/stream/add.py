@@ -104,10 +104,11 @@ def _validate(config: Reply) -> None:
     from slipstream.jetstream.config.validate import ConfigContext, checked
     from slipstream.jetstream.gojson.scan import JsonError
 
+    content = json.dumps(config).encode()
     try:
-        checked(STREAM_CONFIG.decode(json.dumps(config).encode()), ConfigContext(find_stream=lambda _: None))
+        checked(STREAM_CONFIG.decode(content), ConfigContext(find_stream=lambda _: None))
     except JsonError as error:
-        raise Failure(f"the configuration is not valid: {explained(error)}") from error
+        raise Failure(f"the configuration is not valid: {explained(error, STREAM_CONFIG, content)}") from error
     except SlipstreamError as error:
         raise Failure(f"the configuration is not valid: {error}") from error
     click.echo("The configuration is valid")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
 
-from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.connection import Command, Session
 from slipstream.cli.jetstream import choose_stream, differences, read_config_file, user_metadata
 from slipstream.cli.link import Reply
-from slipstream.cli.prompts import confirm_or_stop
+from slipstream.cli.prompts import confirm_or_stop, edited_by_hand
 from slipstream.cli.render import say
 from slipstream.cli.stream.flags import config_flags, with_flags
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.types import force_flag, json_flag
 
-__all__ = ["edit", "edited_by_hand", "print_differences"]
+__all__ = ["edit", "print_differences"]
 
 
 @click.command(cls=Command)
@@ -56,24 +55,6 @@ def edit(
     if not as_json:
         say(f"Stream {name} was updated\n")
     print_stream(found, as_json=as_json)
-
-
-def edited_by_hand(config: Reply) -> Reply:
-    """What the user makes of a configuration in an editor.
-
-    Raises:
-        Failure: it is no JSON object any more.
-    """
-    text = click.edit(json.dumps(config, indent=2), extension=".json")
-    if text is None:
-        return config
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise Failure(f"that is not JSON: {error}; nothing was changed") from error
-    if not isinstance(found, dict):
-        raise Failure("that is not a JSON object; nothing was changed")
-    return found
 
 
 def print_differences(old: Reply, new: Reply, *, quiet: bool = False) -> bool:
