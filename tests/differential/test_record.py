@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +32,13 @@ def scanned(data: bytes, salt: int, first_seq: int = 1) -> SegmentScan:
 @given(st.binary(max_size=300), st.integers(0, 2**32 - 1))
 def test_checksum(data: bytes, start: int) -> None:
     assert kernel.crc32c(data, start) == kernel.crc32c_table(data, start) == crc32c(data, start)
+
+
+@given(st.integers(0, 9_000), st.integers(0, 7), st.integers(0, 2**32 - 1), st.randoms(use_true_random=False))
+def test_checksum_of_long_data(size: int, begin: int, start: int, rng: random.Random) -> None:
+    """Which is done in blocks side by side."""
+    data = rng.randbytes(begin + size)[begin:]
+    assert kernel.crc32c(data, start) == kernel.crc32c_table(data, start)
 
 
 @given(st.binary(max_size=100), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
