@@ -458,10 +458,11 @@ BULK_WINDOW_BYTES_MAX: Final = 16 * MIB
 # Bulk readers of one account at once, and of those the ones that have a thread reading for them.
 BULK_READERS_MAX: Final = 64
 BULK_READS_IN_FLIGHT: Final = 2
-# While other clients are heard, half as many chunks as there are processors are read in this time, none larger than
-# this: on two processors a publish that waits for its sync then takes about twice as long, 99 times of 100.
+# For so long after another client was heard, half as many chunks as there are processors are read in each span, none
+# larger than this: on two processors a publish that waits for its sync then takes about twice as long, 99 times of 100.
+BULK_HEARD_NS: Final = 20 * MILLISECOND_NS
 BULK_SPAN_NS: Final = 1 * MILLISECOND_NS
-BULK_BESIDE_CHUNK_BYTES: Final = 128 * KIB
+BULK_BESIDE_CHUNK_BYTES: Final = 96 * KIB
 # A reader that confirms nothing for so long is dropped; whether it is still there is looked at this often.
 BULK_READER_IDLE_NS: Final = 10 * MINUTE_NS
 BULK_SWEEP_NS: Final = 5 * SECOND_NS
@@ -475,11 +476,13 @@ BULK_READ_BYTES_MAX: Final = 4 * MIB
 BULK_EXTENTS_MAX: Final = 256
 BULK_DENSE_EXTENTS_MAX: Final = 16
 # What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a tenth of a
-# millisecond to choose), stretches without gaps, their bytes on average, and files. The last are the files kept open
-# for such a reader: more than are in its window.
+# millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
+# should be in a cache by then) and on average at least, and files. The last are the files kept open for such a reader:
+# more than are in its window.
 BULK_PLACES_CHUNKS: Final = 8
 BULK_PLACES_MSGS_MAX: Final = 8_192
 BULK_PLACES_MAX: Final = 64
+BULK_PLACE_BYTES_MAX: Final = 256 * KIB
 BULK_PLACE_BYTES_MIN: Final = 4 * KIB
 BULK_PLACES_FILES_MAX: Final = 2
 BULK_LENT_FILES_MAX: Final = 16

@@ -163,10 +163,10 @@ class BulkWorld(World):
         """What a client finds in the files of the server, keyed by 0."""
         lent = {loan.path: loan for loan in self.ports.loans}
         out, rows = b"", 0
-        for path, device, inode, offset, length, salt, count in said["places"]:
+        for path, device, inode, offset, length, salt, count, first in said["places"]:
             assert (lent[path].device, lent[path].inode) == (device, inode)
             data = self.disk.read(path.removeprefix("/fake"), offset, length)
-            assert are_messages(data, count, said["first"], said["last"])
+            assert are_messages(data, count, first, said["last"]) and parsed(data)[0].seq == first
             decoder = RowDecoder((), salt=salt & 0xFFFFFFFF)
             assert decoder.feed(data) == len(data) or decoder.full
             assert not decoder.damaged

@@ -21,7 +21,7 @@ _POPULATE_READ = 22  # MADV_POPULATE_READ, which `mmap` has no name for
 
 
 class Place(msgspec.Struct, array_like=True):
-    """Whole records, back to back, whose checksums are keyed by `salt`."""
+    """`rows` messages, whole and back to back, from sequence `first` on; their checksums are keyed by `salt`."""
 
     path: str
     device: int
@@ -30,12 +30,12 @@ class Place(msgspec.Struct, array_like=True):
     length: int
     salt: int
     rows: int
+    first: int
 
 
 class Places(msgspec.Struct):
-    """Where a chunk lies: `rows` messages whose sequences are from `first` to `last`."""
+    """Where a chunk lies: `rows` messages whose sequences go up to `last`."""
 
-    first: int
     last: int
     rows: int
     places: list[Place]
@@ -48,18 +48,15 @@ class LentFiles:
         """Open nothing yet."""
         self._open: dict[tuple[int, int], mmap.mmap] = {}  # by device and inode
 
-    def look(self, where: Places) -> list[memoryview] | None:
-        """The records at each place; None if they are not there as promised."""
-        found: list[memoryview] = []
-        for place in where.places:
-            try:
-                records = self._records(place)
-            except (OSError, ValueError):  # the second is for numbers that make no sense
-                return None
-            if records is None or not are_messages(records, place.rows, where.first, where.last):
-                return None
-            found.append(records)
-        return found
+    def look(self, place: Place, last: int) -> memoryview | None:
+        """The records at a place; None if they are not there as promised, with sequences up to `last`."""
+        try:
+            records = self._records(place)
+        except (OSError, ValueError, OverflowError):  # the latter are for numbers that make no sense
+            return None
+        if records is None or not are_messages(records, place.rows, place.first, last):
+            return None
+        return records
 
     def close(self) -> None:
         """Let go of them. What somebody still looks at stays until he is done."""

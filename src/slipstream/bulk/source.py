@@ -117,20 +117,26 @@ class BulkSource:
             places = msgspec.json.decode(said, type=Places)
         except msgspec.DecodeError as error:
             raise BulkError(f"the server named places that are none: {error}", retryable=True) from error
-        found = self._files.look(places)
-        if found is not None:
-            for place, records in zip(places.places, found, strict=True):
-                self.salt = place.salt & 0xFFFFFFFF
-                yield records
+        left = places.rows
+        for place in places.places:
+            records = self._files.look(place, places.last)
+            if records is None:
+                yield from self._read_again(place.first, places.last, left)
+                return
+            self.salt = place.salt & 0xFFFFFFFF
+            yield records
             self.salt = 0
-            return
-        again = BulkSource(self._link, replace(self._wanted, first=places.first, last=places.last), memory=False)
+            left -= place.rows
+
+    def _read_again(self, first: int, last: int, promised: int) -> Iterator[bytes | memoryview]:
+        """The same messages without looking at files."""
+        again = BulkSource(self._link, replace(self._wanted, first=first, last=last), memory=False)
         try:
             yield from again
         finally:
             again.close()
         if again._end is not None:
-            self._gone += places.rows - again._end.rows
+            self._gone += promised - again._end.rows
             self._lost += again._end.lost
 
     def _begin_memory(self, credit: str, begun: dict[str, Any]) -> memoryview | None:

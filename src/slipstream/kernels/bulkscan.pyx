@@ -27,12 +27,19 @@ from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
+cdef extern from *:
+    """
+    #define prefetch(p) __builtin_prefetch(p)
+    """
+    void prefetch(const void *p) noexcept nogil
+
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
 
 cdef enum:
     POLYNOMIAL = 0x82F63B78
     SHIFTS = 4096  # lengths whose shift is remembered, direct mapped
+    AHEAD = 2048   # bytes to ask memory for in advance
 
 
 cdef uint32_t POWERS[64]  # x^(2^k) modulo the polynomial, reflected
@@ -425,6 +432,10 @@ def are_messages(const unsigned char[::1] data not None, Py_ssize_t rows, uint64
     with nogil:
         while at < size and size - at >= HEAD:
             p = &data[0] + at
+            # Where the next record begins is known only from this one, so memory is not asked in time by itself.
+            prefetch(p + AHEAD)
+            prefetch(p + AHEAD + 64)
+            prefetch(p + AHEAD + 128)
             flags = get16(p + 26)
             total = <uint64_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if flags & FLAG_EXPIRES else 0)
             seq = get64(p + 8)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.records import Record, encode_record
-from slipstream.bulk.lent import LentFiles, Place, Places
+from slipstream.bulk.lent import LentFiles, Place
 from slipstream.server.shared_memory import OpenFile, lend_file
 
 SALT = 12345
@@ -28,27 +28,27 @@ def lent(tmp_path: Path) -> OpenFile:
     return file
 
 
-def places(file: OpenFile, **changes: Any) -> Places:
+def place(file: OpenFile, **changes: Any) -> Place:
     fields = {"path": file.path, "device": file.device, "inode": file.inode, "offset": BEFORE, "length": len(CONTENT)}
-    return Places(1, 10, 10, [Place(**{**fields, "salt": SALT, "rows": 10, **changes})])
+    return Place(**{**fields, "salt": SALT, "rows": 10, "first": 1, **changes})
 
 
 def test_records_as_they_lie(lent: OpenFile) -> None:
     files = LentFiles()
-    found = files.look(places(lent))
+    found = files.look(place(lent), 10)
     assert found is not None
-    assert [bytes(one) for one in found] == [CONTENT]
+    assert bytes(found) == CONTENT
     files.close()
     files.close()
-    assert bytes(found[0]) == CONTENT, "as long as somebody looks"
+    assert bytes(found) == CONTENT, "as long as somebody looks"
 
 
 def test_a_file_that_lost_its_name(lent: OpenFile, tmp_path: Path) -> None:
     os.remove(tmp_path / "log")
-    assert LentFiles().look(places(lent)) is not None
+    assert LentFiles().look(place(lent), 10) is not None
     lent.close()
     lent.close()
-    assert LentFiles().look(places(lent)) is None
+    assert LentFiles().look(place(lent), 10) is None
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,7 @@ def test_a_file_that_lost_its_name(lent: OpenFile, tmp_path: Path) -> None:
         {"path": "/proc/self/\0"},
         {"rows": 9},
         {"rows": 11},
+        {"first": 2},
         {"offset": BEFORE - 8},
         {"offset": BEFORE + 8},
         {"offset": -8},
@@ -73,26 +74,26 @@ def test_a_file_that_lost_its_name(lent: OpenFile, tmp_path: Path) -> None:
 )
 def test_what_is_not_there_is_not_taken(lent: OpenFile, changes: dict[str, Any]) -> None:
     files = LentFiles()
-    assert files.look(places(lent, **changes)) is None
-    assert files.look(places(lent)) is not None, "and does no harm"
+    assert files.look(place(lent, **changes), 10) is None
+    assert files.look(place(lent), 10) is not None, "and does no harm"
 
 
 def test_a_name_outside_of_proc_is_not_opened(lent: OpenFile, tmp_path: Path) -> None:
-    assert LentFiles().look(places(lent, path=str(tmp_path / "log"))) is None
+    assert LentFiles().look(place(lent, path=str(tmp_path / "log")), 10) is None
 
 
 def test_an_erased_message(lent: OpenFile, tmp_path: Path) -> None:
     with (tmp_path / "log").open("r+b") as file:
         file.seek(BEFORE + 26)
         file.write(bytes([CONTENT[26] ^ 3]))
-    assert LentFiles().look(places(lent)) is None
+    assert LentFiles().look(place(lent), 10) is None
 
 
 def test_a_file_that_was_cut(lent: OpenFile, tmp_path: Path) -> None:
     files = LentFiles()
-    assert files.look(places(lent)) is not None
+    assert files.look(place(lent), 10) is not None
     os.truncate(tmp_path / "log", 4096)
-    assert files.look(places(lent)) is None, "to touch it would end the process"
+    assert files.look(place(lent), 10) is None, "to touch it would end the process"
 
 
 def test_many_files(tmp_path: Path) -> None:
@@ -103,6 +104,6 @@ def test_many_files(tmp_path: Path) -> None:
         loan = lend_file(str(path))
         assert loan is not None
         loans.append(loan)
-        assert files.look(places(loan)) is not None
-    assert files.look(places(loans[0])) is not None
+        assert files.look(place(loan), 10) is not None
+    assert files.look(place(loans[0]), 10) is not None
     assert lend_file(str(tmp_path / "none")) is None

@@ -15,6 +15,7 @@ pa = pytest.importorskip("pyarrow")
 from models.bulk_rows import checksum_of  # noqa: E402
 from models.records import Record, encode_record  # noqa: E402
 from slipstream.bulk.errors import BulkError  # noqa: E402
+from slipstream.bulk.lent import LentFiles, Place  # noqa: E402
 from slipstream.bulk.link import Inbox  # noqa: E402
 from slipstream.bulk.options import ConnectOptions  # noqa: E402
 from slipstream.bulk.reading import ArrowReader, Wanted  # noqa: E402
@@ -223,34 +224,44 @@ def test_chunks_outside_of_the_memory(monkeypatch: pytest.MonkeyPatch, said: byt
 
 
 def in_files(**changes: Any) -> Reply:
-    place = ["P", 1, 2, 0, 100, 7, 4]
-    body = {"first": 1, "last": 4, "rows": 4, "places": [place], **changes}
+    places = [["P", 1, 2, 0, 100, 7, 1, 1], ["P", 1, 2, 200, 100, 7, 3, 2]]
+    body = {"last": 4, "rows": 4, "places": places, **changes}
     return Reply(json.dumps(body).encode(), b"NATS/1.0 101 Places\r\n\r\n")
 
 
 def test_chunks_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    salted = memoryview(b"".join(encode_record(record, 7) for record in RECORDS[:4]))
-    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda _files, _where: [salted])
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", found)
     replies = in_files(), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
     seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
     assert seqs == list(range(1, 11))
     assert json.loads(link.published[0][1])["files"] is True
 
 
+def found(_files: LentFiles, place: Place, last: int) -> memoryview:
+    assert last == 4
+    records = RECORDS[place.first - 1 : place.first - 1 + place.rows]
+    return memoryview(b"".join(encode_record(record, 7) for record in records))
+
+
 @pytest.mark.parametrize("left", [4, 3])
-def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+@pytest.mark.parametrize("first", [1, 2])
+def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, left: int, first: int) -> None:
     """Also when a message was removed meanwhile: then fewer come than were promised."""
-    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda _files, _where: None)
-    again = RECORDS[:left]
+
+    def look(files: LentFiles, place: Place, last: int) -> memoryview | None:
+        return found(files, place, last) if place.first < first else None
+
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", look)
+    again = RECORDS[first - 1 : left]
     replies = in_files(), begun(), chunk(*again), end(again), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
     seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
     assert seqs == [*range(1, left + 1), *range(5, 11)]
     asked = [json.loads(body) for subject, body in link.published if subject.endswith("READ.S")][1]
-    assert (asked["first"], asked["last"], asked.get("memory")) == (1, 4, None)
+    assert (asked["first"], asked["last"], asked.get("memory")) == (first, 4, None)
 
 
 def test_damage_that_shows_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda _files, _where: None)
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", lambda *_: None)
     again = RECORDS[:3]
     replies = in_files(), begun(), chunk(*again), end(again, lost=[4]), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
     with pytest.raises(BulkError, match="the first is 4"):

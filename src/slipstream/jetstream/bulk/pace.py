@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.ports import Ports
-from slipstream.limits import BULK_SPAN_NS
+from slipstream.limits import BULK_HEARD_NS, BULK_SPAN_NS
 
 __all__ = ["Pace"]
 
@@ -60,7 +60,7 @@ class Pace:
         # The clock may jump: a time in the future is none.
         if not 0 <= now_ns - self._span_ns < BULK_SPAN_NS:
             self._span_ns, self._span_chunks = now_ns, 0
-        self.beside_others = 0 <= now_ns - self._others_ns < BULK_SPAN_NS
+        self.beside_others = 0 <= now_ns - self._others_ns < BULK_HEARD_NS
         if self.beside_others and self._span_chunks >= max(self._ports.cores // 2, 1):
             return False
         self._span_chunks += 1

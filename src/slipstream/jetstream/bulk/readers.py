@@ -252,10 +252,11 @@ class Readers:
             if file is None:
                 return False
             reader.lent[place.path] = file
-            named.append([file.path, file.device, file.inode, place.offset, place.length, place.salt, place.rows])
+            where = [file.path, file.device, file.inode, place.offset, place.length]
+            named.append([*where, place.salt, place.rows, place.first])
         while len(reader.lent) > BULK_LENT_FILES_MAX:
             reader.lent.pop(next(iter(reader.lent))).close()
-        body = encode({"first": reader.next_seq, "last": next_seq - 1, "rows": rows, "places": named})
+        body = encode({"last": next_seq - 1, "rows": rows, "places": named})
         reader.next_seq = next_seq
         reader.rows += rows
         reader.bytes += sum(place.length for place in places)

@@ -28,6 +28,7 @@ from slipstream.limits import (
     BULK_DENSE_EXTENTS_MAX,
     BULK_EXTENTS_MAX,
     BULK_GAP_BYTES_MAX,
+    BULK_PLACE_BYTES_MAX,
     BULK_PLACE_BYTES_MIN,
     BULK_PLACES_FILES_MAX,
     BULK_PLACES_MAX,
@@ -78,6 +79,8 @@ class Place:
     salt: int
     """Key of their checksums."""
     rows: int
+    first: int
+    """Sequence of the first message."""
 
 
 @dataclass(slots=True)
@@ -168,9 +171,14 @@ def find_places(
     """
     indexed = _indexed(store)
     job = _picked(indexed, filters, from_seq, up_to_seq, BULK_PLACES_MSGS_MAX, max_bytes, selection, 0, None)
-    if not job.picked or job.inline or _add_extents(job, indexed, 0, BULK_PLACES_MAX) < job.picked:
+    if not job.picked or job.inline:
         return None
-    places = [Place(one.path, one.base, one.length, one.salt, one.stop - one.first) for one in job.extents]
+    if _add_extents(job, indexed, 0, BULK_PLACES_MAX, read_max=BULK_PLACE_BYTES_MAX) < job.picked:
+        return None
+    places = [
+        Place(one.path, one.base, one.length, one.salt, one.stop - one.first, selection.place(one.first)[0])
+        for one in job.extents
+    ]
     scattered = sum(place.length for place in places) < BULK_PLACE_BYTES_MIN * (len(places) - 1)
     if scattered or len({place.path for place in places}) > BULK_PLACES_FILES_MAX:
         return None
@@ -193,12 +201,12 @@ def _picked(
     return ReadJob(Chunk(selection, 0, crc, room), next_seq, len(selection), isinstance(store, MemoryStore))
 
 
-def _add_extents(job: ReadJob, store: IndexedReads, gap_max: int, extents_max: int) -> int:
+def _add_extents(
+    job: ReadJob, store: IndexedReads, gap_max: int, extents_max: int, read_max: int = BULK_READ_BYTES_MAX
+) -> int:
     """Find the reads that a job needs; how many messages they hold."""
     at = 0
-    while len(job.extents) < extents_max and (
-        (found := job.chunk.extent(at, gap_max, BULK_READ_BYTES_MAX)) is not None
-    ):
+    while len(job.extents) < extents_max and ((found := job.chunk.extent(at, gap_max, read_max)) is not None):
         segment, offset, length, stop, dense = found
         job.extents.append(_extent(store, segment, offset, length, at, stop, dense=dense))
         at = stop

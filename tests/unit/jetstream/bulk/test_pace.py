@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.bulk.pace import Pace
-from slipstream.limits import BULK_SPAN_NS
+from slipstream.limits import BULK_HEARD_NS, BULK_SPAN_NS
 
 
 class World:
@@ -38,6 +38,9 @@ def test_beside_others(cores: int, share: int) -> None:
         world.now += BULK_SPAN_NS - 1
         assert world.begun() == 0
         world.now += 1
+    world.now += BULK_HEARD_NS - BULK_SPAN_NS - 1
+    assert world.begun() == share, "somebody may be waiting for an answer before he goes on"
+    world.now += 1
     assert world.begun() == 100 and not world.pace.beside_others
 
 
@@ -48,7 +51,7 @@ def test_bulk_calls_are_not_others() -> None:
         world.pace.bulk_call()
         world.pace.bulk_call()  # several came with one read
         assert world.begun() == 100
-    world.now += BULK_SPAN_NS
+    world.now += BULK_HEARD_NS
     world.ports.reads += 2
     world.pace.bulk_call()
     assert world.begun() == 1, "one of the two was somebody else"

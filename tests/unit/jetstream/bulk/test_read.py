@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slipstream.kernels.arrowrows import RowDecoder
-from slipstream.limits import BULK_READER_IDLE_NS, BULK_READERS_MAX, BULK_SPAN_NS, BULK_SWEEP_NS
+from slipstream.limits import BULK_HEARD_NS, BULK_READER_IDLE_NS, BULK_READERS_MAX, BULK_SPAN_NS, BULK_SWEEP_NS
 from support.bulk_world import BulkWorld, messages_of
 
 CHUNK = 16 * 1024
@@ -250,7 +250,7 @@ def test_publishes_go_first(world: BulkWorld) -> None:
     assert len(reading.chunks) == 2
     world.ports.advance(1)
     assert len(reading.chunks) == 4
-    world.ports.advance(BULK_SPAN_NS)  # nobody was heard since
+    world.ports.advance(BULK_HEARD_NS)  # nobody was heard since
     assert reading.status.startswith(b"NATS/1.0 204")
     assert reading.seqs == list(range(1, 1001))
 
