@@ -53,7 +53,7 @@ def test_archive_and_what_follows(commands: Commands, streams: Streams, name: st
     assert commands.json("audit", name, "--table", table)["equal"] is True
     streams.create(f"{name}_BACK", subjects=[f"back.{name}"])
     refused = commands.run("replay", table, f"{name}_BACK")
-    assert refused.exit_code == 1 and "refused the messages" in refused.output
+    assert refused.exit_code == 1 and f"{name}_BACK refused the messages: the stream does" in refused.output
     erased = commands.json("erase", f"{name}.3", "--stream", name, "--table", table, "-f", "--reason", "asked")
     assert (erased["stream_messages"], erased["archive_messages"]) == (6, 6)
     streams.api(f"STREAM.MSG.DELETE.{name}", {"seq": 10})
@@ -90,7 +90,9 @@ def test_stats_materialize_dlq_mirror(commands: Commands, streams: Streams, name
 
 def test_what_is_wrong_is_said_in_a_line(commands: Commands, tmp_path: Path) -> None:
     for words, said in (
-        (("archive", "NOPE", str(tmp_path / "x")), "stream not found"),
+        (("archive", "NOPE", str(tmp_path / "x")), "error: there is no stream 'NOPE' on this server\n"),
+        (("stats", "NOPE"), "error: there is no stream 'NOPE' on this server\n"),
+        (("materialize", "nope", str(tmp_path / "x")), "error: there is no bucket 'nope' on this server\n"),
         (("compact", str(tmp_path / "x")), "there is no table"),
         (("audit",), "name a stream"),
         (("erase", "a", "-f"), "name --stream"),

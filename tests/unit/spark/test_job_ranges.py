@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.spark.jobs.ranges import even_pieces
+from slipstream.bulk import BulkError
+from slipstream.spark.jobs.ranges import even_pieces, reason
 
 MIB = 1 << 20
 
@@ -30,3 +31,17 @@ def test_pieces_fill_rounds(pieces: int, size: int, at_once: int, expected: int)
 @given(st.integers(0, 1_000), st.integers(0, 1 << 40), st.integers(1, 1 << 30), st.integers(1, 200))
 def test_never_fewer_and_never_a_whole_round_more(pieces: int, size: int, target: int, at_once: int) -> None:
     assert pieces <= even_pieces(pieces, size, target, at_once) < pieces + at_once
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("STREAM.INFO.ORDERS: JetStream is not available here", "JetStream is not available here"),
+        ("BULK.STAGE: too many parts", "too many parts"),
+        ("BULK.COMMIT.A: staged part invalid: the stream does not take it", "the stream does not take it"),
+        ("cannot connect to 127.0.0.1:1: Connection refused", "cannot connect to 127.0.0.1:1: Connection refused"),
+        ("message 7 of STREAM.A is damaged", "message 7 of STREAM.A is damaged"),
+    ],
+)
+def test_names_of_calls_are_not_told(text: str, said: str) -> None:
+    assert reason(BulkError(text)) == said

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from slipstream.bulk import BulkError
 from slipstream.bulk.writing import StagedPart
 from slipstream.spark.connection import get_connection, retrying
-from slipstream.spark.jobs.ranges import RETRY_NS, again
+from slipstream.spark.jobs.ranges import RETRY_NS, again, reason
 from slipstream.spark.jobs.report import Say, counted
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.target import Reach
@@ -113,7 +113,7 @@ def _commit(reach: Reach, stream: str, name: str, number: int, staged: list[Stag
             lambda connection: connection.client.commit(stream, name, number, staged),
         )
     except BulkError as error:
-        raise JobError(f"{stream} refused the messages: {error}") from error
+        raise JobError(f"{stream} refused the messages: {reason(error)}") from error
     done.batches += 1
     if result.duplicate:
         done.repeated_batches += 1

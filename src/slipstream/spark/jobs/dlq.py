@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from slipstream.bulk import BulkError
 from slipstream.spark.connection import retrying
 from slipstream.spark.jobs.copying import copy_into, copy_name
-from slipstream.spark.jobs.ranges import RETRY_NS, ReadRange, again, plan_stream, read_batches, stream_facts
+from slipstream.spark.jobs.ranges import RETRY_NS, ReadRange, again, plan_stream, read_batches, reason, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.target import Reach
@@ -131,7 +131,7 @@ def _delete(reach: Reach, stream: str, letters: list[_Letters]) -> int:
                     try:
                         _ask(reach, f"STREAM.MSG.DELETE.{stream}", body)
                     except BulkError as error:
-                        raise JobError(f"letter {sequence} of {stream} could not be deleted: {error}") from error
+                        raise JobError(f"letter {sequence} of {stream} cannot be deleted: {reason(error)}") from error
                     deleted += 1
     return deleted
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.bulk import BulkError
 from slipstream.spark.connection import retrying
-from slipstream.spark.jobs.ranges import RETRY_NS, plan_stream, read_batches, stream_facts
+from slipstream.spark.jobs.ranges import RETRY_NS, plan_stream, read_batches, reason, stream_facts
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
 from slipstream.spark.lake import Lake, LakeFile, Wish, open_lake
@@ -122,7 +122,7 @@ def _delete(reach: Reach, stream: str, sequence: int) -> None:
         retrying(reach, RETRY_NS, lambda connection: connection.request(call, {"seq": sequence}))
     except BulkError as error:
         if error.err_code not in _NOT_FOUND:
-            raise JobError(f"message {sequence} of {stream} could not be erased: {error}") from error
+            raise JobError(f"message {sequence} of {stream} could not be erased: {reason(error)}") from error
 
 
 def _erase_in_archive(spark: SparkSession, lake: Lake, wish: Wish, say: Say) -> list[tuple[str, int]]:

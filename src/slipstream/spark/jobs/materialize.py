@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slipstream.spark.jobs.partial import partial_frame
-from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
+from slipstream.spark.jobs.ranges import (
+    NoStream,
+    ReadRange,
+    StreamFacts,
+    again,
+    plan_stream,
+    read_batches,
+    stream_facts,
+)
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, at_once
 from slipstream.spark.target import Reach
@@ -60,7 +68,7 @@ def materialize(
     reach = reach or Reach()
     if mode not in _MODES:
         raise JobError(f"there is no mode {mode!r}; there are {', '.join(_MODES)}")
-    facts = stream_facts(reach, f"KV_{bucket}")
+    facts = _bucket_facts(reach, bucket)
     frame = bucket_frame(spark, bucket, reach=reach, mode=mode)
     say(f"bucket {bucket}: {counted(facts.messages, 'value')} up to revision {facts.last:,}")
     rows = _replace_table(frame, location, bucket, facts.last)
@@ -80,7 +88,7 @@ def bucket_frame(spark: SparkSession, bucket: str, *, reach: Reach | None = None
     from pyspark.sql import functions as F
 
     reach = reach or Reach()
-    facts = stream_facts(reach, f"KV_{bucket}")
+    facts = _bucket_facts(reach, bucket)
     pieces = plan_stream(reach, facts, facts.first, facts.last, target_bytes=32 << 20, at_once=at_once(spark))
     items = [_ReduceRange(piece, f"$KV.{bucket}.", mode == "newest") for piece in pieces]
     frame = partial_frame(spark, items, _reduce, _SCHEMA)
@@ -88,6 +96,13 @@ def bucket_frame(spark: SparkSession, bucket: str, *, reach: Reach | None = None
         return frame
     newest = F.max_by(F.struct("value", "op", "revision", "ts"), "revision").alias("last")
     return frame.groupBy("key").agg(newest).where("last.op = 'PUT'").select("key", "last.*")
+
+
+def _bucket_facts(reach: Reach, bucket: str) -> StreamFacts:
+    try:
+        return stream_facts(reach, f"KV_{bucket}")
+    except NoStream as error:
+        raise JobError(f"there is no bucket {bucket!r} on this server") from error
 
 
 def _reduce(item: _ReduceRange) -> Iterator[pa.RecordBatch]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from slipstream.bulk import BulkError, Plan
+from slipstream.jetstream.errors_table import STREAM_NOT_FOUND
 from slipstream.spark.connection import back_off, drop_connection, get_connection, retrying
 from slipstream.spark.jobs.tasks import JobError
 from slipstream.spark.target import Reach
@@ -15,12 +17,27 @@ from slipstream.spark.target import Reach
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ReadRange", "again", "even_pieces", "plan_stream", "read_batches", "stream_facts"]
+__all__ = [
+    "NoStream",
+    "ReadRange",
+    "StreamFacts",
+    "again",
+    "even_pieces",
+    "plan_stream",
+    "read_batches",
+    "reason",
+    "stream_facts",
+]
 
 _T = TypeVar("_T")
+_CALL = re.compile(r"^(?:STREAM|CONSUMER|BULK)(?:\.[A-Z]+)+(?:\.\S+)?: (?:staged part invalid: )?")
 RETRY_NS = 60_000_000_000
 _SMALL_PART = 4  # a piece below this part of the wanted size is small
 FIRST_ANSWER_NS = 2_000_000_000  # a server that is not there at the beginning is a wrong address
+
+
+class NoStream(JobError):
+    """There is no stream of the name that was given."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +70,15 @@ def stream_facts(reach: Reach, stream: str) -> StreamFacts:
     """Ask for a stream.
 
     Raises:
-        JobError: there is none, or the server cannot be reached.
+        NoStream: there is none.
+        JobError: the server cannot be reached, or refused.
     """
     try:
         info = retrying(reach, FIRST_ANSWER_NS, lambda connection: connection.client.stream_info(stream))
     except BulkError as error:
-        raise JobError(f"{stream}: {error}") from error
+        if error.err_code == STREAM_NOT_FOUND.err_code:
+            raise NoStream(f"there is no stream {stream!r} on this server") from error
+        raise JobError(f"{stream}: {reason(error)}") from error
     state = info["state"]
     first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
     return StreamFacts(stream, info["identity"], first, state["last_seq"], state["messages"])
@@ -118,7 +138,7 @@ def plan_stream(
         if pieces > len(plan.splits):
             plan = ask(pieces)
     except BulkError as error:
-        raise JobError(f"{facts.name}: {error}") from error
+        raise JobError(f"{facts.name}: {reason(error)}") from error
     window = (tuple(subjects), start_ns, end_ns)
     return [
         ReadRange(reach, facts.name, facts.identity, one.first, one.last, one.messages if plan.exact else None, *window)
@@ -150,6 +170,11 @@ def read_batches(piece: ReadRange, columns: Sequence[str]) -> Iterator[pa.Record
         identity=piece.identity,
         expect_messages=piece.messages,
     )
+
+
+def reason(error: BulkError) -> str:
+    """What went wrong, without the name of the call that did."""
+    return _CALL.sub("", str(error))
 
 
 def again(reach: Reach, work: Callable[[], _T]) -> _T:
