@@ -90,9 +90,9 @@ def test_stats_materialize_dlq_mirror(commands: Commands, streams: Streams, name
 
 def test_what_is_wrong_is_said_in_a_line(commands: Commands, tmp_path: Path) -> None:
     for words, said in (
-        (("archive", "NOPE", str(tmp_path / "x")), "error: there is no stream 'NOPE' on this server\n"),
-        (("stats", "NOPE"), "error: there is no stream 'NOPE' on this server\n"),
-        (("materialize", "nope", str(tmp_path / "x")), "error: there is no bucket 'nope' on this server\n"),
+        (("archive", "NOPE", str(tmp_path / "x")), "error: there is no stream 'NOPE' on nats://127"),
+        (("stats", "NOPE"), "error: there is no stream 'NOPE' on nats://127"),
+        (("materialize", "nope", str(tmp_path / "x")), "error: there is no bucket 'nope' on nats://127"),
         (("compact", str(tmp_path / "x")), "there is no table"),
         (("audit",), "name a stream"),
         (("erase", "a", "-f"), "name --stream"),
@@ -130,3 +130,13 @@ def test_a_session_of_its_own_says_nothing_by_itself() -> None:
     code += "; print(len(rows.map(lambda number: 'x' * 1000).take(1)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_which_address_spark_takes_is_no_news() -> None:
+    code = "import slipstream.spark; spark = slipstream.spark.session('batch', master='local[1]')"
+    code += "; log = spark._jvm.org.apache.logging.log4j.LogManager.getLogger('org.apache.spark.util.Utils')"
+    code += "; log.warn('Your hostname, box, resolves to a loopback address: 127.0.1.1; using 10.0.0.1 instead')"
+    code += "; log.warn('Set SPARK_LOCAL_IP if you need to bind to another address'); log.warn('Something else')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.endswith(" WARN Utils: Something else\n")

@@ -287,7 +287,7 @@ def test_mirror_between_servers_is_verified(
 
 
 def test_a_stream_that_is_not_there(spark: SparkSession, reach: Reach, lake: str) -> None:
-    with pytest.raises(jobs.JobError, match="there is no stream 'NOPE' on this server"):
+    with pytest.raises(jobs.JobError, match="there is no stream 'NOPE' on nats://127"):
         jobs.archive(spark, "NOPE", lake, reach=reach)
     assert not Path(lake).exists()
     with pytest.raises(jobs.JobError, match="cannot connect"):

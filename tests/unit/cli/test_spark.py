@@ -65,6 +65,11 @@ def test_errors_of_spark_are_told_in_a_line(error: Exception, said: str) -> None
     assert "\n" not in caught.value.message and "SparkException" not in caught.value.message
 
 
+def test_masters_that_are_not_there_are_named() -> None:
+    with pytest.raises(Failure, match="spark://box:7077 does not answer"), running._told_in_a_line("spark://box:7077"):
+        raise Py4JError("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n\tat org.a")
+
+
 def test_hashes_and_records_stay_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     record = "lake/_erasures/20261115T123703Z-7990c35387b6be2e.json"
     figures = {"record": record, "bytes": 14 << 10, "sha256": "0123456789abcdef" * 4, "seconds": 3.42}

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.bulk import BulkError
-from slipstream.spark.jobs.ranges import even_pieces, reason
+from slipstream.spark.jobs.ranges import even_pieces, place, reason
+from slipstream.spark.target import Reach
 
 MIB = 1 << 20
 
@@ -45,3 +46,8 @@ def test_never_fewer_and_never_a_whole_round_more(pieces: int, size: int, target
 )
 def test_names_of_calls_are_not_told(text: str, said: str) -> None:
     assert reason(BulkError(text)) == said
+
+
+def test_places_are_told_without_secrets() -> None:
+    assert place(Reach(servers="nats://127.0.0.1:4222")) == "nats://127.0.0.1:4222"
+    assert place(Reach(servers="nats://joe:secret@one:4222,tls://token@two")) == "nats://one:4222,tls://two"

@@ -28,6 +28,7 @@ __all__ = ["job_flags", "reach_of", "run_job"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _EXCEPTION = re.compile(r"^(?:(?:[\w$]+\.)+[\w$]+: )+")  # `org.apache.spark.SparkException: `
+_STOPPED = "stopped SparkContext"  # all that is said of a master that cannot be reached
 _ROWS_SHOWN_MAX = 50
 _HIDDEN_TABLES = frozenset(("windows",))
 _LABELS_OF_TIMES = {"seconds": "Took", "seconds_covered": "Time covered"}  # figures in seconds
@@ -98,7 +99,7 @@ def run_job(session: Session, job: str, master: str | None, as_json: bool, *args
     if "reach" not in options and job != "compact":
         options["reach"] = reach_of(session.settings)
     say = quiet if as_json else note
-    with _told_in_a_line():
+    with _told_in_a_line(master):
         report = _run(job, master, *args, **options, say=say, log="ERROR" if session.settings.trace else "FATAL")
     if as_json:
         print_json(report.as_json())
@@ -134,7 +135,7 @@ def _run(job: str, master: str | None, *args: Any, log: str, **options: Any) -> 
 
 
 @contextmanager
-def _told_in_a_line() -> Iterator[None]:
+def _told_in_a_line(master: str | None = None) -> Iterator[None]:
     """Spark's errors without the calls of two languages that led to them."""
     from slipstream.spark.session import check_spark
 
@@ -145,7 +146,10 @@ def _told_in_a_line() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise Failure(f"Spark: {_reason(str(getattr(error, 'java_exception', error)))}") from error
+        text = str(getattr(error, "java_exception", error))
+        if master and _STOPPED in text:
+            raise Failure(f"Spark: {master} does not answer, or took no job; --trace shows Spark's log") from error
+        raise Failure(f"Spark: {_reason(text)}") from error
 
 
 def _reason(text: str) -> str:

@@ -19,6 +19,7 @@ from slipstream.spark.jobs.ranges import (
     ReadRange,
     StreamFacts,
     again,
+    place,
     plan_stream,
     read_batches,
     stream_facts,
@@ -102,7 +103,7 @@ def _bucket_facts(reach: Reach, bucket: str) -> StreamFacts:
     try:
         return stream_facts(reach, f"KV_{bucket}")
     except NoStream as error:
-        raise JobError(f"there is no bucket {bucket!r} on this server") from error
+        raise JobError(f"there is no bucket {bucket!r} on {place(reach)}") from error
 
 
 def _reduce(item: _ReduceRange) -> Iterator[pa.RecordBatch]:

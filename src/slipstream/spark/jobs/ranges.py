@@ -23,6 +23,7 @@ __all__ = [
     "StreamFacts",
     "again",
     "even_pieces",
+    "place",
     "plan_stream",
     "read_batches",
     "reason",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
+_SECRET = re.compile(r"(?<=//)[^@,/]*@")
 _CALL = re.compile(r"^(?:STREAM|CONSUMER|BULK)(?:\.[A-Z]+)+(?:\.\S+)?: (?:staged part invalid: )?")
 RETRY_NS = 60_000_000_000
 _SMALL_PART = 4  # a piece below this part of the wanted size is small
@@ -77,7 +79,7 @@ def stream_facts(reach: Reach, stream: str) -> StreamFacts:
         info = retrying(reach, FIRST_ANSWER_NS, lambda connection: connection.client.stream_info(stream))
     except BulkError as error:
         if error.err_code == STREAM_NOT_FOUND.err_code:
-            raise NoStream(f"there is no stream {stream!r} on this server") from error
+            raise NoStream(f"there is no stream {stream!r} on {place(reach)}") from error
         raise JobError(f"{stream}: {reason(error)}") from error
     state = info["state"]
     first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
@@ -170,6 +172,11 @@ def read_batches(piece: ReadRange, columns: Sequence[str]) -> Iterator[pa.Record
         identity=piece.identity,
         expect_messages=piece.messages,
     )
+
+
+def place(reach: Reach) -> str:
+    """The servers, without secrets that their addresses may hold."""
+    return _SECRET.sub("", reach.servers)
 
 
 def reason(error: BulkError) -> str:
