@@ -458,9 +458,11 @@ BULK_WINDOW_BYTES_MAX: Final = 16 * MIB
 # Bulk readers of one account at once, and of those the ones that have a thread reading for them.
 BULK_READERS_MAX: Final = 64
 BULK_READS_IN_FLIGHT: Final = 2
-# For so long after another client was heard, half as many chunks as there are processors are read in each span, none
-# larger than this: on two processors a publish that waits for its sync then takes about twice as long, 99 times of 100.
+# When other clients were heard so often in this time, half as many chunks as there are processors are read in each
+# span, none larger than this: on two processors a publish that waits for its sync then takes about twice as long, 99
+# times of 100.
 BULK_HEARD_NS: Final = 20 * MILLISECOND_NS
+BULK_HEARD_READS: Final = 4
 BULK_SPAN_NS: Final = 1 * MILLISECOND_NS
 BULK_BESIDE_CHUNK_BYTES: Final = 96 * KIB
 # A reader that confirms nothing for so long is dropped; whether it is still there is looked at this often.

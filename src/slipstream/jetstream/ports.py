@@ -98,7 +98,7 @@ class Ports(Protocol):
 
     @property
     def reads(self) -> int:
-        """Times that bytes of clients, whatever they said, were taken in so far."""
+        """Times that messages of clients, one or many, were taken in so far."""
         ...
 
     def now_ns(self) -> int:

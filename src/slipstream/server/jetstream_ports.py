@@ -73,7 +73,7 @@ class AccountPorts:
 
     @property
     def reads(self) -> int:
-        """Times that bytes of clients were taken in."""
+        """Times that messages of clients were taken in."""
         return self._server.reads
 
     def call_soon(self, callback: Callable[[], None]) -> None:

@@ -106,7 +106,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
         server = self._server
         before = parser.msgs
         server.reading = True
-        server.reads += 1
         try:
             parser.filled(self._shared, nbytes)
         finally:
@@ -114,6 +113,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             if server.ends or server.unsent:
                 server.end_read(connection.cid, nbytes)
         if parser.msgs != before:
+            server.reads += 1
             connection.last_activity_ns = connection.last_read_ns
             if self._delivery.stalled and self._delivery.take_stalled():
                 self._stall()

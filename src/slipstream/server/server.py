@@ -97,7 +97,7 @@ class Server:
         self.queue = FlushQueue(self._schedule_flush, _flush_now)
         self._flush_follows = False  # whoever runs now will flush at its end
         self.reading = False  # a connection handles what it read
-        self.reads = 0  # times that bytes of clients were taken in
+        self.reads = 0  # times that messages of clients were taken in
         self.ends: list[Callable[[], None]] = []  # work for the end of the turn
         self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
         self._last_reader = 0  # connection whose input made work for the end of a turn last

@@ -5,7 +5,8 @@ one at each of its steps: in the loop, in the thread that syncs, on its way back
 clients send, go first: beside them a few small chunks are read in each span of time. A lone reader does not notice, and
 many processors give many chunks.
 
-Not counted as other clients: reads of the loop that bring bulk calls.
+Not counted as other clients: reads of the loop that bring bulk calls, and a few others in a while, such as the
+questions that come before a bulk read.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TypeVar
 
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.ports import Ports
-from slipstream.limits import BULK_HEARD_NS, BULK_SPAN_NS
+from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_SPAN_NS
 
 __all__ = ["Pace"]
 
@@ -30,8 +31,9 @@ class Pace:
         self._ports = ports
         self._bulk_read = -1  # number of the last read that brought a bulk call
         self._bulk_reads = 0
-        self._others = 0  # reads that did not, and when their number was last seen to grow
-        self._others_ns = 0
+        self._window_ns = 0  # when the present window of `BULK_HEARD_NS` began
+        self._others = 0  # reads without bulk calls, up to then
+        self._others_before = 0  # and up to when the window before it began
         self._span_ns = 0  # when the present span of time began, and how many chunks were begun in it
         self._span_chunks = 0
         self.beside_others = False
@@ -55,12 +57,14 @@ class Pace:
     def may_begin(self) -> bool:
         """Whether one more chunk may be begun now; it counts if so. Else ask again after `BULK_SPAN_NS`."""
         now_ns, others = self._ports.now_ns(), self._ports.reads - self._bulk_reads
-        if others != self._others:
-            self._others, self._others_ns = others, now_ns
         # The clock may jump: a time in the future is none.
         if not 0 <= now_ns - self._span_ns < BULK_SPAN_NS:
             self._span_ns, self._span_chunks = now_ns, 0
-        self.beside_others = 0 <= now_ns - self._others_ns < BULK_HEARD_NS
+        window_ns = now_ns - self._window_ns
+        if not 0 <= window_ns < BULK_HEARD_NS:
+            self._others_before = self._others if 0 <= window_ns < 2 * BULK_HEARD_NS else others
+            self._others, self._window_ns = others, now_ns
+        self.beside_others = others - self._others_before >= BULK_HEARD_READS
         if self.beside_others and self._span_chunks >= max(self._ports.cores // 2, 1):
             return False
         self._span_chunks += 1

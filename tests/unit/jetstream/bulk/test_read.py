@@ -7,7 +7,14 @@ import json
 import pytest
 
 from slipstream.kernels.arrowrows import RowDecoder
-from slipstream.limits import BULK_HEARD_NS, BULK_READER_IDLE_NS, BULK_READERS_MAX, BULK_SPAN_NS, BULK_SWEEP_NS
+from slipstream.limits import (
+    BULK_HEARD_NS,
+    BULK_HEARD_READS,
+    BULK_READER_IDLE_NS,
+    BULK_READERS_MAX,
+    BULK_SPAN_NS,
+    BULK_SWEEP_NS,
+)
 from support.bulk_world import BulkWorld, messages_of
 
 CHUNK = 16 * 1024
@@ -241,16 +248,16 @@ def test_readers_take_turns(world: BulkWorld) -> None:
 def test_publishes_go_first(world: BulkWorld) -> None:
     """While others are heard, readers get as many chunks in a span as there are processors to spare."""
     world.ports.cores = 4
-    body = {"chunk_bytes": CHUNK, "credit": 64}
-    world.ports.reads += 1  # somebody publishes
-    reading = world.begin_read(**body)
+    world.read(last=1)
+    world.ports.advance(BULK_SPAN_NS)
+    world.ports.reads += BULK_HEARD_READS  # somebody publishes
+    reading = world.begin_read(chunk_bytes=CHUNK, credit=64)
     assert len(reading.chunks) == 2
-    world.ports.reads += 1
     world.ports.advance(BULK_SPAN_NS - 1)
     assert len(reading.chunks) == 2
     world.ports.advance(1)
     assert len(reading.chunks) == 4
-    world.ports.advance(BULK_HEARD_NS)  # nobody was heard since
+    world.ports.advance(2 * BULK_HEARD_NS)  # nobody was heard since
     assert reading.status.startswith(b"NATS/1.0 204")
     assert reading.seqs == list(range(1, 1001))
 
