@@ -53,7 +53,8 @@ class ApiRefusal(ClientError):
 
     def about(self, verb: str) -> ApiRefusal:
         """The same with the name of what is missing, which the server does not repeat."""
-        names = verb.split(".")[2:]
+        words = verb.split(".")
+        names = words[3:] if words[1:2] in (["MSG"], ["DURABLE"]) else words[2:]  # STREAM.INFO.A, STREAM.MSG.GET.A
         if self.err_code in _NOT_FOUND and names and self.description.endswith("not found"):
             self.args = (f"{self.args[0]}: {' > '.join(names)}",)
         return self
