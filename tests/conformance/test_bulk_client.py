@@ -428,3 +428,10 @@ def test_accounts_and_domains(ours: Launcher, tmp_path: Path) -> None:
         assert client.is_slipstream
         assert client.plan("ORDERS").messages == 27
         assert len(rows(client, last=30)) == 27
+
+
+def test_a_connection_that_is_gone_is_on_no_machine(ours: Launcher, tmp_path: Path) -> None:
+    wire = WireClient(ours(CONFIG % tmp_path).url)
+    assert wire.is_local
+    wire.close()
+    assert not wire.is_local

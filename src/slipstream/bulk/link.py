@@ -47,6 +47,8 @@ class Link:
         self._inboxes: dict[int, Inbox] = {}
         self.may_share_memory = self._wire.is_local
         """Whether the server could be on this machine; to be set to False when memory of it could not be opened."""
+        self.may_read_files = True
+        """Likewise for files: an older kernel cannot bring their pages in safely."""
 
     @property
     def max_payload(self) -> int:

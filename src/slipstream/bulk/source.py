@@ -66,7 +66,7 @@ class BulkSource:
                 body[name] = value
         if self._memory and link.may_share_memory:
             body["memory"] = True
-            body["files"] = self._may_read_files
+            body["files"] = self._may_read_files and link.may_read_files
         self._inbox = inbox = link.open_inbox()
         link.publish(link.prefix + call, msgspec.json.encode(body), reply=inbox.subject)
         begun = answer(call, link.next(inbox).payload)
@@ -129,7 +129,8 @@ class BulkSource:
             left -= place.rows
 
     def _read_again(self, first: int, last: int, promised: int) -> Iterator[bytes | memoryview]:
-        """The same messages without looking at files."""
+        """The same messages without looking at files, and none for later reads: it may be that we cannot."""
+        self._link.may_read_files = False
         again = BulkSource(self._link, replace(self._wanted, first=first, last=last), memory=False)
         try:
             yield from again

@@ -217,7 +217,10 @@ class WireClient:
     @property
     def is_local(self) -> bool:
         """Whether the server has the address of this machine; it can still be in another container."""
-        return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
+        try:
+            return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
+        except OSError:
+            return False  # the connection is gone, which the next call will say
 
     def detach(self) -> tuple[socket.socket, bytes]:
         """Give the connected socket to the caller, who reads and writes it from now on; this client is then closed.

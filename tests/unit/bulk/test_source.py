@@ -42,6 +42,7 @@ class FakeLink:
     def __init__(self, *replies: Reply) -> None:
         self.replies = deque(replies)
         self.may_share_memory = False
+        self.may_read_files = True
         self.published: list[tuple[str, bytes]] = []
         self.closed = 0
 
@@ -258,6 +259,7 @@ def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPa
     assert seqs == [*range(1, left + 1), *range(5, 11)]
     asked = [json.loads(body) for subject, body in link.published if subject.endswith("READ.S")][1]
     assert (asked["first"], asked["last"], asked.get("memory")) == (first, 4, None)
+    assert not link.may_read_files, "the next read does not try again"
 
 
 def test_damage_that_shows_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
