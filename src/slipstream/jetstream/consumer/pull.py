@@ -73,7 +73,6 @@ class PullSink:
         self._timer: Cancel | None = None
         self._timer_ns = 0
         self._swept_ns = 0  # when gone clients were last looked for
-        self._prepared: tuple[ConsumerConfig, PullRequest, Plan] | None = None
         self.waiting = WaitingRequests()
         self.last_active_ns = ports.now_ns()
 
