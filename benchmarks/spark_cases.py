@@ -55,16 +55,23 @@ class Bench:
         return data.messages
 
     def one_subject(self, data: Dataset) -> int:
-        """One of a thousand subjects, found by the server."""
-        reader = self.spark.read.format("slipstream").options(servers=self.url, stream=data.stream, pushdown="true")
-        frame = reader.load().where(f"subject = '{data.stream}.0007'")
-        assert frame.count() == data.messages // 1_000
+        """Every row and column of one of a thousand subjects, found by the server."""
+        _use(self._of_one(data))
         return data.messages
 
     def one_subject_parquet(self, data: Dataset) -> int:
         """The same from Parquet."""
-        frame = self.spark.read.parquet(str(data.parquet)).where(f"subject = '{data.stream}.0007'")
-        assert frame.count() == data.messages // 1_000
+        _use(self._of_one_parquet(data))
+        return data.messages
+
+    def count_subject(self, data: Dataset) -> int:
+        """How many there are of one of a thousand subjects; no column is needed."""
+        assert self._of_one(data).count() == data.messages // 1_000
+        return data.messages
+
+    def count_subject_parquet(self, data: Dataset) -> int:
+        """The same from Parquet, of which one column is read."""
+        assert self._of_one_parquet(data).count() == data.messages // 1_000
         return data.messages
 
     def streaming(self, data: Dataset, limit: int) -> float:
@@ -175,6 +182,13 @@ class Bench:
     def _read(self, data: Dataset, **options: Any) -> DataFrame:
         reader = self.spark.read.format("slipstream").options(servers=self.url, stream=data.stream, numPartitions=4)
         return reader.options(**options).load()
+
+    def _of_one(self, data: Dataset) -> DataFrame:
+        reader = self.spark.read.format("slipstream").options(servers=self.url, stream=data.stream, pushdown="true")
+        return reader.load().where(f"subject = '{data.stream}.0007'")
+
+    def _of_one_parquet(self, data: Dataset) -> DataFrame:
+        return self.spark.read.parquet(str(data.parquet)).where(f"subject = '{data.stream}.0007'")
 
     def _read_stream(self, name: str, **options: Any) -> DataFrame:
         start = {} if "startingSequence" in options else {"starting": "earliest"}

@@ -476,17 +476,22 @@ BULK_SCAN_ENTRIES: Final = 500_000
 BULK_GAP_BYTES_MAX: Final = 32 * KIB
 BULK_READ_BYTES_MAX: Final = 4 * MIB
 BULK_EXTENTS_MAX: Final = 256
-BULK_DENSE_EXTENTS_MAX: Final = 16
+# Records with wide gaps between them, or few narrow ones, are read one by one. One such read (a microsecond) is worth
+# so many bytes of a chunk, and so many of them are made in the loop.
+BULK_NARROW_GAPS_MAX: Final = 16
+BULK_STRETCH_BYTES: Final = 512
+BULK_STRETCHES_AT_ONCE: Final = 64
 # What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a tenth of a
 # millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
-# should be in a cache by then) and on average at least, and files. The last are the files kept open for such a reader:
-# more than are in its window.
+# should be in a cache by then) and on average at least, and files. When that is not how they lie, it is tried again
+# after so many chunks. The last are the files kept open for such a reader: more than are in its window.
 BULK_PLACES_CHUNKS: Final = 8
 BULK_PLACES_MSGS_MAX: Final = 8_192
 BULK_PLACES_MAX: Final = 64
 BULK_PLACE_BYTES_MAX: Final = 256 * KIB
 BULK_PLACE_BYTES_MIN: Final = 4 * KIB
 BULK_PLACES_FILES_MAX: Final = 2
+BULK_PLACES_AGAIN: Final = 8
 BULK_LENT_FILES_MAX: Final = 16
 # A chunk is begun again so often when files change under it.
 BULK_STALE_MAX: Final = 3

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import random
+import struct
 import threading
 from pathlib import Path
 
@@ -76,15 +77,16 @@ class ForgetfulDisk:
         with self._lock:
             return bytes(self._inode(path).data[offset : offset + length])
 
-    def read_into(self, path: str, offset: int, room: memoryview) -> int:
-        """See `Disk.read_into`."""
-        data = self.read(path, offset, len(room))
-        room[: len(data)] = data
-        return len(data)
-
-    def read_cached(self, path: str, offset: int, room: memoryview) -> bool:
-        """See `Disk.read_cached`."""
-        return self.read_into(path, offset, room) == len(room)
+    def read_stretches(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
+        """See `Disk.read_stretches`."""
+        done = 0
+        for offset, length in struct.iter_unpack("=QQ", stretches):
+            data = self.read(path, offset, length)
+            room[done : done + len(data)] = data
+            done += len(data)
+            if len(data) < length:
+                break
+        return done
 
     def size(self, path: str) -> int:
         """See `Disk.size`."""

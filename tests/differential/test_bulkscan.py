@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,28 @@ def passing(records: list[Record], filters: list[bytes], first: int, last: int) 
     ]
 
 
+def read_one_by_one(chunk: Chunk, log: bytes, salt: int, max_stretches: int) -> None:
+    """As a store does it: everything that is chosen is read to where it belongs, and then looked at."""
+    space = chunk.space()
+    first = place = 0
+    read = []
+    while (found := chunk.stretches(first, max_stretches)) is not None:
+        _segment, stretches, length, stop = found
+        done = 0
+        for offset, size in struct.iter_unpack("=QQ", stretches):
+            there = log[offset : offset + size]
+            space[place + done : place + done + len(there)] = there
+            done += len(there)
+            if len(there) < size:
+                break
+        assert len(stretches) // 16 <= max_stretches and done <= length
+        read.append((first, stop, place, done))
+        first, place = stop, place + length
+    assert place == len(space)
+    for first, stop, place, done in read:
+        chunk.settle(first, stop, place, done, salt)
+
+
 @given(
     logs(),
     FILTERS,
@@ -72,6 +96,8 @@ def passing(records: list[Record], filters: list[bytes], first: int, last: int) 
     st.integers(1, 20),
     st.integers(0, 200),
     st.sampled_from([0, 100, 1000]),
+    st.booleans(),
+    st.integers(1, 5),
 )
 def test_chunks(
     log: tuple[list[Record], bytes, MessageIndex, int],
@@ -83,6 +109,8 @@ def test_chunks(
     scan_max: int,
     gap_max: int,
     room_bytes: int,
+    one_by_one: bool,
+    max_stretches: int,
 ) -> None:
     records, data, index, salt = log
     expected = passing(records, filters, first, last)
@@ -95,15 +123,14 @@ def test_chunks(
         assert len(chosen) <= max_msgs
         room = bytearray(room_bytes)
         chunk = Chunk(chosen, 0, crc, room)
-        at = 0
-        while (extent := chunk.extent(at, gap_max, 1 << 20)) is not None:
-            _segment, offset, length, stop, dense = extent
-            if dense and chunk.in_given:
-                room[chunk.used : chunk.used + length] = data[offset : offset + length]
-                chunk.settle(at, stop, chunk.used, length, offset, salt)
-            else:
+        if one_by_one:
+            read_one_by_one(chunk, data, salt, max_stretches)
+        else:
+            at = 0
+            while (extent := chunk.extent(at, gap_max, 1 << 20)) is not None:
+                _segment, offset, length, stop = extent
                 chunk.fill(at, stop, data[offset : offset + length], offset, salt)
-            at = stop
+                at = stop
         assert chunk.missing == [] and chunk.rows == len(chosen)
         crc = chunk.crc
         assert len(room) == room_bytes
@@ -139,15 +166,7 @@ def test_records_that_are_not_what_the_index_says_are_left_out(
         # In place: what follows a record that is left out moves up.
         room = bytearray(len(content))
         settled = Chunk(chosen, room=room)
-        first = placed = 0
-        while (extent := settled.extent(first, 0, 1 << 30)) is not None:
-            _segment, offset, length, stop, dense = extent
-            assert dense
-            there = damaged[offset : offset + length]
-            at = data.draw(st.sampled_from([settled.used, min(settled.used + 8, placed)]))
-            room[at : at + len(there)] = there
-            settled.settle(first, stop, at, len(there), offset, salt)
-            first, placed = stop, placed + length
+        read_one_by_one(settled, damaged, salt, data.draw(st.integers(1, 5)))
         assert (settled.missing, settled.crc) == (chunk.missing, chunk.crc)
         assert room[: settled.used] == expected
 

@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Bulk reads of a log: how much lies where, and copies of records as they leave the server.
 
-    index ──pick──► Selection ──extent──► (segment, offset, length) ──read──► Chunk.fill ──► bytes for the reader
+    index ──pick──► Selection ──stretches──► what to read to where it belongs ──► Chunk.settle ──► bytes for the reader
+                              └─extent──► one read with gaps ──► Chunk.fill, a copy ──┘
     index ──measure──► marks: every so many bytes the last sequence, with messages and bytes since the mark before
 
 A chunk holds whole records, back to back, each a multiple of 8 bytes long. Their layout is that of the log (record.pyx)
@@ -15,15 +16,21 @@ wherever and however they are stored.
 The head of every record is compared with the index (kind, sequence, length) before it is copied; what does not match is
 left out and listed in `missing`. `fill` and `settle` work without the GIL on memory of the chunk, its own or one that
 was given to it; the selection must not change meanwhile.
+
+The messages of one subject are chained in the index: a filter that is a literal subject goes from one to the next, and
+looks at entries one by one only where the chain is broken by removals.
 """
 
+from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.ref cimport Py_REFCNT
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
 
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, FilterView, Run, lower, seq_at
+from slipstream.kernels.msgtable cimport (
+    LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Cursor, FilterView, Run, lower, seq_at,
+)
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
@@ -40,6 +47,7 @@ cdef enum:
     POLYNOMIAL = 0x82F63B78
     SHIFTS = 4096  # lengths whose shift is remembered, direct mapped
     AHEAD = 2048   # bytes to ask memory for in advance
+    HOP = 16       # entries that could be looked at in the time it takes to follow a chain
 
 
 cdef uint32_t POWERS[64]  # x^(2^k) modulo the polynomial, reflected
@@ -150,6 +158,16 @@ cdef inline bint advance(MessageIndex index, FilterView view, Walk *w) except -1
     """Find the next message that passes; False when there is none or enough was looked at: then see `after`."""
     cdef Run *r = w.run
     cdef uint32_t sid, pos = w.next
+    cdef Cursor c
+    if r != NULL and w.wanted != NO_SUBJECT and w.left > 0 and r.next[w.pos]:
+        if index.locate_entry(w.seq + r.next[w.pos], &c) and index.runs[c.run].sid[c.pos] == w.wanted:
+            w.left -= HOP
+            w.runs = c.run + 1
+            w.run = index.runs[c.run]
+            w.pos = c.pos
+            w.next = c.pos + 1
+            w.seq = c.seq
+            return w.seq <= w.up_to
     while True:
         if r != NULL and w.left <= 0:
             w.after = min(seq_at(r, pos) if pos < r.n else r.last + 1, w.up_to + 1)
@@ -262,13 +280,14 @@ cdef class Chunk:
     """
 
     cdef Selection chosen
-    cdef bytes room            # None before the first record, and with a room that was given
+    cdef bytes own               # where records go, unless that was given
     cdef unsigned char[::1] given
-    cdef readonly bint in_given  # whether that is where records go
-    cdef Py_ssize_t total      # bytes of all that is chosen
+    cdef unsigned char *room     # either of them
+    cdef readonly bint in_given
+    cdef Py_ssize_t total        # bytes of all that is chosen
     cdef readonly Py_ssize_t used
     cdef Py_ssize_t start
-    cdef uint32_t *shifts      # pairs (length, shift of the salt)
+    cdef uint32_t *shifts        # pairs (length, shift of the salt)
     cdef uint32_t salt
     cdef readonly Py_ssize_t rows
     cdef readonly uint32_t crc
@@ -285,9 +304,10 @@ cdef class Chunk:
         self.chosen = chosen
         self.start = start
         self.total = total
-        self.room = None
+        self.own = None
         self.given = room
         self.in_given = room is not None and 0 < total <= room.shape[0]
+        self.room = &room[0] if self.in_given else NULL
         self.crc = crc
         self.missing = []
         self.shifts = <uint32_t *>calloc(SHIFTS * 2, 4)
@@ -298,15 +318,14 @@ cdef class Chunk:
         free(self.shifts)
 
     def extent(self, Py_ssize_t i, Py_ssize_t gap_max, Py_ssize_t read_max):
-        """`(segment, offset, length, next entry, dense)` of one read that takes in entry `i` and those close behind it.
+        """`(segment, offset, length, next entry)` of one read that takes in entry `i` and those close behind it.
 
-        Entries are close when at most `gap_max` bytes lie between them, and dense when none do; the read is not longer
-        than `read_max` unless one record is. None at the end.
+        Entries are close when at most `gap_max` bytes lie between them; the read is not longer than `read_max` unless
+        one record is. None at the end.
         """
         cdef Selection c = self.chosen
         cdef Py_ssize_t k = i + 1
         cdef uint64_t begin, end, stop
-        cdef bint dense = True
         if i < self.start or i >= c.n:
             return None
         begin = c.off[i]
@@ -315,83 +334,111 @@ cdef class Chunk:
             stop = c.off[k] + <uint64_t>padded(c.len[k])
             if stop - begin > <uint64_t>read_max:
                 break
-            dense = dense and c.off[k] == end
             end = stop
             k += 1
-        return c.seg[i], begin, end - begin, k, dense
+        return c.seg[i], begin, end - begin, k
 
-    def fill(self, Py_ssize_t i, Py_ssize_t stop, bytes data not None, uint64_t base, uint64_t salt):
-        """Copy the entries from `i` to `stop` out of `data`, which begins at `base` of their segment.
+    def breaks(self, Py_ssize_t gap_max):
+        """How many gaps there are between entries of one segment: of at most `gap_max` bytes, and wider."""
+        cdef Selection c = self.chosen
+        cdef Py_ssize_t k, narrow = 0, wide = 0
+        cdef uint64_t end
+        for k in range(self.start + 1, c.n):
+            end = c.off[k - 1] + <uint64_t>padded(c.len[k - 1])
+            if c.seg[k] == c.seg[k - 1] and c.off[k] != end:
+                if c.off[k] > end and c.off[k] - end <= <uint64_t>gap_max:
+                    narrow += 1
+                else:
+                    wide += 1
+        return narrow, wide
 
-        Data that nobody else has, and that is these entries and nothing else, is not copied but becomes the chunk.
+    def stretches(self, Py_ssize_t i, Py_ssize_t max_stretches):
+        """`(segment, stretches, length, next entry)`: what of one segment to read for entry `i` and those behind it.
+
+        Stretches without gaps, packed as `kernels.stretches` takes them, and their bytes. One behind the other they are
+        where they belong in the chunk, if what was chosen before entry `i` is there. None at the end.
         """
         cdef Selection c = self.chosen
-        cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(data)
-        cdef uint64_t size = <uint64_t>PyBytes_GET_SIZE(data)
-        if i < self.start or stop > c.n:
-            raise IndexError(i)
-        if self.in_given:
-            self.copy_all(i, stop, p, size, base, salt, &self.given[0])
-            return
-        if self.room is None:
-            if (
-                Py_REFCNT(data) == 1 and i == self.start and stop == c.n and <Py_ssize_t>size == self.total
-                and self.all_there(c, p, base)
-            ):
-                self.room = data
+        cdef Py_ssize_t k = i, count = 0, capacity
+        cdef uint64_t *pair
+        cdef uint64_t length = 0
+        cdef bytes packed
+        if i < self.start or i >= c.n:
+            return None
+        capacity = min(max(max_stretches, 1), c.n - i)
+        packed = PyBytes_FromStringAndSize(NULL, 16 * capacity)
+        pair = <uint64_t *>PyBytes_AS_STRING(packed)
+        while k < c.n and c.seg[k] == c.seg[i]:
+            if count and c.off[k] == pair[0] + pair[1]:
+                pair[1] += <uint64_t>padded(c.len[k])
+            elif count == capacity:
+                break
             else:
-                self.room = PyBytes_FromStringAndSize(NULL, self.total)
-        self.copy_all(i, stop, p, size, base, salt, <unsigned char *>PyBytes_AS_STRING(self.room))
+                pair += 2 if count else 0
+                count += 1
+                pair[0] = c.off[k]
+                pair[1] = <uint64_t>padded(c.len[k])
+            length += <uint64_t>padded(c.len[k])
+            k += 1
+        return c.seg[i], packed[:16 * count], length, k
 
-    def settle(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t at, Py_ssize_t size, uint64_t base, uint64_t salt):
-        """The same for dense entries of which `size` bytes lie in the given room already, from `at` on.
+    def space(self):
+        """Where the records belong, to be filled before `settle`. Not to be used when the chunk is no more."""
+        self.ensure_room()
+        return PyMemoryView_FromMemory(<char *>self.room, self.total, PyBUF_WRITE)
+
+    cdef ensure_room(self):
+        if self.room == NULL:
+            self.own = PyBytes_FromStringAndSize(NULL, self.total)
+            self.room = <unsigned char *>PyBytes_AS_STRING(self.own)
+
+    def fill(self, Py_ssize_t i, Py_ssize_t stop, bytes data not None, uint64_t base, uint64_t salt):
+        """Copy the entries from `i` to `stop` out of `data`, which begins at `base` of their segment."""
+        if i < self.start or stop > self.chosen.n:
+            raise IndexError(i)
+        self.ensure_room()
+        self.copy_all(i, stop, <const unsigned char *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), base, True, salt)
+
+    def settle(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t at, Py_ssize_t size, uint64_t salt):
+        """The same for entries that are in the chunk's space already, back to back: `size` bytes from `at` on.
 
         That is where they belong, or further back if entries before them were left out.
         """
-        cdef unsigned char *room
         if i < self.start or stop > self.chosen.n:
             raise IndexError(i)
-        if not self.in_given or size < 0 or at < self.used or at > self.total or size > self.total - at:
+        if self.room == NULL or size < 0 or at < self.used or at > self.total or size > self.total - at:
             raise ValueError("they cannot be there")
-        room = &self.given[0]
-        self.copy_all(i, stop, room + at, <uint64_t>size, base, salt, room)
+        self.copy_all(i, stop, self.room + at, <uint64_t>size, 0, False, salt)
 
     cdef copy_all(
-        self, Py_ssize_t k, Py_ssize_t stop, const unsigned char *p, uint64_t size, uint64_t base, uint64_t salt,
-        unsigned char *room,
+        self, Py_ssize_t k, Py_ssize_t stop, const unsigned char *p, uint64_t size, uint64_t base, bint as_in_log,
+        uint64_t salt,
     ):
+        """Take in entries: `as_in_log` they lie where their offsets say, from `base` on, else back to back."""
         cdef Selection c = self.chosen
+        cdef uint64_t at = 0
         if self.salt != <uint32_t>salt:
             self.salt = <uint32_t>salt
             memset(self.shifts, 0, SHIFTS * 2 * 4)
         while k < stop:
             with nogil:
                 while k < stop:
-                    if not self.copy(c, k, p, size, base, room):
+                    if as_in_log:
+                        at = c.off[k] - base  # wraps when the data begins behind it, and is then beyond the size
+                    if not self.copy(c, k, p, size, at):
                         break
+                    at += <uint64_t>padded(c.len[k])
                     k += 1
             if k < stop:
                 self.missing.append(c.seq[k])
+                at += <uint64_t>padded(c.len[k])
                 k += 1
 
-    cdef bint all_there(self, Selection c, const unsigned char *p, uint64_t base) noexcept nogil:
-        """Whether the data, long enough for all, holds every entry whole and where it is in the chunk."""
-        cdef Py_ssize_t k
-        cdef uint64_t at = 0
-        for k in range(self.start, c.n):
-            if c.off[k] - base != at or not is_entry(c, k, p + at):
-                return False
-            at += <uint64_t>padded(c.len[k])
-        return True
-
-    cdef bint copy(
-        self, Selection c, Py_ssize_t k, const unsigned char *p, uint64_t size, uint64_t base, unsigned char *room
-    ) noexcept nogil:
-        cdef uint64_t at = c.off[k] - base  # wraps when the data begins behind it, and is then beyond the size
+    cdef bint copy(self, Selection c, Py_ssize_t k, const unsigned char *p, uint64_t size, uint64_t at) noexcept nogil:
         cdef Py_ssize_t total = (c.len[k] & LENGTH_MASK) + (8 if c.len[k] & LENGTH_EXPIRES else 0)
         cdef Py_ssize_t whole = (total + 7) & ~<Py_ssize_t>7
         cdef uint32_t crc
-        cdef unsigned char *target = room + self.used
+        cdef unsigned char *target = self.room + self.used
         cdef uint32_t *known
         if at > size or <uint64_t>total > size - at:
             return False
@@ -414,9 +461,9 @@ cdef class Chunk:
 
     def take(self):
         """The records copied so far, if no room was given. The chunk is of no use afterwards."""
-        cdef bytes room = b"" if self.room is None else self.room
-        self.room = b""
-        return room if self.used == PyBytes_GET_SIZE(room) else room[:self.used]
+        cdef bytes own = b"" if self.own is None else self.own
+        self.own, self.room, self.total = b"", NULL, 0
+        return own if self.used == PyBytes_GET_SIZE(own) else own[:self.used]
 
 
 def are_messages(const unsigned char[::1] data not None, Py_ssize_t rows, uint64_t first, uint64_t last):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import struct
 from collections.abc import Callable
 
 __all__ = ["SimDisk"]
@@ -66,6 +67,7 @@ class SimDisk:
         self.faults: dict[int, int] = {}
         """Call number to errno: that call fails, a write after doing half of its work."""
         self.read_faults: set[str] = set()
+        self.nothing_cached = False  # whether every read has to wait for the device
         """Paths that cannot be read."""
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -80,15 +82,18 @@ class SimDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return bytes(self._inode(path).now[offset : offset + length])
 
-    def read_into(self, path: str, offset: int, room: memoryview) -> int:
-        """See `Disk.read_into`."""
-        data = self.read(path, offset, len(room))
-        room[: len(data)] = data
-        return len(data)
-
-    def read_cached(self, path: str, offset: int, room: memoryview) -> bool:
-        """See `Disk.read_cached`."""
-        return path not in self.read_faults and self.read_into(path, offset, room) == len(room)
+    def read_stretches(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
+        """See `Disk.read_stretches`."""
+        if not wait and (path in self.read_faults or self.nothing_cached):
+            return 0
+        done = 0
+        for offset, length in struct.iter_unpack("=QQ", stretches):
+            data = self.read(path, offset, length)
+            room[done : done + len(data)] = data
+            done += len(data)
+            if len(data) < length:
+                break
+        return done
 
     def size(self, path: str) -> int:
         """See `Disk.size`."""

@@ -4,18 +4,60 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from pathlib import Path
 
 import pytest
 
 from slipstream.jetstream.store.file import disk as disk_module
 from slipstream.jetstream.store.file.disk import Disk, RealDisk
+from slipstream.kernels.stretches import read_stretches
 from slipstream.testing.sim_disk import SimDisk
 
 
 @pytest.fixture(params=["real", "simulated"])
 def disk(request: pytest.FixtureRequest) -> Disk:
     return RealDisk() if request.param == "real" else SimDisk()
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_stretches(disk: Disk, tmp_path: Path, wait: bool) -> None:
+    disk.make_dir(str(tmp_path))
+    path = str(tmp_path / "f")
+    disk.create(path)
+    disk.write(path, 0, b"0123456789")
+    room = memoryview(bytearray(b"-" * 8))
+
+    def read(*stretches: tuple[int, int]) -> int:
+        return disk.read_stretches(path, b"".join(struct.pack("=QQ", *one) for one in stretches), room[1:], wait=wait)
+
+    assert read((3, 2), (9, 1), (0, 3)) == 6 and bytes(room) == b"-349012-"
+    assert read((5, 1), (8, 4), (0, 1)) == 3 and bytes(room) == b"-589012-", "the file ends in the second"
+    assert read((100, 4)) == 0 and read() == 0 and read((2, 0)) == 0
+    assert read((0, 7)) == 7 and bytes(room) == b"-0123456"
+
+
+def test_stretches_that_cannot_be_read(disk: Disk, tmp_path: Path) -> None:
+    disk.make_dir(str(tmp_path))
+    path, one = str(tmp_path / "none"), struct.pack("=QQ", 0, 4)
+    with pytest.raises(FileNotFoundError):
+        disk.read_stretches(path, one, memoryview(bytearray(4)))
+    if isinstance(disk, SimDisk):
+        disk.create(path)
+        disk.read_faults.add(path)
+        with pytest.raises(OSError, match="Input/output"):
+            disk.read_stretches(path, one, memoryview(bytearray(4)))
+    assert disk.read_stretches(path, one, memoryview(bytearray(4)), wait=False) == 0
+
+
+def test_the_kernel_reads_no_more_than_there_is_room_for() -> None:
+    with pytest.raises(ValueError, match="too little room"):
+        read_stretches(0, struct.pack("=QQQQ", 0, 3, 0, 2), bytearray(4))
+    with pytest.raises(ValueError, match="too little room"):
+        read_stretches(0, struct.pack("=QQ", 0, 2**64 - 1), bytearray(4))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        read_stretches(-1, struct.pack("=QQ", 0, 4), bytearray(4))
+    assert read_stretches(-1, struct.pack("=QQ", 0, 4), bytearray(4), False) == 0
 
 
 def test_files(disk: Disk, tmp_path: Path) -> None:
@@ -31,12 +73,6 @@ def test_files(disk: Disk, tmp_path: Path) -> None:
     disk.sync_dir(home)
     assert disk.read(path, 0, 100) == b"\0\0\0abc"
     assert disk.read(path, 4, 1) == b"b" and disk.read(path, 100, 5) == b""
-    room = memoryview(bytearray(b"-" * 8))
-    assert disk.read_into(path, 3, room[1:3]) == 2 and bytes(room) == b"-ab-----"
-    assert disk.read_into(path, 4, room[4:]) == 2 and bytes(room) == b"-ab-bc--"
-    assert disk.read_into(path, 100, room) == 0
-    assert disk.read_cached(path, 3, room[:3]) and bytes(room[:3]) == b"abc"
-    assert not disk.read_cached(path, 4, room), "it is not there"
     disk.allocate(path, 100)
     disk.allocate(path, 50)
     assert disk.size(path) == 100 and disk.read(path, 90, 50) == bytes(10)

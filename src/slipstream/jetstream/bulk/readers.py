@@ -42,6 +42,7 @@ from slipstream.limits import (
     BULK_CONGESTED_NS,
     BULK_LENT_FILES_MAX,
     BULK_LOST_LISTED_MAX,
+    BULK_PLACES_AGAIN,
     BULK_PLACES_CHUNKS,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
@@ -91,6 +92,8 @@ class Reader:
     """Whether it would read files itself, once it has shown by the memory that it is on this machine."""
     lent: dict[str, LentFile] = field(default_factory=dict)
     """Files it may read itself, by path, in the order they were first named."""
+    places_from: int = 0
+    """It is tried from this chunk on."""
     checksummed: bool = True
     """Whether everything passed through here, so that `crc` is known."""
     chunks: int = 0
@@ -214,8 +217,10 @@ class Readers:
         self._run()
 
     def _read(self, reader: Reader) -> None:
-        if reader.memory is not None and reader.reads_files and self._send_places(reader):
-            return
+        if reader.memory is not None and reader.reads_files and reader.chunks >= reader.places_from:
+            if self._send_places(reader):
+                return
+            reader.places_from = reader.chunks + BULK_PLACES_AGAIN
         job = begin_read(
             reader.stream.store,
             reader.wanted.filters,

@@ -3,6 +3,9 @@
     begin_read ──► ReadJob ──run, in a thread──► records keyed by 0, as `kernels.bulkscan.Chunk` makes them, in bytes
                                                  of their own or in memory that the reader gave
 
+Records are read to where they belong. Only where they have many narrow gaps between them, they are read together with
+what is in the gaps, and copied.
+
 Only committed messages are given, so their bytes are in files (or slabs) that nobody writes any more, except to erase
 them. What cannot be copied that way is looked at again by `read_slowly`: a file that a compaction replaced meanwhile,
 an erased message, damage.
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from slipstream.jetstream.store.base import Damaged, Filters, Store
+from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.memory import MemoryStore
@@ -25,9 +29,9 @@ from slipstream.kernels.record import LogWriter, crc32c
 from slipstream.kernels.stagedrows import written_under
 from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (
-    BULK_DENSE_EXTENTS_MAX,
     BULK_EXTENTS_MAX,
     BULK_GAP_BYTES_MAX,
+    BULK_NARROW_GAPS_MAX,
     BULK_PLACE_BYTES_MAX,
     BULK_PLACE_BYTES_MIN,
     BULK_PLACES_FILES_MAX,
@@ -36,6 +40,8 @@ from slipstream.limits import (
     BULK_READ_BYTES_MAX,
     BULK_SCAN_ENTRIES,
     BULK_SLOW_MSGS,
+    BULK_STRETCH_BYTES,
+    BULK_STRETCHES_AT_ONCE,
 )
 
 __all__ = [
@@ -52,21 +58,33 @@ __all__ = [
     "unit_writer",
 ]
 
+_PLACE_BYTES = 16  # of a stretch: offset and length
+
 Mark = tuple[int, int, int]
 """Last sequence of a stretch, its messages, the bytes of their records."""
 
 
 @dataclass(slots=True)
 class _Extent:
+    """One read, with gaps."""
+
     first: int  # entries of the selection it holds
     stop: int
     read: Callable[[], bytes]
     base: int
     salt: int
-    read_into: Callable[[memoryview], int] | None  # for entries without gaps: to where they are wanted
-    read_cached: Callable[[memoryview], bool] | None  # the same without waiting
+
+
+@dataclass(slots=True)
+class _Stretches:
+    """Reads of one segment, each without gaps."""
+
+    first: int
+    stop: int
+    path: str
+    places: bytes  # as `Disk.read_stretches` takes them
     length: int
-    path: str  # of the file, if it is in one
+    salt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,43 +110,46 @@ class ReadJob:
     """Where the next chunk begins; above the end of the range when this is the last."""
     picked: int
     """Messages it should hold."""
-    inline: bool
-    room: memoryview | None = None
-    """Where the records go if `chunk.in_given`, `chunk.used` bytes of it."""
+    disk: Disk | None
+    """Where the files are; None if everything is in memory."""
     extents: list[_Extent] = field(default_factory=list)
+    stretches: list[_Stretches] = field(default_factory=list)
+    """Either these or extents."""
     stale: bool = False
 
     def run_at_once(self) -> bool:
         """Read without waiting, if that is possible; else nothing was done."""
-        if self.inline or not self.picked:
+        if self.disk is None or not self.picked:
             self.run()
             return True
-        room, at = self.room, 0
-        if room is None:
+        if self.extents or sum(len(one.places) for one in self.stretches) > _PLACE_BYTES * BULK_STRETCHES_AT_ONCE:
             return False
-        for extent in self.extents:
-            if extent.read_cached is None or not extent.read_cached(room[at : at + extent.length]):
-                return False
-            at += extent.length
-        at = 0
-        for extent in self.extents:
-            self.chunk.settle(extent.first, extent.stop, at, extent.length, extent.base, extent.salt)
-            at += extent.length
-        return True
+        return self._read_stretches(self.disk, wait=False)
 
     def run(self) -> None:
         """Read and copy. A read that fails makes the job stale; nothing is raised."""
-        chunk, room = self.chunk, self.room
         try:
             for extent in self.extents:
-                if room is not None and extent.read_into is not None:
-                    at = chunk.used
-                    done = extent.read_into(room[at : at + extent.length])
-                    chunk.settle(extent.first, extent.stop, at, done, extent.base, extent.salt)
-                else:
-                    chunk.fill(extent.first, extent.stop, extent.read(), extent.base, extent.salt)
+                self.chunk.fill(extent.first, extent.stop, extent.read(), extent.base, extent.salt)
+            if self.stretches:
+                assert self.disk is not None
+                self._read_stretches(self.disk, wait=True)
         except OSError:
             self.stale = True
+
+    def _read_stretches(self, disk: Disk, *, wait: bool) -> bool:
+        """Read everything, then look at it; without `wait` only if all of it is there."""
+        space, at = self.chunk.space(), 0
+        read: list[tuple[_Stretches, int, int]] = []
+        for one in self.stretches:
+            done = disk.read_stretches(one.path, one.places, space[at : at + one.length], wait=wait)
+            if done < one.length and not wait:
+                return False
+            read.append((one, at, done))
+            at += one.length
+        for one, at, done in read:
+            self.chunk.settle(one.first, one.stop, at, done, one.salt)
+        return True
 
 
 def begin_read(
@@ -148,14 +169,11 @@ def begin_read(
     """
     indexed = _indexed(store)
     job = _picked(indexed, filters, from_seq, up_to_seq, max(max_bytes // 64, 1), max_bytes, selection, crc, room)
-    chunk = job.chunk
-    if chunk.in_given:
-        job.room = room
-        # A few stretches without gaps are read to where they belong; many are read together and copied.
-        if _add_extents(job, indexed, 0, BULK_DENSE_EXTENTS_MAX) == job.picked:
-            return job
-        job.extents.clear()
-    at = _add_extents(job, indexed, BULK_GAP_BYTES_MAX, BULK_EXTENTS_MAX)
+    narrow, wide = job.chunk.breaks(BULK_GAP_BYTES_MAX)
+    if isinstance(indexed, FileStoreWrites) and narrow <= max(wide, BULK_NARROW_GAPS_MAX):
+        at = _add_stretches(job, indexed, max(max_bytes // BULK_STRETCH_BYTES, 1))
+    else:
+        at = _add_extents(job, indexed)
     if at < job.picked:
         # The rest is far apart: it is for the next chunk.
         job.next_seq, job.picked = selection.place(at)[0], at
@@ -171,14 +189,17 @@ def find_places(
     """
     indexed = _indexed(store)
     job = _picked(indexed, filters, from_seq, up_to_seq, BULK_PLACES_MSGS_MAX, max_bytes, selection, 0, None)
-    if not job.picked or job.inline:
+    if not job.picked or not isinstance(indexed, FileStoreWrites):
         return None
-    if _add_extents(job, indexed, 0, BULK_PLACES_MAX, read_max=BULK_PLACE_BYTES_MAX) < job.picked:
-        return None
-    places = [
-        Place(one.path, one.base, one.length, one.salt, one.stop - one.first, selection.place(one.first)[0])
-        for one in job.extents
-    ]
+    places: list[Place] = []
+    at = 0
+    while (found := job.chunk.extent(at, 0, BULK_PLACE_BYTES_MAX)) is not None:
+        if len(places) == BULK_PLACES_MAX:
+            return None
+        segment, offset, length, stop = found
+        held = indexed._log.segment(segment)
+        places.append(Place(held.path, offset, length, held.header.salt, stop - at, selection.place(at)[0]))
+        at = stop
     scattered = sum(place.length for place in places) < BULK_PLACE_BYTES_MIN * (len(places) - 1)
     if scattered or len({place.path for place in places}) > BULK_PLACES_FILES_MAX:
         return None
@@ -198,17 +219,31 @@ def _picked(
 ) -> ReadJob:
     up_to_seq = min(up_to_seq, store.committed_seq)
     next_seq = pick(store._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, BULK_SCAN_ENTRIES, selection)
-    return ReadJob(Chunk(selection, 0, crc, room), next_seq, len(selection), isinstance(store, MemoryStore))
+    disk = store._disk if isinstance(store, FileStoreWrites) else None
+    return ReadJob(Chunk(selection, 0, crc, room), next_seq, len(selection), disk)
 
 
-def _add_extents(
-    job: ReadJob, store: IndexedReads, gap_max: int, extents_max: int, read_max: int = BULK_READ_BYTES_MAX
-) -> int:
-    """Find the reads that a job needs; how many messages they hold."""
+def _add_extents(job: ReadJob, store: IndexedReads) -> int:
+    """Find the reads with gaps that a job needs; how many messages they hold."""
     at = 0
-    while len(job.extents) < extents_max and ((found := job.chunk.extent(at, gap_max, read_max)) is not None):
-        segment, offset, length, stop, dense = found
-        job.extents.append(_extent(store, segment, offset, length, at, stop, dense=dense))
+    while len(job.extents) < BULK_EXTENTS_MAX:
+        found = job.chunk.extent(at, BULK_GAP_BYTES_MAX, BULK_READ_BYTES_MAX)
+        if found is None:
+            break
+        segment, offset, length, stop = found
+        job.extents.append(_extent(store, segment, offset, length, at, stop))
+        at = stop
+    return at
+
+
+def _add_stretches(job: ReadJob, store: FileStoreWrites, most: int) -> int:
+    """The same for reads without gaps, as many as `most`."""
+    at = 0
+    while most > 0 and (found := job.chunk.stretches(at, most)) is not None:
+        segment, places, length, stop = found
+        held = store._log.segment(segment)
+        job.stretches.append(_Stretches(at, stop, held.path, places, length, held.header.salt))
+        most -= len(places) // _PLACE_BYTES
         at = stop
     return at
 
@@ -286,15 +321,10 @@ def _indexed(store: Store) -> IndexedReads:
     return store
 
 
-def _extent(
-    store: IndexedReads, segment: int, offset: int, length: int, first: int, stop: int, *, dense: bool
-) -> _Extent:
+def _extent(store: IndexedReads, segment: int, offset: int, length: int, first: int, stop: int) -> _Extent:
     """How to read a stretch of a segment, where it begins, and the key of its checksums."""
     if not isinstance(store, FileStoreWrites):
         data, base, salt = store._slice(segment, offset, length, length)
-        return _Extent(first, stop, lambda: data, base, salt, None, None, length, "")
-    held, disk = store._log.segment(segment), store._disk
-    read_into = partial(disk.read_into, held.path, offset) if dense else None
-    read_cached = partial(disk.read_cached, held.path, offset) if dense else None
-    read = partial(disk.read, held.path, offset, length)
-    return _Extent(first, stop, read, offset, held.header.salt, read_into, read_cached, length, held.path)
+        return _Extent(first, stop, lambda: data, base, salt)
+    held = store._log.segment(segment)
+    return _Extent(first, stop, partial(store._disk.read, held.path, offset, length), offset, held.header.salt)

@@ -58,6 +58,7 @@ def test_lost_records_are_named_after_a_restart(world: BulkWorld) -> None:
 
 
 def test_an_erasure_between_choice_and_read(world: BulkWorld) -> None:
+    world.disk.nothing_cached = True
     world.ports.jobs_held = True
     reading = world.begin_read()
     store = world.account.streams["S"].store
@@ -94,6 +95,7 @@ def test_a_file_that_is_rewritten_meanwhile() -> None:
 
 def test_a_file_that_vanishes_under_a_read(world: BulkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first reads fail as if the file had gone; the chunk is begun again, and then read slowly."""
+    world.disk.nothing_cached = True
     read, failures = world.disk.read, [FileNotFoundError(2, "gone")] * 4
 
     def failing(path: str, offset: int, length: int) -> bytes:

@@ -98,6 +98,29 @@ def test_gaps_are_left_out_of_files() -> None:
     assert scattered.seqs == list(range(4, 401, 10))
 
 
+@pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.parametrize("memory", [True, False])
+def test_messages_that_lie_far_apart(memory: bool, cached: bool) -> None:
+    """Each is read alone, in the loop or in a thread, so many for a chunk; what is close together comes in one read."""
+    world = BulkWorld()
+    world.disk.nothing_cached = not cached
+    world.create("S", subjects=["s.*"])
+    wide, narrow = b"p" * 4_000, b""
+    world.fill(1_500, payload=wide)
+    world.fill(1_500, payload=narrow)
+    assert world.api("STREAM.MSG.DELETE.S", {"seq": 14})["success"]
+    assert world.api("STREAM.MSG.DELETE.S", {"seq": 2_014})["success"]
+    expected = [seq for seq in range(4, 3_001, 10) if seq not in (14, 2_014)]
+    reading = world.read(subjects=["s.3"], chunk_bytes=CHUNK, memory=memory)
+    assert reading.seqs == expected
+    for message in (message for chunk in reading.chunks for message in messages_of(chunk)):
+        assert message == world.account.streams["S"].store.get(message.seq)
+    # A literal subject follows its chain, a wildcard looks at every message.
+    assert world.read(subjects=["s.3", "none.*"], chunk_bytes=CHUNK, memory=memory).end == reading.end
+    many = world.read(subjects=["s.3"], chunk_bytes=1 << 20, memory=memory)
+    assert many.seqs == expected
+
+
 def test_lent_files_go_with_their_reader(world: BulkWorld) -> None:
     world.fill(3000)
     reading = world.begin_read(memory=True, files=True, credit=1, chunk_bytes=CHUNK)

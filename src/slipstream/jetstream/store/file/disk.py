@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Protocol
 
+from slipstream.kernels.stretches import read_stretches
 from slipstream.limits import STORE_OPEN_FILES_MAX
 
 __all__ = ["Disk", "RealDisk"]
@@ -41,12 +42,11 @@ class Disk(Protocol):
         """Up to `length` bytes; fewer at the end of the file."""
         ...
 
-    def read_into(self, path: str, offset: int, room: memoryview) -> int:
-        """Fill `room` as far as the file goes; how many bytes that are."""
-        ...
+    def read_stretches(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
+        """Fill `room` with stretches of a file, packed pairs of offset and length; how many bytes that are.
 
-    def read_cached(self, path: str, offset: int, room: memoryview) -> bool:
-        """Fill `room` if that can be done without waiting for the device."""
+        The first that is not there whole ends it; without `wait`, so does one that is not in memory, and any error.
+        """
         ...
 
     def size(self, path: str) -> int:
@@ -121,9 +121,6 @@ class _OpenFile:
         self.forgotten = False  # its path is gone: the last user closes it
 
 
-_NO_WAIT = getattr(os, "RWF_NOWAIT", -1)  # an invalid flag where there is none: then nothing is read
-
-
 class RealDisk:
     """The operating system's files."""
 
@@ -148,30 +145,16 @@ class RealDisk:
         finally:
             self._release(file)
 
-    def read_into(self, path: str, offset: int, room: memoryview) -> int:
-        """See `Disk.read_into`."""
-        file = self._acquire(path)
-        try:
-            done = os.preadv(file.fd, [room], offset)
-            while 0 < done < len(room):
-                more = os.preadv(file.fd, [room[done:]], offset + done)
-                if not more:
-                    break
-                done += more
-            return done
-        finally:
-            self._release(file)
-
-    def read_cached(self, path: str, offset: int, room: memoryview) -> bool:
-        """See `Disk.read_cached`."""
+    def read_stretches(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
+        """See `Disk.read_stretches`."""
         try:
             file = self._acquire(path)
         except OSError:
-            return False
+            if wait:
+                raise
+            return 0
         try:
-            return os.preadv(file.fd, [room], offset, _NO_WAIT) == len(room)
-        except OSError:
-            return False  # it would have to wait, or the system cannot tell
+            return read_stretches(file.fd, stretches, room, wait)
         finally:
             self._release(file)
 

@@ -1,0 +1,3 @@
+"""Types of the kernel that reads scattered stretches of files: see stretches.pyx."""
+
+def read_stretches(fd: int, stretches: bytes, room: memoryview | bytearray, wait: bool = True) -> int: ...
