@@ -465,6 +465,12 @@ BULK_HEARD_NS: Final = 20 * MILLISECOND_NS
 BULK_HEARD_READS: Final = 4
 BULK_SPAN_NS: Final = 1 * MILLISECOND_NS
 BULK_BESIDE_CHUNK_BYTES: Final = 96 * KIB
+# Readers that look at files themselves are asked to pause this long instead, and do so after so many bytes; so much is
+# named to them at once. Longer pauses than the last of these are not made.
+BULK_PAUSE_NS: Final = 250 * MICROSECOND_NS
+BULK_PAUSE_BYTES: Final = 32 * KIB
+BULK_PAUSED_PLACES_BYTES: Final = 1 * MIB
+BULK_PAUSE_NS_MAX: Final = 20 * MILLISECOND_NS
 # A reader that confirms nothing for so long is dropped; whether it is still there is looked at this often.
 BULK_READER_IDLE_NS: Final = 10 * MINUTE_NS
 BULK_SWEEP_NS: Final = 5 * SECOND_NS

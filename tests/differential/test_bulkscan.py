@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from models.bulk_rows import checksum_of
 from models.records import Record, crc32c, encode_record
 from slipstream.kernels import stagedrows
-from slipstream.kernels.bulkscan import Chunk, are_messages, crc_shift, encode_message, measure, pick
+from slipstream.kernels.bulkscan import (
+    Chunk,
+    are_messages,
+    crc_shift,
+    encode_message,
+    measure,
+    pick,
+    records_end,
+)
 from slipstream.kernels.record import LogWriter, StoredMessage
 from slipstream.kernels.stagedrows import StagedRows
 from slipstream.kernels.subject import is_valid_publish, matches
@@ -296,3 +304,28 @@ def test_are_messages(log: tuple[list[Record], bytes, MessageIndex, int], data: 
     if len(records) > 1:
         twice = content + content
         assert not are_messages(twice, 2 * len(records), first, last), "sequences grow"
+
+
+@given(logs(), st.data(), st.integers(0, 400))
+def test_whole_records_of_so_many_bytes(
+    log: tuple[list[Record], bytes, MessageIndex, int], data: st.DataObject, most: int
+) -> None:
+    encoded = [encode_record(record, 5) for record in log[0]]
+    content = b"".join(encoded)
+    first = data.draw(st.integers(0, len(encoded)))
+    start = end = len(b"".join(encoded[:first]))
+    for record in encoded[first:]:
+        if end + len(record) - start > most and end > start:
+            break
+        end += len(record)
+    assert records_end(content, start, most) == end
+    with pytest.raises(IndexError):
+        records_end(content, len(content) + 1, most)
+    with pytest.raises(IndexError):
+        records_end(content, -1, most)
+
+
+def test_the_end_of_what_is_no_record() -> None:
+    """Nobody asks for it, but nobody waits for ever or reads beyond the data either."""
+    assert records_end(b"x" * 10, 2, 5) == 10
+    assert records_end(b"\xff" * 100, 0, 5) == 100

@@ -7,6 +7,7 @@ promised is asked for again, in messages.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ from slipstream.bulk.lent import LentFiles, Places
 from slipstream.bulk.link import Inbox, Link, answer, api_error
 from slipstream.bulk.reading import Wanted
 from slipstream.bulk.shared import attach
+from slipstream.kernels.bulkscan import records_end
+from slipstream.limits import BULK_PAUSE_BYTES, BULK_PAUSE_NS_MAX
 
 __all__ = ["BulkSource"]
 
@@ -124,7 +127,7 @@ class BulkSource:
                 yield from self._read_again(place.first, places.last, left)
                 return
             self.salt = place.salt & 0xFFFFFFFF
-            yield records
+            yield from _in_steps(records, places.pause_ns) if places.pause_ns > 0 else (records,)
             self.salt = 0
             left -= place.rows
 
@@ -160,6 +163,16 @@ class BulkSource:
             raise BulkError(f"{call}: nobody answers bulk reads here")
         fields = msgspec.json.decode(payload)
         raise api_error(call, fields.get("error", {}))
+
+
+def _in_steps(records: memoryview, pause_ns: int) -> Iterator[memoryview]:
+    """The same in small parts, with a pause after each: others need the machine, and a step is what they wait for."""
+    at = 0
+    while at < len(records):
+        end = records_end(records, at, BULK_PAUSE_BYTES)
+        yield records[at:end]
+        at = end
+        time.sleep(min(pause_ns, BULK_PAUSE_NS_MAX) / 1e9)
 
 
 def _place(memory: memoryview, said: bytes) -> memoryview:

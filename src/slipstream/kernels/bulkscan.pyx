@@ -497,6 +497,26 @@ def are_messages(const unsigned char[::1] data not None, Py_ssize_t rows, uint64
     return at == size and rows == 0
 
 
+def records_end(const unsigned char[::1] data not None, Py_ssize_t start, Py_ssize_t most):
+    """Where the last record ends that is whole within `most` bytes from `start` on, where one begins; at least one.
+
+    The data is as `are_messages` has found it.
+    """
+    cdef uint64_t size = <uint64_t>data.shape[0], at = <uint64_t>start, stop
+    cdef const unsigned char *p
+    if start < 0 or at > size:
+        raise IndexError(start)
+    while size - at >= HEAD:
+        p = &data[0] + at
+        stop = (
+            at + HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + (8 if get16(p + 26) & FLAG_EXPIRES else 0) + 7
+        ) & ~<uint64_t>7
+        if stop > size or (stop - <uint64_t>start > <uint64_t>max(most, 0) and at > <uint64_t>start):
+            break
+        at = stop
+    return at if at > <uint64_t>start else size
+
+
 def encode_message(StoredMessage message not None):
     """One message as a record keyed by 0."""
     cdef Py_ssize_t slen = PyBytes_GET_SIZE(message.subject), hlen = PyBytes_GET_SIZE(message.headers)

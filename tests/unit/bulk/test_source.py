@@ -21,6 +21,7 @@ from slipstream.bulk.options import ConnectOptions  # noqa: E402
 from slipstream.bulk.reading import ArrowReader, Wanted  # noqa: E402
 from slipstream.bulk.source import BulkSource  # noqa: E402
 from slipstream.bulk.values import StreamIdentity  # noqa: E402
+from slipstream.limits import BULK_PAUSE_NS_MAX  # noqa: E402
 
 RECORDS = [Record(seq, seq * 1000, b"s.%d" % seq, b"", b"payload-%d" % seq) for seq in range(1, 11)]
 EOB = b"NATS/1.0 204 EOB\r\n\r\n"
@@ -236,6 +237,21 @@ def test_chunks_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
     assert seqs == list(range(1, 11))
     assert json.loads(link.published[0][1])["files"] is True
+
+
+def test_a_reader_that_is_to_pause_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", found)
+    monkeypatch.setattr("slipstream.bulk.source.time.sleep", slept.append)
+    monkeypatch.setattr("slipstream.bulk.source.BULK_PAUSE_BYTES", 2 * len(encode_record(RECORDS[1], 7)))
+    replies = in_files(pause_ns=300_000), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    seqs, _link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    assert seqs == list(range(1, 11))
+    assert slept == [0.0003] * 3, "one step for the first place, two for the three messages of the second"
+    slept.clear()
+    replies = in_files(pause_ns=10**18), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    read_shared(monkeypatch, memoryview(b"x"), *replies)
+    assert slept == [BULK_PAUSE_NS_MAX / 1e9] * 3, "no server can make it wait for ever"
 
 
 def found(_files: LentFiles, place: Place, last: int) -> memoryview:

@@ -2,8 +2,9 @@
 
 A chunk takes a processor for a moment, here and where it is read. With all of them at work, a publish would wait for
 one at each of its steps: in the loop, in the thread that syncs, on its way back. So publishes, and whatever else
-clients send, go first: beside them a few small chunks are read in each span of time. A lone reader does not notice, and
-many processors give many chunks.
+clients send, go first: beside them a few small chunks are read in each span of time. Readers that look at files
+themselves take small steps and pause after each, as they are told, which costs the loop nothing. A lone reader does not
+notice, and many processors give many chunks.
 
 Not counted as other clients: reads of the loop that bring bulk calls, and a few others in a while, such as the
 questions that come before a bulk read.
@@ -16,7 +17,7 @@ from typing import TypeVar
 
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.ports import Ports
-from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_SPAN_NS
+from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_PAUSE_NS, BULK_PAUSE_NS_MAX, BULK_SPAN_NS
 
 __all__ = ["Pace"]
 
@@ -54,6 +55,16 @@ class Pace:
             self._bulk_read = self._ports.reads
             self._bulk_reads += 1
 
+    def pause_ns(self, readers: int) -> int:
+        """How long each of so many readers of files is to pause after a step; 0 if nobody else was heard lately."""
+        if not self.beside_others:
+            return 0
+        return min(BULK_PAUSE_NS * max(readers // self._at_once, 1), BULK_PAUSE_NS_MAX)
+
+    @property
+    def _at_once(self) -> int:
+        return max(self._ports.cores // 2, 1)
+
     def may_begin(self) -> bool:
         """Whether one more chunk may be begun now; it counts if so. Else ask again after `BULK_SPAN_NS`."""
         now_ns, others = self._ports.now_ns(), self._ports.reads - self._bulk_reads
@@ -65,7 +76,7 @@ class Pace:
             self._others_before = self._others if 0 <= window_ns < 2 * BULK_HEARD_NS else others
             self._others, self._window_ns = others, now_ns
         self.beside_others = others - self._others_before >= BULK_HEARD_READS
-        if self.beside_others and self._span_chunks >= max(self._ports.cores // 2, 1):
+        if self.beside_others and self._span_chunks >= self._at_once:
             return False
         self._span_chunks += 1
         return True

@@ -10,9 +10,9 @@ or not there any more, costs the memory of its credit and no more.
 
 A reader on this machine gets its chunks through memory: a ring with room for its credit, of which a message with the
 status 100 says where the next chunk lies. If it wants to, it reads from files itself what lies there without gaps: a
-message with the status 101 says where, and the files are kept open for it. It begins when the reader has confirmed for
-the first time, which it does after it has opened the memory; or it says that it cannot, and gets everything in
-messages. So does what does not fit.
+message with the status 101 says where, and whether to pause in between; the files are kept open for it. It begins when
+the reader has confirmed for the first time, which it does after it has opened the memory; or it says that it cannot,
+and gets everything in messages. So does what does not fit.
 
 Publishes go first: see `pace`. Readers take turns: a few have a thread at work for them, the rest wait in a queue. On
 the loop a chunk is chosen (tens of microseconds) and written to the connection; the copy between is made in the thread.
@@ -42,6 +42,7 @@ from slipstream.limits import (
     BULK_CONGESTED_NS,
     BULK_LENT_FILES_MAX,
     BULK_LOST_LISTED_MAX,
+    BULK_PAUSED_PLACES_BYTES,
     BULK_PLACES_AGAIN,
     BULK_PLACES_CHUNKS,
     BULK_READER_IDLE_NS,
@@ -240,12 +241,13 @@ class Readers:
 
     def _send_places(self, reader: Reader) -> bool:
         """Let a reader on this machine read by itself; False if it cannot."""
+        pause_ns = self._pace.pause_ns(len(self._readers))
         found = find_places(
             reader.stream.store,
             reader.wanted.filters,
             reader.next_seq,
             reader.wanted.last,
-            max_bytes=BULK_BESIDE_CHUNK_BYTES if self._pace.beside_others else BULK_PLACES_CHUNKS * reader.chunk_bytes,
+            max_bytes=BULK_PAUSED_PLACES_BYTES if pause_ns else BULK_PLACES_CHUNKS * reader.chunk_bytes,
             selection=reader.selection,
         )
         if found is None:
@@ -261,7 +263,7 @@ class Readers:
             named.append([*where, place.salt, place.rows, place.first])
         while len(reader.lent) > BULK_LENT_FILES_MAX:
             reader.lent.pop(next(iter(reader.lent))).close()
-        body = encode({"last": next_seq - 1, "rows": rows, "places": named})
+        body = encode({"last": next_seq - 1, "rows": rows, "places": named, "pause_ns": pause_ns})
         reader.next_seq = next_seq
         reader.rows += rows
         reader.bytes += sum(place.length for place in places)

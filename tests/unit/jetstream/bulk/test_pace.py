@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.bulk.pace import Pace
-from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_SPAN_NS
+from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_PAUSE_NS, BULK_PAUSE_NS_MAX, BULK_SPAN_NS
 
 
 class World:
@@ -44,6 +44,16 @@ def test_beside_others(cores: int, share: int) -> None:
         world.now += BULK_HEARD_NS
         last = world.begun()
     assert last == 100 and not world.pace.beside_others, "nobody was heard for two windows"
+
+
+@pytest.mark.parametrize(("cores", "readers", "times"), [(1, 1, 1), (2, 3, 3), (8, 1, 1), (8, 8, 2), (2, 10**6, None)])
+def test_pauses_of_those_who_read_files(cores: int, readers: int, times: int | None) -> None:
+    """All together read as much as one chunk for every second processor would be."""
+    world = World(cores)
+    assert world.pace.pause_ns(readers) == 0
+    world.ports.reads += BULK_HEARD_READS
+    world.pace.may_begin()
+    assert world.pace.pause_ns(readers) == (BULK_PAUSE_NS_MAX if times is None else times * BULK_PAUSE_NS)
 
 
 def test_a_slow_publisher_stays_heard() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from slipstream.kernels.arrowrows import RowDecoder
 from slipstream.limits import (
+    BULK_BESIDE_CHUNK_BYTES,
     BULK_HEARD_NS,
     BULK_HEARD_READS,
+    BULK_PAUSE_NS,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
     BULK_SPAN_NS,
@@ -283,6 +285,26 @@ def test_publishes_go_first(world: BulkWorld) -> None:
     world.ports.advance(2 * BULK_HEARD_NS)  # nobody was heard since
     assert reading.status.startswith(b"NATS/1.0 204")
     assert reading.seqs == list(range(1, 1001))
+
+
+def test_readers_of_files_are_asked_to_pause() -> None:
+    """As long as somebody else is heard; they get more at once than others, for they need not come back so soon."""
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(30_000)
+    reading = world.begin_read(chunk_bytes=CHUNK, memory=True, files=True, credit=1)
+    world.ports.reads += BULK_HEARD_READS
+    world.ports.advance(BULK_SPAN_NS)
+    world.confirm(reading)
+    assert reading.in_files == len(reading.chunks) == 2
+    assert reading.pauses_ns == [0, BULK_PAUSE_NS]
+    assert len(reading.chunks[1]) > BULK_BESIDE_CHUNK_BYTES
+    world.ports.advance(2 * BULK_HEARD_NS)
+    world.confirm(reading)
+    assert reading.pauses_ns[2:] == [0]
+    while not reading.status:
+        world.confirm(reading)
+    assert reading.seqs == list(range(1, 30_001))
 
 
 def test_a_stream_that_goes(world: BulkWorld) -> None:
