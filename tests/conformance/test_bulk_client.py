@@ -16,6 +16,7 @@ pa = pytest.importorskip("pyarrow")
 import slipstream  # noqa: E402
 from slipstream.bulk import BulkClient, BulkError, ConnectOptions, Plan, StreamIdentity, connect  # noqa: E402
 from slipstream.bulk.arrow import ALL_COLUMNS  # noqa: E402
+from slipstream.bulk.lent import LentFiles, Place  # noqa: E402
 from slipstream.client.wire import WireClient  # noqa: E402
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims  # noqa: E402
 from support.keys import USER_KEY, USER_SEED  # noqa: E402
@@ -435,3 +436,28 @@ def test_a_connection_that_is_gone_is_on_no_machine(ours: Launcher, tmp_path: Pa
     assert wire.is_local
     wire.close()
     assert not wire.is_local
+
+
+def test_files_are_there_for_a_reader_that_comes_late(
+    ours: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has long said everything, also that this was all, when the reader opens the first file."""
+    looks: list[bool] = []
+    look = LentFiles.look
+
+    def late(files: LentFiles, place: Place, last: int) -> memoryview | None:
+        if not looks:
+            for _ in range(50):
+                client._link.flush()
+        found = look(files, place, last)
+        looks.append(found is not None)
+        return found
+
+    monkeypatch.setattr(LentFiles, "look", late)
+    server = ours(CONFIG % tmp_path)
+    with WireClient(server.url) as wire:
+        make_stream(wire)
+    with connect(ConnectOptions(server.url)) as client:
+        for _ in range(2):
+            assert sum(batch.num_rows for batch in client.read("ORDERS", 1, MESSAGES)) == MESSAGES - 3
+    assert looks and all(looks)

@@ -192,6 +192,8 @@ class BulkWorld(World):
             before = len(reading.chunks)
             self.confirm(reading, stream=stream)
             assert reading.status or len(reading.chunks) > before
+        if reading.in_files:
+            self.confirm(reading, len(reading.chunks), stream)
         return reading
 
     # --- writing ----------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ the process.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 
@@ -17,6 +18,7 @@ from slipstream.kernels.bulkscan import are_messages
 __all__ = ["LentFiles", "Place", "Places"]
 
 _OPEN_MAX = 4
+_NEVER = (errno.EINVAL, errno.EACCES, errno.EPERM)
 _POPULATE_READ = 22  # MADV_POPULATE_READ, which `mmap` has no name for
 
 
@@ -50,13 +52,16 @@ class LentFiles:
 
     def __init__(self) -> None:
         """Open nothing yet."""
+        self.usable = True
+        """False when it is clear that no file can ever be read: they are not for us, or the kernel is too old."""
         self._open: dict[tuple[int, int], mmap.mmap] = {}  # by device and inode
 
     def look(self, place: Place, last: int) -> memoryview | None:
         """The records at a place; None if they are not there as promised, with sequences up to `last`."""
         try:
             records = self._records(place)
-        except (OSError, ValueError, OverflowError):  # the latter are for numbers that make no sense
+        except (OSError, ValueError, OverflowError) as error:  # the latter are for numbers that make no sense
+            self.usable = getattr(error, "errno", None) not in _NEVER
             return None
         if records is None or not are_messages(records, place.rows, place.first, last):
             return None

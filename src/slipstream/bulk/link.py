@@ -48,7 +48,7 @@ class Link:
         self.may_share_memory = self._wire.is_local
         """Whether the server could be on this machine; to be set to False when memory of it could not be opened."""
         self.may_read_files = True
-        """Likewise for files: an older kernel cannot bring their pages in safely."""
+        """Likewise for files: see `LentFiles.usable`."""
 
     @property
     def max_payload(self) -> int:

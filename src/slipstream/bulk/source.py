@@ -86,6 +86,8 @@ class BulkSource:
                 yield from self._read_files(message.payload)
             else:
                 self._end = self._ended(call, message.header, message.payload)
+                if self._end.crc is None and unconfirmed:
+                    link.publish(credit, b"%d" % unconfirmed)  # it keeps the files open until then
                 return
             unconfirmed += 1
             if 2 * unconfirmed >= window:  # half of what may be on the way
@@ -132,8 +134,8 @@ class BulkSource:
             left -= place.rows
 
     def _read_again(self, first: int, last: int, promised: int) -> Iterator[bytes | memoryview]:
-        """The same messages without looking at files, and none for later reads: it may be that we cannot."""
-        self._link.may_read_files = False
+        """The same messages without looking at files, also in later reads if that can never work."""
+        self._link.may_read_files = self._files.usable
         again = BulkSource(self._link, replace(self._wanted, first=first, last=last), memory=False)
         try:
             yield from again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -237,6 +238,7 @@ def test_chunks_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
     assert seqs == list(range(1, 11))
     assert json.loads(link.published[0][1])["files"] is True
+    assert link.published[-1][1] == b"2", "the server keeps the files until it is told"
 
 
 def test_a_reader_that_is_to_pause_takes_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +277,22 @@ def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPa
     assert seqs == [*range(1, left + 1), *range(5, 11)]
     asked = [json.loads(body) for subject, body in link.published if subject.endswith("READ.S")][1]
     assert (asked["first"], asked["last"], asked.get("memory")) == (first, 4, None)
-    assert not link.may_read_files, "the next read does not try again"
+    assert link.may_read_files, "the next read tries again"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES])
+def test_files_that_can_never_be_read_are_tried_once(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """An older kernel cannot bring pages in safely; or the files are not for us, though the memory is."""
+
+    def refused(_files: LentFiles, _place: Place) -> memoryview:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr("slipstream.bulk.source.LentFiles._records", refused)
+    again = RECORDS[:4]
+    replies = in_files(), begun(), chunk(*again), end(again), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    assert seqs == list(range(1, 11))
+    assert not link.may_read_files
 
 
 def test_damage_that_shows_only_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Bulk reads under way: who gets the next chunk, how fast, and when one is given up.
 
-    asked ──answer with its id──► reading ⇄ waiting for credit ──► end mark
+    asked ──answer with its id──► reading ⇄ waiting for credit ──► end mark ──files confirmed──► dropped
                                      └── gone, idle, stream removed ──► dropped, or an error
 
 A reader gets chunks of records at its reply subject, each a message without headers, and at the end one with a status:
@@ -17,8 +17,9 @@ and gets everything in messages. So does what does not fit.
 Publishes go first: see `pace`. Readers take turns: a few have a thread at work for them, the rest wait in a queue. On
 the loop a chunk is chosen (tens of microseconds) and written to the connection; the copy between is made in the thread.
 
-Invariants: a reader is in the queue, in flight, waiting for credit, or gone; its chunks leave in order; the end mark
-is sent only when every message of the range was sent or is named as damaged.
+Invariants: a reader is in the queue, in flight, waiting for credit, ended, or gone; its chunks leave in order; the end
+mark is sent only when every message of the range was sent or is named as damaged; a file stays open until the reader
+has confirmed what was named of it, or others took its place.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class Reader:
     damaged: list[int] = field(default_factory=list)
     busy: bool = False
     """In the queue or in flight."""
+    ended: bool = False
+    """The end mark was sent; it stays until it has confirmed everything, for it may still have to open files."""
     gone: bool = False
     selection: Selection = field(default_factory=Selection)
     memory: SharedMemory | None = None
@@ -174,7 +177,10 @@ class Readers:
             _forget_memory(reader)
         reader.active_ns = self._ports.now_ns()
         reader.credit = min(reader.credit + chunks, reader.window)
-        if not reader.busy:
+        if reader.ended:
+            if reader.credit == reader.window:
+                self._drop(reader)
+        elif not reader.busy:
             reader.busy = True
             self._queue.append(reader)
             self._run()
@@ -241,7 +247,7 @@ class Readers:
 
     def _send_places(self, reader: Reader) -> bool:
         """Let a reader on this machine read by itself; False if it cannot."""
-        pause_ns = self._pace.pause_ns(len(self._readers))
+        pause_ns = self._pace.pause_ns(sum(not one.ended for one in self._readers.values()))
         found = find_places(
             reader.stream.store,
             reader.wanted.filters,
@@ -337,7 +343,9 @@ class Readers:
         if lost:
             fields["lost"] = lost[:BULK_LOST_LISTED_MAX]
             fields["lost_count"] = len(lost)
-        self._drop(reader)
+        reader.ended, reader.busy = True, False
+        if not reader.lent or reader.credit == reader.window:
+            self._drop(reader)
         self._ports.publish(reader.reply, None, _END, encode(fields))
 
     def _lost(self, reader: Reader) -> list[int]:
@@ -349,7 +357,8 @@ class Readers:
 
     def _fail(self, reader: Reader, error: ApiError) -> None:
         self._drop(reader)
-        self._ports.publish(reader.reply, None, _FAILED, encode({"error": error_object(error)}))
+        if not reader.ended:
+            self._ports.publish(reader.reply, None, _FAILED, encode({"error": error_object(error)}))
 
     def _drop(self, reader: Reader) -> None:
         reader.gone = True

@@ -137,6 +137,32 @@ def test_lent_files_go_with_their_reader(world: BulkWorld) -> None:
     assert not world.ports.loans
 
 
+def test_lent_files_stay_until_the_reader_is_done_with_them(world: BulkWorld) -> None:
+    """It may open them long after the last place was named."""
+    kept = world.begin_read(memory=True, files=True, credit=8)
+    if not kept.in_files:
+        pytest.skip("no files")
+    left = world.begin_read(memory=True, files=True, credit=8)
+    assert kept.status.startswith(b"NATS/1.0 204") and left.status.startswith(b"NATS/1.0 204")
+    assert len(world.ports.loans) == 2
+    world.confirm(kept, len(kept.chunks))
+    assert len(world.ports.loans) == 1
+    left.subscription.close()
+    world.ports.advance(BULK_SWEEP_NS)
+    assert not world.ports.loans
+
+
+def test_readers_that_have_ended_get_nothing_more(world: BulkWorld) -> None:
+    ended = [world.begin_read(memory=True, files=True, credit=8) for _ in range(2)]
+    ends = [one.end for one in ended]
+    world.ports.advance(BULK_READER_IDLE_NS + BULK_SWEEP_NS)
+    assert not world.ports.loans
+    ended.append(world.begin_read(memory=True, files=True, credit=8))
+    world.api("STREAM.DELETE.S")
+    assert not world.ports.loans and not world.ports.rooms
+    assert [one.end for one in ended[:2]] == ends and "error" not in ended[2].end
+
+
 def test_memory_waits_until_it_was_opened(world: BulkWorld) -> None:
     inbox, answers = b"_INBOX.m", []
     world.ports.subscribe(inbox, lambda _s, _r, header, payload: answers.append((header, payload)))
