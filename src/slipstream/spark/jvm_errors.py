@@ -6,7 +6,8 @@ those tracebacks, which have nothing but files of pyspark in them and end with a
 the standard error of a Java machine and ours.
 
 What this is not: a filter of logs. Whatever is not surely such a traceback is passed on unchanged and in its order.
-Only what may still become one is held back, with the lines in between, until a line tells, at most for `HELD_SECONDS`.
+Only what may still become one is held back, with the lines in between, until a line tells, at most for `HELD_SECONDS`;
+what the end of the Java machine cuts off in that state is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _DETAIL = (b"    ", b"  [Previous line repeated ")  # below a frame: its code, a
 _PYSPARK = rb"(?:.*/)?(?:pyspark\.zip|site-packages|dist-packages|python)/pyspark/"
 _OF_WORKER = re.compile(_PYSPARK + rb"(?:daemon|worker|worker_util|serializers|sql/(?:worker|streaming)/\w+)\.py")
 _HARMLESS = re.compile(_PYSPARK + rb"[\w/]+\.py|<frozen runpy>|.*/(?:runpy|socket)\.py")
-_PIPE_ERROR = re.compile(rb"(?:BrokenPipeError|ConnectionResetError)(?:: .*)?")
+_PIPE_ERRORS = (b"BrokenPipeError", b"ConnectionResetError")
+_PIPE_ERROR = re.compile(rb"(?:%s)(?:: .*)?" % b"|".join(_PIPE_ERRORS))
 _ANY_ERROR = re.compile(rb"[A-Za-z_][\w.]*(?::.*)?")  # a name in front of a colon; lines of logs begin with a date
 _STREAM_IGNORED = re.compile(rb"Exception ignored [\w ]+:? ?<_io\.Buffered\w+ name=\d+>:?")
 
@@ -77,7 +79,7 @@ class PipeErrorFilter:
         passed = [self._take(line + b"\n") for line in lines]
         self._rest = b""
         if rest:
-            if self._in_line or (self._state is _State.OUTSIDE and not _may_begin(rest)):
+            if self._in_line or (self._state is _State.OUTSIDE and not _begins(rest, (_HEAD, *_PREFACES))):
                 self._in_line = not rest.endswith(b"\r")  # bars of progress begin their line again
                 self._linked = False
                 passed.append(rest)
@@ -94,6 +96,18 @@ class PipeErrorFilter:
             passed += self._rest
             self._rest, self._in_line = b"", True
         return passed
+
+    def finish(self) -> bytes:
+        """Nothing more will come, for the Java machine has ended and its workers with it.
+
+        A traceback that was cut off by that, with nothing but frames of pyspark up to there, tells nobody anything.
+        """
+        if self._state is _State.INSIDE and (self._rest.startswith(b"  ") or _begins(self._rest, _PIPE_ERRORS)):
+            self._rest = b""
+            passed = self._others_of_block()
+            self._forget()
+            return passed
+        return self.release()
 
     def _take(self, line: bytes) -> bytes:
         if self._in_line:
@@ -181,9 +195,9 @@ class PipeErrorFilter:
         self._blanks = b""
 
 
-def _may_begin(rest: bytes) -> bool:
-    """A line that begins like this may turn out to begin what is dropped."""
-    return any(word.startswith(rest) or rest.startswith(word) for word in (_HEAD, *_PREFACES))
+def _begins(rest: bytes, words: tuple[bytes, ...]) -> bool:
+    """A line that begins like this may turn out to begin with one of the words."""
+    return any(word.startswith(rest) or rest.startswith(word) for word in words)
 
 
 def relay(source: int, target: int) -> threading.Thread:
@@ -211,7 +225,7 @@ def _copy(source: int, target: int) -> None:
                     deadline = None
                     continue
                 data = os.read(source, _READ_BYTES)
-                _write(target, cleaner.feed(data) if data else cleaner.release())
+                _write(target, cleaner.feed(data) if data else cleaner.finish())
                 if not data:
                     return
                 deadline = (deadline or time.monotonic() + HELD_SECONDS) if cleaner.holds else None

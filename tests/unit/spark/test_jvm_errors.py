@@ -162,6 +162,24 @@ def test_what_is_held_goes_out_when_no_more_comes() -> None:
     assert cleaner.feed(PLAIN.encode()) == b"" and not cleaner.holds and cleaner.release() == b""
 
 
+def test_a_traceback_that_the_end_cut_off() -> None:
+    """A worker that was stopped while it wrote; what has a frame of somebody else in it stays."""
+    *lines, last = PLAIN.encode().splitlines(keepends=True)
+    for count in range(1, len(lines) + 1):
+        cleaner = PipeErrorFilter()
+        assert cleaner.feed(b"".join(lines[:count]) + LOG.encode()) == b""
+        assert cleaner.finish() == LOG.encode()
+        assert cleaner.feed(b"".join(lines[:count])[:-5]) == b""
+        assert cleaner.finish() == (lines[0][:-5] if count == 1 else b"")
+    for length in range(len(last)):
+        assert cleaner.feed(b"".join(lines) + last[:length]) == b"" and cleaner.finish() == b""
+    assert cleaner.feed(b"".join(lines) + b"ValueErr") == b""
+    assert cleaner.finish() == b"".join(lines) + b"ValueErr"
+    cleaner = PipeErrorFilter()
+    head, first, foreign, *_ = REAL.encode().splitlines(keepends=True)
+    assert cleaner.feed(head + first + foreign) + cleaner.finish() == head + first + foreign
+
+
 def test_what_is_held_has_a_limit() -> None:
     cleaner = PipeErrorFilter()
     head, frame, *_ = PLAIN.encode().splitlines(keepends=True)
@@ -195,16 +213,16 @@ def test_nobody_reads_and_nobody_waits() -> None:
 
 
 def test_last_words_come_out_before_a_program_ends() -> None:
-    """The program ends while the relay holds back half a traceback; a file descriptor is all it needs."""
+    """The program ends while the relay holds back half a line; a file descriptor is all it needs."""
     code = f"""if 1:
         import subprocess, sys
         from slipstream.spark import jvm
         sys.stderr = None  # a notebook
         with jvm._errors() as errors:
-            subprocess.run(["printf", "%s", {f"{LOG}{PLAIN}{REAL[:90]}"!r}], stderr=errors, stdout=errors)
+            subprocess.run(["printf", "%s", {f"{LOG}{PLAIN}Trace"!r}], stderr=errors, stdout=errors)
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, f"{LOG}{REAL[:90]}")
+    assert (done.returncode, done.stderr) == (0, f"{LOG}Trace")
 
 
 def test_a_process_without_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
