@@ -353,6 +353,8 @@ class TestCommand:
     def test_a_terminal_shows_how_far_it_is(self, url: str, tmp_path: Path) -> None:
         screen = Cli(tmp_path, url).screen("bench", "pub", "cli.bar", "--msgs", "1001", "--clients", "2")
         assert "Measuring" in screen and "100% 1,001/1,001 msgs" in screen and "publisher stats: " in screen
+        screen = Cli(tmp_path, url).screen("bench", "pub", "cli.bar", "--msgs", "1001", "--no-progress")
+        assert "Measuring" not in screen and "publisher stats: " in screen
 
     def test_the_others_on_a_terminal(self, url: str, tmp_path: Path) -> None:
         cli = Cli(tmp_path, url)

@@ -54,6 +54,7 @@ def _flags(command: _Command) -> _Command:
         click.option("--msgs", default=100_000, type=click.IntRange(min=1), show_default=True, help="Messages."),
         click.option("--clients", default=1, show_default=True, type=click.IntRange(1, 1000), help="Connections."),
         click.option("--timeout", default=60.0, metavar="SECONDS", type=click.FloatRange(0.001, 86_400), help=_TIMEOUT),
+        click.option("--progress/--no-progress", "shown", default=True, help="Show a progress bar."),
     ):
         command = decorate(command)
     return click.pass_obj(command)  # type: ignore[return-value]  # the same command, called without its first argument
@@ -72,7 +73,7 @@ def bench() -> None:
 @bench.command()
 @_flags
 @_size
-def pub(session: Session, subject: str, msgs: int, clients: int, timeout: float, size: int) -> None:
+def pub(session: Session, subject: str, msgs: int, clients: int, timeout: float, shown: bool, size: int) -> None:
     """Publish as fast as the server takes it."""
     _announce("publisher", subject, clients, msgs, size)
     url = _url(session)
@@ -80,25 +81,25 @@ def pub(session: Session, subject: str, msgs: int, clients: int, timeout: float,
         Publishing(url=url, subjects=((subject,),) * count, messages=share, size=size, timeout_ns=_ns(timeout))
         for count, share in _shares(msgs, clients)
     ]
-    _print_rate("publisher", _run(jobs, msgs))
+    _print_rate("publisher", _run(jobs, msgs, shown=shown))
 
 
 @bench.command(short_help="Receive messages.")
 @_flags
 @_queue
-def sub(session: Session, subject: str, msgs: int, clients: int, timeout: float, queue: str) -> None:
+def sub(session: Session, subject: str, msgs: int, clients: int, timeout: float, shown: bool, queue: str) -> None:
     """Receive until every client has got --msgs messages, or a queue group has got them together."""
     _announce("subscriber", subject, clients, msgs)
     job = Receiving(
         url=_url(session), subjects=((subject,),) * clients, messages=msgs, queue=queue, timeout_ns=_ns(timeout)
     )
-    _print_rate("subscriber", _run([job], msgs if queue else msgs * clients))
+    _print_rate("subscriber", _run([job], msgs if queue else msgs * clients, shown=shown))
 
 
 @bench.command()
 @_flags
 @_size
-def request(session: Session, subject: str, msgs: int, clients: int, timeout: float, size: int) -> None:
+def request(session: Session, subject: str, msgs: int, clients: int, timeout: float, shown: bool, size: int) -> None:
     """Send requests, each client one after the other."""
     if clients > limits.LOAD_PROCESSES_MAX:
         raise click.BadParameter(
@@ -117,7 +118,7 @@ def request(session: Session, subject: str, msgs: int, clients: int, timeout: fl
         )
         for share in shares
     ]
-    tallies = _run(jobs, msgs)
+    tallies = _run(jobs, msgs, shown=shown)
     _print_rate("requester", tallies)
     _print_latencies(sorted(latency for tally in tallies for latency in tally.latencies_ns))
 
@@ -126,7 +127,9 @@ def request(session: Session, subject: str, msgs: int, clients: int, timeout: fl
 @_flags
 @_size
 @click.option("--queue", default="bench-reply", show_default=True, help="Queue group of the responders.")
-def reply(session: Session, subject: str, msgs: int, clients: int, timeout: float, size: int, queue: str) -> None:
+def reply(
+    session: Session, subject: str, msgs: int, clients: int, timeout: float, shown: bool, size: int, queue: str
+) -> None:
     """Answer requests until there were --msgs of them."""
     _announce("responder", subject, clients, msgs, size)
     job = Replying(
@@ -138,7 +141,7 @@ def reply(session: Session, subject: str, msgs: int, clients: int, timeout: floa
         connections=clients,
         timeout_ns=_ns(timeout),
     )
-    _print_rate("responder", _run([job], msgs))
+    _print_rate("responder", _run([job], msgs, shown=shown))
 
 
 def run_pub_sub(url: str, subject: str, *, publishers: int, subscribers: int, messages: int, size: int) -> None:
@@ -170,19 +173,19 @@ def _url(session: Session) -> str:
     return endpoint.replace("://", f"://{quote(secret, safe=':')}@", 1) if secret and "@" not in endpoint else endpoint
 
 
-def _run(jobs: Sequence[Job], messages: int) -> list[Tally]:
-    """Run the jobs with a bar; `messages` is what they do all together."""
-    shown = 0
+def _run(jobs: Sequence[Job], messages: int, *, shown: bool = True) -> list[Tally]:
+    """Run the jobs, with a bar if it is to be `shown`; `messages` is what they do all together."""
+    counted = 0
     try:
-        with progress("Measuring", messages) as advance:
+        with progress("Measuring", messages, shown=shown) as advance:
 
             def reached(done: int) -> None:
-                nonlocal shown
-                advance(max(min(done, messages) - shown, 0))
-                shown = max(min(done, messages), shown)
+                nonlocal counted
+                advance(max(min(done, messages) - counted, 0))
+                counted = max(min(done, messages), counted)
 
             # That it goes on is watched by the jobs.
-            watch = reached if shows_progress() else None
+            watch = reached if shown and shows_progress() else None
             tallies = run_together(jobs, timeout_ns=24 * limits.HOUR_NS, on_progress=watch)
             reached(messages)
             return tallies
