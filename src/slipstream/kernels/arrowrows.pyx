@@ -25,6 +25,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.bulkscan cimport shifted
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG
 
@@ -219,24 +220,6 @@ cdef inline bint put_text(Column *c, const unsigned char *p, Py_ssize_t n) noexc
     if is_ascii(p, n) or is_utf8(p, n):
         return put(c, p, n)
     return put_mended(c, p, n)
-
-
-cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
-
-
-cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
 
 
 cdef inline int64_t to_us(int64_t ns) noexcept nogil:

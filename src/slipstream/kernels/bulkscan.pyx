@@ -28,6 +28,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
 
+from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.msgtable cimport (
     LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Cursor, FilterView, Run, lower, seq_at,
 )
@@ -87,24 +88,6 @@ for k_ in range(1, 64):
 def crc_shift(uint32_t register, uint64_t n):
     """`register` after `n` zero bytes; for tests."""
     return shifted(register, n)
-
-
-cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
-
-
-cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
 
 
 cdef inline Py_ssize_t padded(uint32_t length) noexcept nogil:

@@ -10,10 +10,11 @@ Memory: a batch keeps the bytes of its segments alive until it goes; nothing is 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
+from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.delivery cimport Delivery
 from slipstream.kernels.interest cimport Interest, Route
 from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Cursor, Run, Subject, lower, seq_at
@@ -25,24 +26,6 @@ cdef enum:
     DIGITS = 20
     # Four numbers and the dots between them.
     NUMBERS = 4 * DIGITS + 3
-
-
-cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
-
-
-cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
 
 
 cdef inline const unsigned char *text_of(const unsigned char *p) noexcept nogil:

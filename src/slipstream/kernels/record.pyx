@@ -24,6 +24,7 @@ from cpython.ref cimport PyObject, Py_XDECREF
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from slipstream.kernels.bytes_le cimport get16, get32, get64, put16, put32, put64
 from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
@@ -107,36 +108,6 @@ cdef class StoredMessage:
 
     def __repr__(self):
         return f"StoredMessage(seq={self.seq}, subject={self.subject!r}, {len(self.headers)}+{len(self.payload)} bytes)"
-
-
-cdef inline void put16(unsigned char *p, uint16_t v) noexcept nogil:
-    memcpy(p, &v, 2)
-
-
-cdef inline void put32(unsigned char *p, uint32_t v) noexcept nogil:
-    memcpy(p, &v, 4)
-
-
-cdef inline void put64(unsigned char *p, uint64_t v) noexcept nogil:
-    memcpy(p, &v, 8)
-
-
-cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
-
-
-cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
 
 
 cdef Py_ssize_t record_size(const unsigned char *p, Py_ssize_t room, uint32_t salt) noexcept nogil:

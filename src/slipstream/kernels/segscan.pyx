@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.record cimport (
     FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
     KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
@@ -34,24 +35,6 @@ cdef uint64_t SDX_MAGIC = 0x3130584453504C53  # "SLPSDX01"
 cdef enum:
     SDX_HEAD_WORDS = 18
     DENSE = 1
-
-
-cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
-
-
-cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
 
 
 class Region:

@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
+from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.record cimport HEAD, KIND_MSG, LogWriter
 from slipstream.kernels.subject cimport literal_span, match_span, valid_span
 
@@ -60,24 +61,6 @@ _WORDS = {
 cdef struct Pattern:
     const unsigned char *p
     Py_ssize_t n
-
-
-cdef inline uint16_t get16(const unsigned char *p) noexcept nogil:
-    cdef uint16_t v
-    memcpy(&v, p, 2)
-    return v
-
-
-cdef inline uint32_t get32(const unsigned char *p) noexcept nogil:
-    cdef uint32_t v
-    memcpy(&v, p, 4)
-    return v
-
-
-cdef inline uint64_t get64(const unsigned char *p) noexcept nogil:
-    cdef uint64_t v
-    memcpy(&v, p, 8)
-    return v
 
 
 cdef Py_ssize_t padded_size(const unsigned char *p, Py_ssize_t room) noexcept nogil:
