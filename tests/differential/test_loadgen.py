@@ -1,7 +1,8 @@
-"""The load generator's kernel against the plain model, fed in every split."""
+"""The kernels of the client's end of the wire against the plain model, fed in every split."""
 
 import itertools
 import struct
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from models import loadgen as model
 from slipstream import limits
-from slipstream.kernels import loadgen
+from slipstream.kernels import pubframes, serverdecode, serverscan
 
 words = st.sampled_from([b"a", b"foo.bar", b"_INBOX.x", b"\xc3\xa9", b"PING", b"7"])
 sids = st.sampled_from([b"1", b"22", b"2147483647"])
@@ -72,8 +73,8 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in itertools.pairwise(places)]
 
 
-def scan(pieces: list[bytes], now_ns: int = 0) -> tuple[loadgen.Scanner, bytes, bool]:
-    scanner, replies = loadgen.Scanner(stamped=True, reply_payload=b"yes"), b""
+def scan(pieces: list[bytes], now_ns: int = 0) -> tuple[serverscan.Scanner, bytes, bool]:
+    scanner, replies = serverscan.Scanner(stamped=True, reply_payload=b"yes"), b""
     for piece in pieces:
         before = scanner.messages
         try:
@@ -85,8 +86,8 @@ def scan(pieces: list[bytes], now_ns: int = 0) -> tuple[loadgen.Scanner, bytes, 
     return scanner, replies, False
 
 
-def decode(pieces: list[bytes]) -> tuple[loadgen.Decoder, list[loadgen.Message]]:
-    decoder = loadgen.Decoder()
+def decode(pieces: list[bytes]) -> tuple[serverdecode.Decoder, list[serverdecode.Message]]:
+    decoder = serverdecode.Decoder()
     return decoder, [message for piece in pieces for message in decoder.feed(piece)]
 
 
@@ -109,8 +110,9 @@ def assert_scanner_agrees(data: bytes, pieces: list[bytes]) -> None:
         assert latencies[0] <= scanner.latency_ns(0.0) <= latencies[0] * 1.032
 
 
-def test_compiled_kernel_is_the_one_loaded() -> None:
-    assert loadgen.__file__ is not None and loadgen.__file__.endswith(".so")
+@pytest.mark.parametrize("kernel", [pubframes, serverdecode, serverscan])
+def test_compiled_kernel_is_the_one_loaded(kernel: ModuleType) -> None:
+    assert kernel.__file__ is not None and kernel.__file__.endswith(".so")
 
 
 @given(data=any_stream, cuts=st.lists(st.integers(0, 2000), max_size=8))
@@ -177,8 +179,8 @@ def test_decoder_takes_a_large_message_in_small_pieces() -> None:
     assert decoder.pongs == 1
 
 
-@pytest.mark.parametrize("reader", [loadgen.Scanner, loadgen.Decoder])
-def test_endless_line_is_refused(reader: type[loadgen.Scanner] | type[loadgen.Decoder]) -> None:
+@pytest.mark.parametrize("reader", [serverscan.Scanner, serverdecode.Decoder])
+def test_endless_line_is_refused(reader: type[serverscan.Scanner] | type[serverdecode.Decoder]) -> None:
     fed = reader()
     piece = b"x" * 4096
     with pytest.raises(ValueError, match="line too long"):
@@ -186,8 +188,8 @@ def test_endless_line_is_refused(reader: type[loadgen.Scanner] | type[loadgen.De
             fed.feed(piece)
 
 
-@pytest.mark.parametrize("reader", [loadgen.Scanner, loadgen.Decoder])
-def test_broken_stays_broken(reader: type[loadgen.Scanner] | type[loadgen.Decoder]) -> None:
+@pytest.mark.parametrize("reader", [serverscan.Scanner, serverdecode.Decoder])
+def test_broken_stays_broken(reader: type[serverscan.Scanner] | type[serverdecode.Decoder]) -> None:
     fed = reader()
     for data in (b"nonsense\r\n", b"PING\r\n"):
         with pytest.raises(ValueError, match="malformed"):
@@ -195,8 +197,8 @@ def test_broken_stays_broken(reader: type[loadgen.Scanner] | type[loadgen.Decode
     assert fed.pings == 0
 
 
-@pytest.mark.parametrize("reader", [loadgen.Scanner, loadgen.Decoder])
-def test_size_beyond_the_buffer_is_refused(reader: type[loadgen.Scanner] | type[loadgen.Decoder]) -> None:
+@pytest.mark.parametrize("reader", [serverscan.Scanner, serverdecode.Decoder])
+def test_size_beyond_the_buffer_is_refused(reader: type[serverscan.Scanner] | type[serverdecode.Decoder]) -> None:
     fed = reader()
     with pytest.raises(ValueError, match="beyond the buffer"):
         fed.feed(b"PING\r\n", 7)
@@ -206,18 +208,18 @@ def test_size_beyond_the_buffer_is_refused(reader: type[loadgen.Scanner] | type[
 
 def test_decoder_refuses_a_message_beyond_the_limit() -> None:
     with pytest.raises(ValueError, match="beyond the limit"):
-        loadgen.Decoder().feed(b"MSG a 1 %d\r\n" % (limits.LOADGEN_FRAME_BYTES_MAX + 1))
+        serverdecode.Decoder().feed(b"MSG a 1 %d\r\n" % (limits.LOADGEN_FRAME_BYTES_MAX + 1))
 
 
 def test_decoder_refuses_a_foreign_sid() -> None:
     with pytest.raises(ValueError, match="sid"):
-        loadgen.Decoder().feed(b"MSG a x 0\r\n\r\n")
+        serverdecode.Decoder().feed(b"MSG a x 0\r\n\r\n")
 
 
 @given(subject=words, payload=st.binary(max_size=40), count=st.integers(0, 5), reply=st.just(b"") | words)
 def test_encoded_pubs_are_the_plain_frames(subject: bytes, payload: bytes, count: int, reply: bytes) -> None:
     args = b" ".join([subject, *([reply] if reply else []), b"%d" % len(payload)])
-    assert loadgen.encode_pubs(subject, payload, count, reply) == (b"PUB %b\r\n%b\r\n" % (args, payload)) * count
+    assert pubframes.encode_pubs(subject, payload, count, reply) == (b"PUB %b\r\n%b\r\n" % (args, payload)) * count
 
 
 @pytest.mark.parametrize(
@@ -226,14 +228,14 @@ def test_encoded_pubs_are_the_plain_frames(subject: bytes, payload: bytes, count
 )
 def test_pubs_no_line_can_carry_are_refused(subject: bytes, count: int, reply: bytes) -> None:
     with pytest.raises(ValueError, match=r"subject|reply|negative|limit"):
-        loadgen.encode_pubs(subject, b"payload", count, reply)
+        pubframes.encode_pubs(subject, b"payload", count, reply)
 
 
 @given(first=st.integers(1, 2**40), now=st.integers(0, 2**63), source=st.integers(0, 255), count=st.integers(0, 4))
 def test_stamps_are_read_back(first: int, now: int, source: int, count: int) -> None:
-    frames = bytearray(loadgen.encode_pubs(b"s", b"x" * 20, count))
-    size = len(loadgen.encode_pubs(b"s", b"x" * 20, 1))
-    assert loadgen.stamp_pubs(frames, size, size - 22, first, now, source) == first + count
+    frames = bytearray(pubframes.encode_pubs(b"s", b"x" * 20, count))
+    size = len(pubframes.encode_pubs(b"s", b"x" * 20, 1))
+    assert pubframes.stamp_pubs(frames, size, size - 22, first, now, source) == first + count
     reading = model.read(bytes(frames).replace(b"PUB s 20", b"MSG s 1 20"))
     assert reading.stamps() == [(source, first + index, now) for index in range(count)]
 
@@ -244,7 +246,7 @@ def test_stamps_are_read_back(first: int, now: int, source: int, count: int) -> 
 )
 def test_stamps_that_do_not_fit_are_refused(frame_size: int, payload_at: int, first: int, source: int) -> None:
     with pytest.raises(ValueError, match=r"stamp|frames|sequence|source"):
-        loadgen.stamp_pubs(bytearray(60), frame_size, payload_at, first, 0, source)
+        pubframes.stamp_pubs(bytearray(60), frame_size, payload_at, first, 0, source)
 
 
 LARGE = bytes(range(256)) * 200
@@ -261,8 +263,8 @@ def test_large_payloads_come_in_any_split_and_into_their_place(
     frames: list[bytes], sizes: list[int], into_room: bool
 ) -> None:
     data = b"".join(frames)
-    decoder = loadgen.Decoder()
-    out: list[loadgen.Message] = []
+    decoder = serverdecode.Decoder()
+    out: list[serverdecode.Message] = []
     at = 0
     for size in itertools.cycle(sizes):
         if at >= len(data):
@@ -287,12 +289,12 @@ def test_large_payloads_come_in_any_split_and_into_their_place(
 def test_what_a_large_message_lacks_is_known() -> None:
     frame = b"MSG a.b 2 51200\r\n" + LARGE + b"\r\n"
     for cut in (10, 17, 18, 40_000, len(frame) - 2, len(frame) - 1):
-        decoder = loadgen.Decoder()
+        decoder = serverdecode.Decoder()
         assert decoder.feed(frame[:cut]) == []
         assert decoder.unfinished() == frame[:cut]
         (message,) = decoder.feed(frame[cut:])
         assert message.payload == LARGE
-    decoder = loadgen.Decoder()
+    decoder = serverdecode.Decoder()
     decoder.feed(frame[:100])
     with pytest.raises(ValueError, match="no room"):
         decoder.filled(len(frame))

@@ -35,7 +35,8 @@ from slipstream.client.options import (
     ServerRefused,
     read_url,
 )
-from slipstream.kernels.loadgen import Decoder, Message, encode_pubs
+from slipstream.kernels.pubframes import encode_pubs
+from slipstream.kernels.serverdecode import Decoder, Message
 
 __all__ = [
     "ClientError",
