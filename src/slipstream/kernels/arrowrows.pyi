@@ -7,12 +7,6 @@ from typing_extensions import Buffer
 
 COLUMNS: dict[str, int]
 
-class Block:
-    """Memory of one Arrow buffer."""
-
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
 class RowDecoder:
     """Builds the columns of one batch after another."""
 

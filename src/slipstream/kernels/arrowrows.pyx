@@ -10,39 +10,33 @@
 
 Every record is checked before anything of it is used: lengths against the room that is left, checksum, kind, and that
 sequences grow. A record whose checksum does not hold is skipped and listed in `damaged`; bytes that cannot be records
-raise ValueError. Text that is not UTF-8 gets U+FFFD in the place of what is not.
+raise ValueError.
 
-A header block gives one entry per distinct name in the order of first appearance, with its values in order; names and
-values lose blanks around them; lines without a colon or a name are passed over, and so is the status in the first line.
+The columns themselves are `arrowcolumns`; how a header block is cut into lines is `headerlines`: it gives one entry per
+distinct name in the order of first appearance, with its values in order.
 
-Memory: a `Block` belongs to whoever holds it and is never written again; the decoder starts new ones after `take`, as
-large as the last ones became. Not for two threads at once.
+Memory: what was taken is never written again; the decoder starts new columns after `take`. Not for two threads at once.
+Complexity: O(bytes of the records), each byte read once for its checksum and copied at most once.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memset
 
-from slipstream.kernels.bytes_le cimport get16, get32, get64
+from slipstream.kernels.arrowcolumns cimport (
+    COLUMN_MAX, Column, end_offsets, put, put_bit, put_i32, put_i64, put_text, taken,
+)
 from slipstream.kernels.bulkscan cimport shifted
+from slipstream.kernels.bytes_le cimport get16, get32, get64
+from slipstream.kernels.headerlines cimport HeaderLines, Line, free_headers, split_headers
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG
 
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
 
-cdef extern from "stdlib.h" nogil:
-    int posix_memalign(void **p, size_t alignment, size_t n)
-
-cdef extern from "Python.h":
-    str PyUnicode_DecodeUTF8(const char *s, Py_ssize_t n, const char *errors)
-
 cdef enum:
-    ALIGNMENT = 64
-    SMALLEST = 1024
-    COLUMN_MAX = 0x7FFFFFF0  # offsets are 31 bits
-    LINEAR_LINES = 16        # header lines up to which names are compared one by one
     SHIFTS = 1024            # lengths whose shift is remembered, direct mapped
 
 cdef enum:
@@ -69,157 +63,6 @@ cdef enum Status:
     NO_RECORD = 3
     NOT_GROWING = 4
     NO_MEMORY = 5
-    TOO_LARGE = 6
-
-
-cdef class Block:
-    """Memory of one Arrow buffer, through the buffer protocol."""
-
-    cdef char *p
-    cdef Py_ssize_t size
-
-    def __dealloc__(self):
-        free(self.p)
-
-    def __len__(self):
-        return self.size
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.p, self.size, 1, flags)
-
-
-cdef struct Column:
-    char *p
-    Py_ssize_t size, cap
-    Py_ssize_t expected  # size the last one had
-
-
-cdef struct Line:
-    const unsigned char *name
-    const unsigned char *value
-    uint32_t name_size, value_size
-    uint32_t hash
-    uint32_t next   # next line with the same name, 0 for none (the first line is never next)
-    uint32_t tail   # of a first line: last of its chain
-    bint first
-
-
-cdef bint more_room(Column *c, Py_ssize_t n) noexcept nogil:
-    """Room for `n` more bytes; False: no memory, or the column would be too long."""
-    cdef Py_ssize_t cap
-    cdef void *grown = NULL
-    if n > COLUMN_MAX - c.size:
-        return False
-    cap = max(c.cap * 2, c.size + n, c.expected + (c.expected >> 3), <Py_ssize_t>SMALLEST)
-    cap = (cap + ALIGNMENT - 1) & ~<Py_ssize_t>(ALIGNMENT - 1)
-    if posix_memalign(&grown, ALIGNMENT, cap) != 0:
-        return False
-    if c.size:
-        memcpy(grown, c.p, c.size)
-    free(c.p)
-    c.p = <char *>grown
-    c.cap = cap
-    return True
-
-
-cdef inline bint put(Column *c, const void *data, Py_ssize_t n) noexcept nogil:
-    if n > c.cap - c.size and not more_room(c, n):
-        return False
-    memcpy(c.p + c.size, data, n)
-    c.size += n
-    return True
-
-
-cdef inline bint put_i32(Column *c, int32_t v) noexcept nogil:
-    if 4 > c.cap - c.size and not more_room(c, 4):
-        return False
-    (<int32_t *>(c.p + c.size))[0] = v
-    c.size += 4
-    return True
-
-
-cdef inline bint put_i64(Column *c, int64_t v) noexcept nogil:
-    if 8 > c.cap - c.size and not more_room(c, 8):
-        return False
-    (<int64_t *>(c.p + c.size))[0] = v
-    c.size += 8
-    return True
-
-
-cdef inline bint put_bit(Column *c, Py_ssize_t row, bint value) noexcept nogil:
-    if row & 7 == 0:
-        if c.size == c.cap and not more_room(c, 1):
-            return False
-        c.p[c.size] = 0
-        c.size += 1
-    if value:
-        c.p[c.size - 1] = <char>(<uint8_t>c.p[c.size - 1] | (<uint8_t>1 << (row & 7)))
-    return True
-
-
-cdef inline bint is_ascii(const unsigned char *p, Py_ssize_t n) noexcept nogil:
-    cdef uint64_t word, seen = 0
-    cdef Py_ssize_t i = 0
-    while i + 8 <= n:
-        memcpy(&word, p + i, 8)
-        seen |= word
-        i += 8
-    while i < n:
-        seen |= p[i]
-        i += 1
-    # A byte at the end only reaches the low byte of `seen`, which the mask covers as well.
-    return seen & <uint64_t>0x8080808080808080ULL == 0
-
-
-cdef bint is_utf8(const unsigned char *p, Py_ssize_t n) noexcept nogil:
-    """Whether these bytes are well-formed UTF-8 (Unicode table 3-7)."""
-    cdef Py_ssize_t i = 0, k, more
-    cdef unsigned char c, lo, hi
-    while i < n:
-        c = p[i]
-        i += 1
-        if c < 0x80:
-            continue
-        lo, hi = 0x80, 0xBF
-        if 0xC2 <= c <= 0xDF:
-            more = 1
-        elif 0xE0 <= c <= 0xEF:
-            more = 2
-            if c == 0xE0:
-                lo = 0xA0
-            elif c == 0xED:
-                hi = 0x9F
-        elif 0xF0 <= c <= 0xF4:
-            more = 3
-            if c == 0xF0:
-                lo = 0x90
-            elif c == 0xF4:
-                hi = 0x8F
-        else:
-            return False
-        if n - i < more or p[i] < lo or p[i] > hi:
-            return False
-        for k in range(1, more):
-            if p[i + k] < 0x80 or p[i + k] > 0xBF:
-                return False
-        i += more
-    return True
-
-
-cdef bint put_mended(Column *c, const unsigned char *p, Py_ssize_t n) noexcept with gil:
-    """Append text with U+FFFD in the place of what is not UTF-8."""
-    cdef bytes text
-    try:
-        text = PyUnicode_DecodeUTF8(<const char *>p, n, "replace").encode()
-    except MemoryError:
-        return False
-    return put(c, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
-
-
-cdef inline bint put_text(Column *c, const unsigned char *p, Py_ssize_t n) noexcept nogil:
-    if is_ascii(p, n) or is_utf8(p, n):
-        return put(c, p, n)
-    return put_mended(c, p, n)
 
 
 cdef inline int64_t to_us(int64_t ns) noexcept nogil:
@@ -269,10 +112,7 @@ cdef class RowDecoder:
     cdef Column c_stream_off, c_stream, c_seq, c_ts, c_ts_ns, c_subject_off, c_subject, c_payload_off, c_payload
     cdef Column c_size, c_raw_valid, c_raw_off, c_raw, c_reply_valid, c_reply_off
     cdef Column c_map_valid, c_map_off, c_key_off, c_key, c_list_off, c_value_off, c_value
-    cdef Line *lines
-    cdef uint32_t n_lines, cap_lines
-    cdef uint32_t *slots
-    cdef uint32_t n_slots
+    cdef HeaderLines headers
     cdef readonly Py_ssize_t rows      # in the batch under way
     cdef readonly uint64_t records     # seen in all, passed over and damaged ones included
     cdef readonly uint64_t last        # sequence of the last record
@@ -314,8 +154,7 @@ cdef class RowDecoder:
         self.list_columns(each)
         for i in range(22):
             free(each[i].p)
-        free(self.lines)
-        free(self.slots)
+        free_headers(&self.headers)
         free(self.patterns)
         free(self.pattern_sizes)
 
@@ -467,10 +306,10 @@ cdef class RowDecoder:
             return False
         if size == 0:
             return True
-        if not self.split(p, size):
+        if not split_headers(&self.headers, p, size):
             return False
-        for i in range(self.n_lines):
-            line = self.lines + i
+        for i in range(self.headers.n):
+            line = self.headers.lines + i
             if not line.first:
                 continue
             if not put_i32(&self.c_key_off, <int32_t>self.c_key.size) or not put_text(&self.c_key, line.name, line.name_size):
@@ -479,7 +318,7 @@ cdef class RowDecoder:
                 return False
             k = i
             while True:
-                line = self.lines + k
+                line = self.headers.lines + k
                 if (
                     not put_i32(&self.c_value_off, <int32_t>self.c_value.size)
                     or not put_text(&self.c_value, line.value, line.value_size)
@@ -488,90 +327,6 @@ cdef class RowDecoder:
                 k = line.next
                 if k == 0:
                     break
-        return True
-
-    cdef bint split(self, const unsigned char *p, uint32_t size) noexcept nogil:
-        """Cut a header block into lines and link those with the same name."""
-        cdef const unsigned char *end = p + size
-        cdef const unsigned char *stop
-        cdef const unsigned char *colon
-        cdef bint status_line = True
-        self.n_lines = 0
-        while p < end:
-            stop = line_end(p, end)
-            if status_line:
-                status_line = False
-            else:
-                if stop == p:
-                    break
-                colon = <const unsigned char *>memchr(p, c":", stop - p)
-                if colon != NULL and not self.add_line(p, colon, colon + 1, stop):
-                    return False
-            p = stop + 2
-        if self.n_lines <= LINEAR_LINES:
-            self.link_few()
-            return True
-        return self.link_many()
-
-    cdef bint add_line(
-        self, const unsigned char *name, const unsigned char *name_end, const unsigned char *value,
-        const unsigned char *value_end,
-    ) noexcept nogil:
-        cdef void *grown
-        cdef Line *line
-        trim(&name, &name_end)
-        trim(&value, &value_end)
-        if name == name_end:
-            return True
-        if self.n_lines == self.cap_lines:
-            grown = realloc(self.lines, (self.cap_lines * 2 + 32) * sizeof(Line))
-            if grown == NULL:
-                return False
-            self.lines = <Line *>grown
-            self.cap_lines = self.cap_lines * 2 + 32
-        line = self.lines + self.n_lines
-        line.name, line.name_size = name, <uint32_t>(name_end - name)
-        line.value, line.value_size = value, <uint32_t>(value_end - value)
-        line.next = 0
-        line.tail = self.n_lines
-        line.first = True
-        self.n_lines += 1
-        return True
-
-    cdef inline void link(self, uint32_t head, uint32_t i) noexcept nogil:
-        self.lines[i].first = False
-        self.lines[self.lines[head].tail].next = i
-        self.lines[head].tail = i
-
-    cdef void link_few(self) noexcept nogil:
-        cdef uint32_t i, k
-        for i in range(1, self.n_lines):
-            for k in range(i):
-                if self.lines[k].first and same_name(self.lines + i, self.lines + k):
-                    self.link(k, i)
-                    break
-
-    cdef bint link_many(self) noexcept nogil:
-        """The same with a hash table: a block may hold thousands of lines."""
-        cdef uint32_t need = 64, i, at
-        cdef void *grown
-        while need < 2 * self.n_lines:
-            need *= 2
-        if need > self.n_slots:
-            grown = realloc(self.slots, need * 4)
-            if grown == NULL:
-                return False
-            self.slots = <uint32_t *>grown
-            self.n_slots = need
-        memset(self.slots, 0, need * 4)
-        for i in range(self.n_lines):
-            at = hashed(self.lines[i].name, self.lines[i].name_size) & (need - 1)
-            while self.slots[at] and not same_name(self.lines + i, self.lines + self.slots[at] - 1):
-                at = (at + 1) & (need - 1)
-            if self.slots[at]:
-                self.link(self.slots[at] - 1, i)
-            else:
-                self.slots[at] = i + 1
         return True
 
     def take(self):
@@ -633,24 +388,6 @@ cdef class RowDecoder:
         return rows, out
 
 
-cdef Block taken(Column *c):
-    """Hand over the memory of a column."""
-    cdef Block block = Block()
-    if c.p == NULL and not more_room(c, 0):
-        raise MemoryError()
-    block.p, block.size = c.p, c.size
-    c.expected = c.size
-    c.p = NULL
-    c.size = c.cap = 0
-    return block
-
-
-cdef int end_offsets(Column *c, Py_ssize_t end) except -1:
-    if not put_i32(c, <int32_t>end):
-        raise MemoryError()
-    return 0
-
-
 cdef bint matched(
     const unsigned char *p, const unsigned char *p_end, const unsigned char *s, const unsigned char *s_end
 ) noexcept nogil:
@@ -672,37 +409,3 @@ cdef bint matched(
             return a == p_end and b == s_end
         p = a + 1
         s = b + 1
-
-
-cdef const unsigned char *line_end(const unsigned char *p, const unsigned char *end) noexcept nogil:
-    """Where the CRLF of this line begins; `end` when there is none."""
-    cdef const unsigned char *found = p
-    while True:
-        found = <const unsigned char *>memchr(found, c"\r", end - found)
-        if found == NULL:
-            return end
-        if end - found >= 2 and found[1] == c"\n":
-            return found
-        found += 1
-
-
-cdef inline bint is_blank(unsigned char c) noexcept nogil:
-    return c == c" " or c == c"\t"
-
-
-cdef void trim(const unsigned char **p, const unsigned char **end) noexcept nogil:
-    while p[0] < end[0] and is_blank(p[0][0]):
-        p[0] += 1
-    while end[0] > p[0] and is_blank((end[0] - 1)[0]):
-        end[0] -= 1
-
-
-cdef inline bint same_name(Line *a, Line *b) noexcept nogil:
-    return a.name_size == b.name_size and memcmp(a.name, b.name, a.name_size) == 0
-
-
-cdef uint32_t hashed(const unsigned char *p, uint32_t n) noexcept nogil:
-    cdef uint32_t h = 2166136261, i
-    for i in range(n):
-        h = (h ^ p[i]) * <uint32_t>16777619
-    return h ^ (h >> 15)

@@ -1,0 +1,1 @@
+"""Nothing for Python, only for other kernels: see headerlines.pyx."""
