@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from models.records import Record, crc32c, encode_frame
 from slipstream.kernels import record as kernel
+from slipstream.kernels.segindex import decode_index, encode_index
+from slipstream.kernels.segload import load_into
 from slipstream.kernels.segscan import SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
 
@@ -103,7 +105,7 @@ def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: i
     assert (len(scan), scan.regions, scan.holes, scan.good_end) == (len(records), [], [], len(data))
     assert (scan.last_seq, scan.synced_upto, scan.epoch, scan.last_frame_no) == (len(records), 5, 9, 7)
     loaded = MessageIndex(2)
-    scan.load_into(loaded, 3)
+    load_into(scan, loaded, 3)
     loaded.check()
     for r in records:
         assert loaded.locate(r.seq) == index.locate(r.seq)
@@ -118,20 +120,20 @@ def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: i
 def test_index_file_is_the_scan(parts: list[tuple], salt: int, data: st.DataObject) -> None:
     records = [Record(2 * i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
     scan = scanned(encode_frame(records, no=1, salt=salt), salt)
-    packed = scan.to_bytes(b"controls")
-    again, controls = SegmentScan.from_bytes(packed, salt)
+    packed = encode_index(scan, b"controls")
+    again, controls = decode_index(packed, salt)
     assert controls == b"controls"
     assert (again.holes, again.expiries, again.last_seq) == (scan.holes, scan.expiries, scan.last_seq)
     one, two = MessageIndex(1), MessageIndex(2)
-    scan.load_into(one, 1)
-    again.load_into(two, 1)
+    load_into(scan, one, 1)
+    load_into(again, two, 1)
     two.check()
     for r in records:
         assert one.locate(r.seq) == two.locate(r.seq)
-    assert SegmentScan.from_bytes(packed, salt ^ 1) is None
+    assert decode_index(packed, salt ^ 1) is None
     at = data.draw(st.integers(0, len(packed) - 1))
-    assert SegmentScan.from_bytes(packed[:at] + bytes([packed[at] ^ 1]) + packed[at + 1 :], salt) is None
-    assert SegmentScan.from_bytes(packed[:at], salt) is None
+    assert decode_index(packed[:at] + bytes([packed[at] ^ 1]) + packed[at + 1 :], salt) is None
+    assert decode_index(packed[:at], salt) is None
 
 
 @given(st.lists(PARTS, min_size=3, max_size=6), SALTS, st.data())
@@ -154,4 +156,4 @@ def test_scan_of_any_bytes_ends(data: bytes, salt: int) -> None:
 
 @given(st.binary(max_size=200), SALTS)
 def test_any_index_file_is_read_or_refused(data: bytes, salt: int) -> None:
-    assert SegmentScan.from_bytes(data, salt) is None
+    assert decode_index(data, salt) is None

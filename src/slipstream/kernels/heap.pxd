@@ -15,14 +15,22 @@ cdef struct Store:
 cdef inline bint store_append(Store* store, const char* p, Py_ssize_t size) noexcept nogil:
     """False: no memory; the store is as before."""
     cdef Py_ssize_t room
-    cdef char* grown
+    cdef char* more
     if size > store.room - store.size:
         room = max(2 * store.room, store.size + size, 512)
-        grown = <char*>realloc(store.at, room)
-        if grown == NULL:
+        more = <char*>realloc(store.at, room)
+        if more == NULL:
             return False
-        store.at, store.room = grown, room
+        store.at, store.room = more, room
     if size:
         memcpy(store.at + store.size, p, size)
         store.size += size
     return True
+
+
+cdef inline void *grown(void *p, size_t n) except NULL:
+    """`realloc` that raises; NULL is a good beginning, and 0 bytes are some."""
+    cdef void *q = realloc(p, n if n else 1)
+    if q == NULL:
+        raise MemoryError()
+    return q

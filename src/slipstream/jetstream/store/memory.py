@@ -16,6 +16,7 @@ from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.notes import check_notes
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.kernels.record import LogWriter
+from slipstream.kernels.segload import replace_in
 from slipstream.kernels.segscan import SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.limits import STORE_COMPACT_LIVE_PERCENT, STORE_MEMORY_SLAB_BYTES, STORE_SCAN_STEP_RECORDS
@@ -339,6 +340,6 @@ class MemoryStore(IndexedReads):
         while scan.step(STORE_SCAN_STEP_RECORDS):
             pass
         self._slab_no += 1
-        scan.replace_in(self._index, {slab}, self._slab_no)
+        replace_in(scan, self._index, {slab}, self._slab_no)
         del self._slabs[slab]
         self._slabs[self._slab_no] = fresh

@@ -29,6 +29,7 @@ from slipstream.jetstream.store.file.segment import (
     unpack_state,
 )
 from slipstream.kernels.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM, LogWriter
+from slipstream.kernels.segindex import encode_index
 from slipstream.kernels.segscan import SegmentScan
 
 __all__ = ["CompactionJob", "write_whole_file"]
@@ -84,7 +85,7 @@ class CompactionJob:
         if scan.regions or scan.holes:
             raise AssertionError("a rewritten segment does not read back")
         path = f"{self.directory}/{segment_name(header.no, header.generation)}"
-        write_whole_file(self.disk, index_path(path), scan.to_bytes(encode_controls(scan)))
+        write_whole_file(self.disk, index_path(path), encode_index(scan, encode_controls(scan)))
         write_whole_file(self.disk, path, data)
         self.disk.sync_dir(self.directory)
         self.result = (header, path, len(data), scan)

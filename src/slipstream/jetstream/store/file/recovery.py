@@ -34,6 +34,8 @@ from slipstream.jetstream.store.file.segment import (
 )
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, STATE, TOMBS, TRIM, LogWriter, record_kind
+from slipstream.kernels.segindex import decode_index
+from slipstream.kernels.segload import load_into
 from slipstream.kernels.segscan import Region, SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.limits import STORE_SCAN_STEP_RECORDS
@@ -343,7 +345,7 @@ class _Recovery:
             self.report.damaged_regions.append((segment.path, 0, segment.end))
             segment.damaged = True
             return
-        scan.load_into(self.index, segment.id)
+        load_into(scan, self.index, segment.id)
 
     def _from_index_file(self, segment: Segment, end: int | None) -> SegmentScan | None:
         path = index_path(segment.path)
@@ -351,7 +353,7 @@ class _Recovery:
         if name not in self.disk.list_dir(self.directory):
             return None
         try:
-            found = SegmentScan.from_bytes(self.disk.read(path, 0, self.disk.size(path)), segment.header.salt)
+            found = decode_index(self.disk.read(path, 0, self.disk.size(path)), segment.header.salt)
         except OSError:
             return None
         if found is None or (end is not None and found[0].good_end != end):

@@ -36,6 +36,7 @@ from slipstream.jetstream.store.file.upkeep import (
     UpkeepJob,
 )
 from slipstream.kernels.record import MARK
+from slipstream.kernels.segload import replace_in
 from slipstream.limits import (
     STORE_ALLOCATE_BYTES_MIN,
     STORE_COMPACT_LIVE_PERCENT,
@@ -400,7 +401,7 @@ class FileStore(FileStoreCommits):
         fresh.end = fresh.allocated = length
         fresh.last_seq = done.inputs[-1].last_seq
         fresh.indexed = True
-        scan.replace_in(self._index, {segment.id for segment in done.inputs}, fresh.id)
+        replace_in(scan, self._index, {segment.id for segment in done.inputs}, fresh.id)
         self._log.replace(done.inputs, fresh)
         self._leftovers += [name for segment in done.inputs for name in (segment.path, index_path(segment.path))]
         self._manifest_due = True

@@ -22,6 +22,7 @@ from slipstream.jetstream.store.file.recovery import (
     scan_segment,
 )
 from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.kernels.segindex import encode_index
 from slipstream.limits import STORE_CONTROL_MARGIN_BYTES
 
 __all__ = ["IndexFileJob", "ManifestJob", "RemoveJob", "RepairJob", "SpaceProbeJob", "UpkeepJob"]
@@ -69,7 +70,7 @@ class IndexFileJob(UpkeepJob):
         if scan.last_seq < self.segment.last_seq:
             self.holes.append((scan.last_seq + 1, self.segment.last_seq))
         if not scan.regions and scan.good_end == self.segment.end:
-            write_whole_file(self.disk, index_path(self.segment.path), scan.to_bytes(encode_controls(scan)))
+            write_whole_file(self.disk, index_path(self.segment.path), encode_index(scan, encode_controls(scan)))
             self.disk.sync_dir(self.directory)
         else:
             self.damaged = True
