@@ -9,7 +9,17 @@ import click
 
 from slipstream.cli.human import parse_bytes, parse_duration
 
-__all__ = ["DURATION", "HEADER", "SIZE", "force_flag", "json_flag", "list_option", "names_flag", "pairs_option"]
+__all__ = [
+    "DURATION",
+    "HEADER",
+    "SIZE",
+    "Parsed",
+    "force_flag",
+    "json_flag",
+    "list_option",
+    "names_flag",
+    "pairs_option",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -20,7 +30,7 @@ else:
     _ParamType = click.ParamType  # takes no parameter before click 8.4
 
 
-class _Parsed(_ParamType):
+class Parsed(_ParamType):
     """A type that is read by a function raising ValueError."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
@@ -52,10 +62,10 @@ def _read_pair(text: str) -> tuple[str, str]:
     raise ValueError(f"{text!r} is not key=value")
 
 
-DURATION: Final = _Parsed("duration", parse_duration)
-SIZE: Final = _Parsed("bytes", parse_bytes)
-HEADER: Final = _Parsed("k:v", _read_header)
-_PAIR: Final = _Parsed("key=value", _read_pair)
+DURATION: Final = Parsed("duration", parse_duration)
+SIZE: Final = Parsed("bytes", parse_bytes)
+HEADER: Final = Parsed("k:v", _read_header)
+_PAIR: Final = Parsed("key=value", _read_pair)
 
 
 def list_option(*names: str, **kwargs: Any) -> Callable[[_F], _F]:

@@ -9,16 +9,20 @@
 
 How far it is a worker tells only if somebody wants to know, from a thread of its own that looks a few times a second.
 Receivers are therefore subscribed before the first publisher sends. Processes, not threads: two of them must be able to
-use two cores. Invariant: when `run_together` returns or raises, no worker is left running.
+use two cores. Ctrl-C is for the parent alone, which stops the workers. Invariant: when `run_together` is over, or its
+process dies, no worker is left running.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from time import monotonic_ns
 from typing import TypeVar
@@ -31,6 +35,7 @@ __all__ = ["run_here", "run_together"]
 
 _Reply = TypeVar("_Reply")
 _LOOK_S = 0.1  # between two looks at how far a worker is
+_WAIT_MAX_S = 3600.0  # at once; some days are more than the system can wait
 _END_TIMEOUT_S = 5.0  # a worker that has sent its tally has nothing left to do
 
 
@@ -100,8 +105,8 @@ def _gather(
     so_far: dict[Connection, int] = {}
     while len(replies) < len(pipes):
         awaited = [pipe for pipe in pipes if pipe not in replies]
-        ready = wait(awaited, max(deadline - monotonic_ns(), 0) / 1e9)
-        if not ready:
+        ready = wait(awaited, min(max(deadline - monotonic_ns(), 0) / 1e9, _WAIT_MAX_S))
+        if not ready and monotonic_ns() >= deadline:
             raise ClientTimeout("the load did not end in time")
         for pipe in awaited:
             if pipe not in ready:
@@ -136,7 +141,8 @@ def _workers(jobs: Sequence[Job], *, tells: bool) -> Iterator[list[Connection]]:
         for job in jobs:
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(job, theirs, tells), daemon=True)
-            process.start()
+            with _sigint_blocked():
+                process.start()
             theirs.close()
             processes.append(process)
             pipes.append(ours)
@@ -153,8 +159,28 @@ def _workers(jobs: Sequence[Job], *, tells: bool) -> Iterator[list[Connection]]:
             pipe.close()
 
 
+@contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """A process that is started here keeps SIGINT blocked: it would show a traceback while it imports its modules."""
+    resource_tracker.ensure_running()  # its start would unblock the signal in between
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed has nobody to work for."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 def _work(job: Job, pipe: Connection, tells: bool) -> None:
     """The life of a worker."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         runner = job.prepare()
         try:

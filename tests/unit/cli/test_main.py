@@ -65,7 +65,10 @@ def test_small_tools_suggest_what_is_near() -> None:
     [
         (("stream", "get", "ORDERS", "abc"), "Invalid value for 'SEQ': 'abc' is not a whole number."),
         (("bench", "pub", "foo", "--clients", "0"), "Invalid value for '--clients': 0 is not between 1 and 1000."),
-        (("bench", "pub", "foo", "--timeout", "soon"), "Invalid value for '--timeout': 'soon' is not a number."),
+        (
+            ("bench", "pub", "foo", "--timeout", "soon"),
+            "Invalid value for '--timeout': 'soon' is not a duration such as 2s, 1h30m or 7d",
+        ),
         (("spark", "stats", "ORDERS", "--top", "-1"), "Invalid value for '--top': -1 is less than 0."),
     ],
 )
