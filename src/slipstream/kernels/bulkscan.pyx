@@ -29,11 +29,10 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64
-from slipstream.kernels.msgtable cimport (
-    LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Cursor, FilterView, Run, lower, seq_at,
-)
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage
+from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, Cursor, Run, lower, seq_at
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
+from slipstream.kernels.subjecttable cimport NO_SUBJECT, FilterView
 
 cdef extern from *:
     """

@@ -17,9 +17,10 @@ from libc.string cimport memcpy
 from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.delivery cimport Delivery
 from slipstream.kernels.interest cimport Interest, Route
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_MASK, NO_SUBJECT, Cursor, Run, Subject, lower, seq_at
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
+from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, Cursor, Run, lower, seq_at
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
+from slipstream.kernels.subjecttable cimport NO_SUBJECT, Subject
 
 cdef enum:
     # Longest text of a 64-bit number.

@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64, put16, put32, put64
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
+from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
 
 cdef extern from "crc32c.h" nogil:

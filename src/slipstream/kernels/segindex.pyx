@@ -19,9 +19,8 @@ from libc.stdlib cimport free
 
 from slipstream.kernels.bytes_le cimport get32, get64
 from slipstream.kernels.heap cimport grown
-from slipstream.kernels.msgtable cimport NO_SUBJECT
 from slipstream.kernels.segscan cimport SegmentScan
-from slipstream.kernels.subjectindex cimport MessageIndex
+from slipstream.kernels.subjecttable cimport NO_SUBJECT, SubjectTable
 
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
@@ -42,7 +41,7 @@ def encode_index(SegmentScan scan not None, bytes control_records not None):
     cdef uint32_t *ends
     cdef uint32_t *numbers
     cdef uint64_t total = 0
-    cdef MessageIndex t = scan.names
+    cdef SubjectTable t = scan.names
     if scan.name_ends != NULL:
         raise ValueError("already an index file")
     numbers = <uint32_t *>grown(NULL, (<size_t>t.n_subjects + 1) * 4)

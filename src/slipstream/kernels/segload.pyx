@@ -8,7 +8,7 @@ A scan that was read from an index file is believed only so far: every subject n
 checked before it is used.
 
 Complexity: O(messages + subjects); `replace_in` walks the old runs and the new one side by side. Memory: one number a
-subject, or two a message, while it runs; the entries become arrays of the index (`msgtable`).
+subject, or two a message, while it runs; the entries become arrays of the index (`runtable`).
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -17,9 +17,10 @@ from libc.string cimport memcpy, memset
 
 from slipstream.kernels.bytes_le cimport get32
 from slipstream.kernels.heap cimport grown
-from slipstream.kernels.msgtable cimport NO_SUBJECT, Run, seq_at
+from slipstream.kernels.runtable cimport Run, seq_at
 from slipstream.kernels.segscan cimport SegmentScan
 from slipstream.kernels.subjectindex cimport MessageIndex
+from slipstream.kernels.subjecttable cimport NO_SUBJECT, SubjectTable
 
 
 def load_into(SegmentScan scan not None, MessageIndex index not None, uint32_t seg):
@@ -146,7 +147,7 @@ cdef uint32_t *map_names(SegmentScan scan, MessageIndex index) except NULL:
     cdef uint32_t m = scan.n_names if scan.name_ends != NULL else scan.names.n_subjects
     cdef uint32_t *out = <uint32_t *>grown(NULL, (<size_t>m + 1) * 4)
     cdef uint32_t i, begin = 0, end
-    cdef MessageIndex t = scan.names
+    cdef SubjectTable t = scan.names
     try:
         for i in range(m):
             if scan.name_ends != NULL:

@@ -3,14 +3,14 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from slipstream.kernels.record cimport Frame
-from slipstream.kernels.subjectindex cimport MessageIndex
+from slipstream.kernels.subjecttable cimport SubjectTable
 
 cdef class SegmentScan:
     cdef bytes data                 # segment bytes while scanning, index bytes when loaded from them
     cdef const unsigned char *p
     cdef Py_ssize_t at, end, used_end
     cdef uint64_t salt
-    cdef MessageIndex names         # only its subject table is used
+    cdef SubjectTable names
     cdef bint owned, loaded
     cdef uint32_t n, cap
     cdef uint32_t *rel

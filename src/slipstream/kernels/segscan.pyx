@@ -18,12 +18,12 @@ from libc.stdlib cimport free
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.heap cimport grown
-from slipstream.kernels.msgtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, NO_SUBJECT
 from slipstream.kernels.record cimport (
     FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
     KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
 )
-from slipstream.kernels.subjectindex cimport MessageIndex
+from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS
+from slipstream.kernels.subjecttable cimport NO_SUBJECT, SubjectTable
 
 
 class Region:
@@ -59,7 +59,7 @@ cdef class SegmentScan:
         while self.used_end > 0 and self.p[self.used_end - 1] == 0:
             self.used_end -= 1
         self.salt = salt
-        self.names = MessageIndex(salt)
+        self.names = SubjectTable(salt)
         self.owned = True
         self.first_seq = self.expect = first_seq
         self.last_seq = first_seq - 1

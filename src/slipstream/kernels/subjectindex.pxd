@@ -2,7 +2,10 @@
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from slipstream.kernels.msgtable cimport Cursor, FilterView, MessageTable
+
+from slipstream.kernels.msgtable cimport MessageTable
+from slipstream.kernels.runtable cimport Cursor
+from slipstream.kernels.subjecttable cimport FilterView
 
 cdef class Selection:
     cdef uint64_t *seq

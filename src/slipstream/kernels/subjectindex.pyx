@@ -2,7 +2,7 @@
 """Questions to a stream's index: what passes a filter, from where, how many, which is the newest.
 
 Filters are matched once per distinct subject, not per message: a `FilterView` remembers the verdict of each subject,
-and a filtered scan is a walk over the subject numbers of `msgtable` (about 1 ns a message).
+and a filtered scan is a walk over the subject numbers of `runtable` (about 1 ns a message).
 
 Complexity: next match O(distance); count O(messages behind the cut) or O(subjects + messages before it), the shorter.
 Memory: a byte a subject and filter, bounded for all filters together; `Selection` is reused between reads.
@@ -13,10 +13,11 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from slipstream.kernels.msgtable cimport (
-    LENGTH_HEADERS, LENGTH_MASK, NO_SUBJECT, Cursor, FilterView, MessageTable, Run, Subject, grown, lower, seq_at,
-)
+from slipstream.kernels.heap cimport grown
+from slipstream.kernels.msgtable cimport MessageTable
+from slipstream.kernels.runtable cimport LENGTH_HEADERS, LENGTH_MASK, Cursor, Run, lower, seq_at
 from slipstream.kernels.subject cimport literal_span, match_span
+from slipstream.kernels.subjecttable cimport NO_SUBJECT, FilterView, Subject
 
 cdef enum:
     CHAIN_MAX = 256           # messages of a subject up to which its chain is walked instead of scanning
