@@ -141,7 +141,7 @@ def _workers(jobs: Sequence[Job], *, tells: bool) -> Iterator[list[Connection]]:
         for job in jobs:
             ours, theirs = context.Pipe()
             process = context.Process(target=_work, args=(job, theirs, tells), daemon=True)
-            with _sigint_blocked():
+            with _sigint_later():
                 process.start()
             theirs.close()
             processes.append(process)
@@ -160,14 +160,24 @@ def _workers(jobs: Sequence[Job], *, tells: bool) -> Iterator[list[Connection]]:
 
 
 @contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    """A process that is started here keeps SIGINT blocked: it would show a traceback while it imports its modules."""
+def _sigint_later() -> Iterator[None]:
+    """Start a process that never sees Ctrl-C, and take notice of it ourselves only when the process has its job.
+
+    Otherwise a worker would show a traceback, of its imports or of a job that does not come.
+    """
     resource_tracker.ensure_running()  # its start would unblock the signal in between
+    interrupts: list[int] = []
+    handles = threading.current_thread() is threading.main_thread()  # others are not interrupted
+    handler = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number)) if handles else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if handles:
+            signal.signal(signal.SIGINT, handler)
+    if interrupts:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _end_with_parent() -> None:

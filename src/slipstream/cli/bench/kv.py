@@ -23,7 +23,7 @@ __all__ = ["get", "kv", "put"]
 _HERE = "slipstream.cli.bench.kv"
 _bucket: Final = click.option("--bucket", default=BUCKET, show_default=True, help="Bucket to use.")
 _randomize: Final = click.option(
-    "--randomize", default=0, type=click.IntRange(0, 10**12), help="Keys at random below this number; 0: in order."
+    "--randomize", default=0, type=click.IntRange(min=0), help="Keys at random below this number; 0: in order."
 )
 
 

@@ -16,7 +16,7 @@ import click
 
 from slipstream.cli.bench.flags import Plan
 from slipstream.cli.human import format_bytes, format_duration
-from slipstream.cli.render import note, say
+from slipstream.cli.render import note, say, tied
 from slipstream.client.bench.job import BenchTally
 from slipstream.client.load import Tally, percentile
 
@@ -82,7 +82,7 @@ def _say_latencies(clients: Sequence[Tally]) -> None:
         means = [1e6 / client.rate for client in clients]
         say(f" avg latencies {_spread(means, 'us', 2)}", indent=3)
         return
-    parts = " | ".join(f"{name} {_us(value)}" for name, value in _percentiles(latencies_ns)[3:])
+    parts = " | ".join(tied(f"{name} {_us(value)}") for name, value in _percentiles(latencies_ns)[3:])
     micros = [latency / 1e3 for latency in latencies_ns]
     say(f" latencies per operation {_spread(micros, 'us', 2)} | {parts}", indent=3)
 
@@ -91,7 +91,7 @@ def _sample(tally: Tally) -> str:
     """One client in a line."""
     if not tally.latencies_ns:
         return f"{_rates(tally)} ~ {_us(1e6 / tally.rate)}"
-    named = (f"{name}: {_us(value)}" for name, value in _percentiles(sorted(tally.latencies_ns)))
+    named = (tied(f"{name}: {_us(value)}") for name, value in _percentiles(sorted(tally.latencies_ns)))
     return f"{_rates(tally)} ~ {' ~ '.join(named)}"
 
 
@@ -107,7 +107,7 @@ def _percentiles(sorted_ns: Sequence[int]) -> list[tuple[str, float]]:
 
 def _spread(values: Sequence[float], unit: str, digits: int) -> str:
     rows = (("min", min(values)), ("avg", fmean(values)), ("max", max(values)), ("stddev", _deviation(values)))
-    return " | ".join(f"{name} {value:,.{digits}f}{unit}" for name, value in rows)
+    return " | ".join(tied(f"{name} {value:,.{digits}f}{unit}") for name, value in rows)
 
 
 def _deviation(values: Sequence[float]) -> float:

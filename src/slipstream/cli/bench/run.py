@@ -1,4 +1,4 @@
-"""Runs bench clients in a few processes, with a bar and an end that says what is wrong."""
+"""Runs bench clients in a few processes, or one alone in this one, with a bar and an end that says what is wrong."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slipstream.client.bench.job import Bench, BenchTally
 from slipstream.client.load import Job, Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
-from slipstream.client.workers import run_together
+from slipstream.client.workers import run_here, run_together
 
 __all__ = ["connect", "measure", "pace_of", "run_jobs", "serve"]
 
@@ -111,6 +111,8 @@ def run_jobs(
 
             # That it goes on is watched by the jobs.
             watch = reached if shown and shows_progress() else None
+            if len(jobs) == 1 and watch is None:
+                return [run_here(jobs[0])]
             tallies = run_together(jobs, timeout_ns=timeout_ns, on_progress=watch)
             reached(messages)
             return tallies

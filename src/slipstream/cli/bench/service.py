@@ -58,4 +58,7 @@ def serve(session: Session, plan: Plan, /, subject: str) -> None:
     announce(_SERVER, plan, {"subject": subject, "sleep": shown_duration(plan.sleep_ns)})
     for number in range(plan.clients):
         note(f"[{number + 1}] Starting {_SERVER}, hit control-c to stop")
-    run_until_stopped(session, plan, [Serve(subject=subject, sleep_ns=plan.sleep_ns)] * plan.clients)
+    try:
+        run_until_stopped(session, plan, [Serve(subject=subject, sleep_ns=plan.sleep_ns)] * plan.clients)
+    except KeyboardInterrupt:
+        click.echo(err=True)

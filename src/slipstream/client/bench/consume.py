@@ -14,6 +14,7 @@ from time import monotonic_ns, perf_counter_ns
 
 from slipstream import limits
 from slipstream.client.bench.course import Setup, Steps, answer_of, ask, flushed, status_of, waited
+from slipstream.client.bench.latencies import Latencies
 from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
@@ -168,26 +169,30 @@ class Fetch(_Pulling):
     def run(self, peer: Peer) -> Steps:
         """Fetch after fetch."""
         started_ns = payload_bytes = came = 0
-        latencies_ns = []
+        latencies = Latencies()
         while came < self.messages:
             batch = left = min(self.batch, self.messages - came)
             self._ask(peer, batch)
             sent_ns = perf_counter_ns()
-            messages = []
+            handled_ns = 0
+            before = came
             while left > 0:
+                messages: list[Message] = []
                 for message in (yield from waited(peer)):
                     if status_of(message):
                         left -= self._unanswered(message)
                     else:
                         messages.append(message)
-                        left -= 1
-            if not messages:
-                continue  # nothing for as long as a fetch waits; the loop knows for how long in all
-            latencies_ns.append(perf_counter_ns() - sent_ns)
-            started_ns = started_ns or monotonic_ns()
-            came += len(messages)
-            payload_bytes += sum(len(message.payload) for message in messages)
-            yield from self._handle(peer, messages)
+                        payload_bytes += len(message.payload)
+                if messages:
+                    started_ns = started_ns or monotonic_ns()
+                    came += len(messages)
+                    left -= len(messages)
+                    begun_ns = perf_counter_ns()
+                    yield from self._handle(peer, messages)
+                    handled_ns += perf_counter_ns() - begun_ns
+            if came > before:  # otherwise nothing came for as long as a fetch waits
+                latencies.add(perf_counter_ns() - sent_ns - handled_ns)
         if self.acks:
             yield from flushed(peer)
         return Tally(
@@ -195,5 +200,5 @@ class Fetch(_Pulling):
             payload_bytes=payload_bytes,
             started_ns=started_ns,
             ended_ns=monotonic_ns(),
-            latencies_ns=tuple(latencies_ns),
+            latencies_ns=latencies.all(),
         )

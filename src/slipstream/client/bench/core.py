@@ -21,6 +21,7 @@ from slipstream.client.bench.course import (
     status_of,
     waited,
 )
+from slipstream.client.bench.latencies import Latencies
 from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError, NoResponders
@@ -130,12 +131,12 @@ class Request:
         """Ask one after the other."""
         yield from self.pace.begin()
         frame = self.body.frame(self.subject, reply=peer.inbox)
-        latencies_ns = []
+        latencies = Latencies()
         started_ns = monotonic_ns()
         for number in range(1, self.messages + 1):
             sent_ns = perf_counter_ns()
             reply = yield from ask(peer, frame)
-            latencies_ns.append(perf_counter_ns() - sent_ns)
+            latencies.add(perf_counter_ns() - sent_ns)
             self._check(reply)
             peer.done = number
             yield from self.pace.pause(number, started_ns)
@@ -144,7 +145,7 @@ class Request:
             payload_bytes=self.messages * len(self.body.payload),
             started_ns=started_ns,
             ended_ns=monotonic_ns(),
-            latencies_ns=tuple(latencies_ns),
+            latencies_ns=latencies.all(),
         )
 
     def _check(self, reply: Message) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, perf_counter_ns
 
 from slipstream.client.bench.course import Pace, Setup, Steps, answer_of, ask, flushed, status_of, waited
+from slipstream.client.bench.latencies import Latencies
 from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
@@ -45,14 +46,14 @@ class GetSync(_Getting):
 
     def run(self, peer: Peer) -> Steps:
         """Ask one after the other."""
-        latencies_ns = []
+        latencies = Latencies()
         payload_bytes = 0
         started_ns = monotonic_ns()
         for number in range(self.messages):
             frame, failed = self._question(peer, number)
             sent_ns = perf_counter_ns()
             answer = yield from ask(peer, frame)
-            latencies_ns.append(perf_counter_ns() - sent_ns)
+            latencies.add(perf_counter_ns() - sent_ns)
             payload_bytes += self._size(answer, failed)
             peer.done = number + 1
             yield from self.pace.pause(number + 1, started_ns)
@@ -61,7 +62,7 @@ class GetSync(_Getting):
             payload_bytes=payload_bytes,
             started_ns=started_ns,
             ended_ns=monotonic_ns(),
-            latencies_ns=tuple(latencies_ns),
+            latencies_ns=latencies.all(),
         )
 
     def _question(self, peer: Peer, number: int) -> tuple[bytes, str]:
@@ -108,7 +109,7 @@ class GetBatches(_Getting):
 
     def run(self, peer: Peer) -> Steps:
         """Ask for a batch, take all of it, and go on behind its last message."""
-        latencies_ns = []
+        latencies = Latencies()
         payload_bytes, next_seq = 0, 1
         started_ns = monotonic_ns()
         while peer.done < self.messages:
@@ -117,7 +118,7 @@ class GetBatches(_Getting):
             sent_ns = perf_counter_ns()
             peer.send(message_frame(f"{self.api}.DIRECT.GET.{self.stream}", body, reply=peer.inbox))
             messages = yield from self._answers(peer)
-            latencies_ns.append(perf_counter_ns() - sent_ns)
+            latencies.add(perf_counter_ns() - sent_ns)
             if not messages:
                 raise ClientError(
                     f"stream {self.stream!r} has {peer.done:,} messages that match {self.filter!r}, "
@@ -133,7 +134,7 @@ class GetBatches(_Getting):
             payload_bytes=payload_bytes,
             started_ns=started_ns,
             ended_ns=monotonic_ns(),
-            latencies_ns=tuple(latencies_ns),
+            latencies_ns=latencies.all(),
         )
 
     def _answers(self, peer: Peer) -> Generator[int, None, list[Message]]:

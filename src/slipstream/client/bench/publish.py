@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, perf_counter_ns
 
 from slipstream.client.bench.course import Body, Pace, Setup, Steps, Subjects, ask, checked_ack, flushed, waited
+from slipstream.client.bench.latencies import Latencies
 from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
@@ -33,13 +34,13 @@ class _Publisher:
         peer.subscribe([peer.inbox, f"{peer.inbox}.>"])
         return flushed(peer)
 
-    def _tally(self, started_ns: int, latencies_ns: list[int]) -> Tally:
+    def _tally(self, started_ns: int, latencies: Latencies) -> Tally:
         return Tally(
             messages=self.messages,
             payload_bytes=self.messages * len(self.body.payload),
             started_ns=started_ns,
             ended_ns=monotonic_ns(),
-            latencies_ns=tuple(latencies_ns),
+            latencies_ns=latencies.all(),
         )
 
     def _number(self, at: int) -> int:
@@ -54,18 +55,18 @@ class PublishSync(_Publisher):
     def run(self, peer: Peer) -> Steps:
         """Publish one by one."""
         yield from self.pace.begin()
-        latencies_ns = []
+        latencies = Latencies()
         started_ns = monotonic_ns()
         for number in range(self.messages):
             subject = self._subject(number)
             frame = self.body.frame(subject, number=self._number(number), reply=peer.inbox)
             sent_ns = perf_counter_ns()
             ack = yield from ask(peer, frame)
-            latencies_ns.append(perf_counter_ns() - sent_ns)
+            latencies.add(perf_counter_ns() - sent_ns)
             checked_ack(ack, subject)
             peer.done = number + 1
             yield from self.pace.pause(number + 1, started_ns)
-        return self._tally(started_ns, latencies_ns)
+        return self._tally(started_ns, latencies)
 
     def _subject(self, number: int) -> str:
         return self.subjects.of(number)
@@ -91,13 +92,13 @@ class _Batches(_Publisher, ABC):
     def run(self, peer: Peer) -> Steps:
         """Publish batch after batch."""
         yield from self.pace.begin()
-        latencies_ns = []
+        latencies = Latencies()
         started_ns = monotonic_ns()
         while peer.done < self.messages:
             count = min(self.batch, self.messages - peer.done)
             took_ns = yield from self._publish(peer, peer.done, count, started_ns)
-            latencies_ns.append(took_ns)
-        return self._tally(started_ns, latencies_ns)
+            latencies.add(took_ns)
+        return self._tally(started_ns, latencies)
 
     @abstractmethod
     def _publish(self, peer: Peer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
@@ -176,7 +177,7 @@ class FastBatch(_Publisher):
     def run(self, peer: Peer) -> Steps:
         """Publish, and slow down to what the server allows."""
         yield from self.pace.begin()
-        latencies_ns: list[int] = []
+        latencies = Latencies()
         acked, window, committed = 0, 1, False
         started_ns = monotonic_ns()
         begun_ns = perf_counter_ns()
@@ -198,9 +199,9 @@ class FastBatch(_Publisher):
                 window = max(told.get("msgs", 0), 1) * self.outstanding if "msgs" in told else window
                 if committed or told.get("seq", 0) > acked:
                     acked = self.messages if committed else told["seq"]
-                    latencies_ns.append(perf_counter_ns() - begun_ns)
+                    latencies.add(perf_counter_ns() - begun_ns)
                     begun_ns = perf_counter_ns()
-        return self._tally(started_ns, latencies_ns)
+        return self._tally(started_ns, latencies)
 
     def _frame(self, peer: Peer, number: int) -> bytes:
         step = 2 if number + 1 == self.messages else 0 if number == 0 else 1
