@@ -20,7 +20,8 @@ from slipstream.kernels.bulkscan import (
     pick,
     records_end,
 )
-from slipstream.kernels.record import LogWriter, StoredMessage
+from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.record import StoredMessage
 from slipstream.kernels.stagedrows import StagedRows
 from slipstream.kernels.subject import is_valid_publish, matches
 from slipstream.kernels.subjectindex import MessageIndex, Selection

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.intake import Intake as Model
 from slipstream.kernels.intake import Intake
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
 
 SALT = 7

@@ -10,7 +10,7 @@ from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Subscription
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.kernels.pointget import PointGet
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
 
 SALT = 99

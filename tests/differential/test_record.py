@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from models.records import Record, crc32c, encode_frame
 from slipstream.kernels import record as kernel
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.segindex import decode_index, encode_index
 from slipstream.kernels.segload import load_into
 from slipstream.kernels.segscan import SegmentScan
@@ -52,7 +53,7 @@ def test_checksums_of_a_copy(data: bytes, first: int, second: int) -> None:
 def test_what_is_taken_is_what_was_appended_however_much(sizes: list[int], data: st.DataObject) -> None:
     """Little is copied, much changes hands, and neither disturbs what comes next; in units as well."""
     index = MessageIndex(1)
-    writer = kernel.LogWriter(index)
+    writer = LogWriter(index)
     writer.open_segment(3, 7, 0, 1 << 30, 0)
     in_unit = data.draw(st.booleans())
     if in_unit:
@@ -76,7 +77,7 @@ def test_what_is_taken_is_what_was_appended_however_much(sizes: list[int], data:
 
 @given(st.lists(st.integers(0, 90), max_size=3), st.integers(0, 600), st.integers(0, 800), st.integers(0, 64))
 def test_little_is_taken_if_it_fits(sizes: list[int], bytes_max: int, end_max: int, offset: int) -> None:
-    writers = [kernel.LogWriter(MessageIndex(1)) for _ in range(2)]
+    writers = [LogWriter(MessageIndex(1)) for _ in range(2)]
     for writer in writers:
         writer.open_segment(3, 7, 8 * offset, 1 << 20, 0)
         for seq, size in enumerate(sizes, 1):
@@ -94,7 +95,7 @@ def test_little_is_taken_if_it_fits(sizes: list[int], bytes_max: int, end_max: i
 def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: int) -> None:
     records = [Record(i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
     index = MessageIndex(1)
-    writer = kernel.LogWriter(index)
+    writer = LogWriter(index)
     writer.open_segment(3, salt, 0, 1 << 30, 6)
     writer.synced_upto, writer.epoch = 5, 9
     for r in records:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.records import Record, encode_record
 from slipstream.kernels import stagedrows
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.stagedrows import StagedRows
 from slipstream.kernels.subject import matches
 from slipstream.kernels.subjectindex import MessageIndex

@@ -1,5 +1,5 @@
 from slipstream.kernels.delivery cimport Listener
-from slipstream.kernels.record cimport LogWriter
+from slipstream.kernels.logwriter cimport LogWriter
 
 
 cdef class Intake(Listener):

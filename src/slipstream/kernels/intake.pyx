@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
 from slipstream.kernels.delivery cimport Listener
-from slipstream.kernels.record cimport LogWriter
+from slipstream.kernels.logwriter cimport LogWriter
 
 
 cdef class Intake(Listener):

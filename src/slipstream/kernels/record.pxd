@@ -1,13 +1,11 @@
-# C types of the record codec, for the kernels that walk records (segscan). See record.pyx for the layout.
+# C types of the record codec, for the kernels that write and walk records. See record.pyx for the layout.
 
-from cpython.ref cimport PyObject
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
-
-from slipstream.kernels.subjectindex cimport MessageIndex
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef enum:
     HEAD = 32                # bytes before the subject (or the expiry)
     FRAME_HEAD = 64
+    FRAME_MAGIC = 0x31524653  # "SFR1"
     KIND_MASK = 15
     KIND_MSG = 1
     KIND_TOMBS = 2           # payload: removed sequences, 8 bytes each
@@ -29,8 +27,6 @@ cdef enum:
     FRAME_FIRST = 4          # the unit begins here
     FRAME_BYTES = 262144     # a frame is closed when it grows beyond
 
-cdef uint32_t FRAME_MAGIC
-
 cdef struct Frame:
     uint64_t no
     uint64_t first_seq
@@ -51,33 +47,3 @@ cdef class StoredMessage:
     cdef readonly bytes headers
     cdef readonly bytes payload
     cdef readonly int64_t expires_ns
-
-cdef class LogWriter:
-    cdef PyObject *block       # bytes that nobody else has; `buf` is their content
-    cdef unsigned char *buf
-    cdef Py_ssize_t length, cap, frame_at
-    cdef Py_ssize_t large      # size of the last block that was handed over while a unit was open
-    cdef MessageIndex index
-    cdef MessageIndex behind  # the index that gets the messages of an open unit when it ends
-    cdef uint32_t count, frame_flags
-    cdef uint64_t frame_first_seq, salt
-    cdef int64_t frame_ts
-    cdef bint unit, unit_begins  # a unit is open; none of its frames is closed yet
-    cdef readonly uint32_t segment
-    cdef readonly Py_ssize_t base
-    cdef public Py_ssize_t limit
-    cdef readonly uint64_t frame_no
-    cdef public uint64_t synced_upto
-    cdef public uint64_t epoch
-    cdef public int64_t last_ts
-
-    cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL
-    cdef int grow(self, Py_ssize_t cap) except -1
-    cdef int resize(self, Py_ssize_t cap) except -1
-    cdef void forget_block(self) noexcept
-    cdef int close_frame(self) except -1
-    cdef int put(
-        self, uint64_t seq, int64_t ts, const char *subject, Py_ssize_t slen, const char *headers, Py_ssize_t hlen,
-        const char *payload, Py_ssize_t plen, int64_t expires,
-    ) except -1
-    cdef int take_over(self, uint64_t seq, int64_t ts, const unsigned char *record, Py_ssize_t total) except -1

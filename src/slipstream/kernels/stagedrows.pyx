@@ -20,7 +20,8 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64
-from slipstream.kernels.record cimport HEAD, KIND_MSG, LogWriter
+from slipstream.kernels.logwriter cimport LogWriter
+from slipstream.kernels.record cimport HEAD, KIND_MSG
 from slipstream.kernels.subject cimport literal_span, match_span, valid_span
 
 cdef extern from "crc32c.h" nogil:

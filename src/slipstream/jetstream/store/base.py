@@ -40,7 +40,8 @@ from typing import Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.kernels.handout import Batch
-from slipstream.kernels.record import LogWriter, StoredMessage
+from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.record import StoredMessage
 
 __all__ = [
     "ALL",

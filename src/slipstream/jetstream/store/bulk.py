@@ -25,7 +25,8 @@ from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.bulkscan import Chunk, encode_message, measure, pick
-from slipstream.kernels.record import LogWriter, crc32c
+from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.record import crc32c
 from slipstream.kernels.stagedrows import written_under
 from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (

@@ -15,7 +15,7 @@ from slipstream.jetstream.store.base import Committed, Job, Lost, StoreUnavailab
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.notes import check_notes
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.segload import replace_in
 from slipstream.kernels.segscan import SegmentScan
 from slipstream.kernels.subjectindex import MessageIndex

@@ -28,7 +28,8 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
-from slipstream.kernels.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM, LogWriter
+from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM
 from slipstream.kernels.segindex import encode_index
 from slipstream.kernels.segscan import SegmentScan
 

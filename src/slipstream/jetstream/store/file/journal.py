@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
-from slipstream.kernels.record import ADD, MARK, PUT, REMOVE, LogWriter
+from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.record import ADD, MARK, PUT, REMOVE
 from slipstream.kernels.segscan import SegmentScan
 from slipstream.limits import (
     STORE_ALLOCATE_BYTES_MAX,

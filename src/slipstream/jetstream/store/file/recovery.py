@@ -33,7 +33,8 @@ from slipstream.jetstream.store.file.segment import (
     unpack_state,
 )
 from slipstream.jetstream.store.indexed import LENGTH_MASK
-from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, STATE, TOMBS, TRIM, LogWriter, record_kind
+from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, STATE, TOMBS, TRIM, record_kind
 from slipstream.kernels.segindex import decode_index
 from slipstream.kernels.segload import load_into
 from slipstream.kernels.segscan import Region, SegmentScan

@@ -25,7 +25,7 @@ from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.segment import EraseIntent
 from slipstream.jetstream.store.file.upkeep import UpkeepJob
 from slipstream.jetstream.store.indexed import IndexedReads
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES
 
 __all__ = ["FileStoreOptions", "FileStoreState"]
