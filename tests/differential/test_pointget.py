@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from models.pointget import answer, key_of
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Subscription
+from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.kernels.pointget import PointGet
-from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
 
 SALT = 99

@@ -7,8 +7,8 @@ import pytest
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.intake import Intake
 from slipstream.kernels.interest import Interest, Route, Subscription
-from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.kernels.logwriter import LogWriter
+from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.kernels.subjectindex import MessageIndex
 from slipstream.kernels.wire import Parser
 
