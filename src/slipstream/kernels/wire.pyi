@@ -1,7 +1,7 @@
 from typing import Protocol
 
 from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.interest import Interest
+from slipstream.kernels.publishing import Publishing
 
 UNKNOWN_OPERATION: int
 BAD_ARGUMENTS: int
@@ -25,25 +25,15 @@ class Sink(Protocol):
     def on_peer_info(self) -> None: ...
     def on_violation(self, kind: int, line: bytes) -> None: ...
 
-class Parser:
-    fast: bool
+class Parser(Publishing):
     awaiting_connect: bool
     headers: bool
-    no_responders: bool
-    restricted: bool
-    traceparents: bool
-    verdicts: dict[bytes, bool] | None
-    interest: Interest
     max_payload: int
     max_control_line: int
     waiting_max: int
-    msgs: int
-    msg_bytes: int
-    dead: bool
     paused: bool
     held: int
     def __init__(self, sink: Sink, delivery: Delivery, max_payload: int, max_control_line: int) -> None: ...
-    def rebind(self, interest: Interest) -> None: ...
     def stop(self) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...

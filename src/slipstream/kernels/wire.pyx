@@ -5,35 +5,26 @@
     <size bytes> \r\n                       the message
 
 Verbs are case-insensitive; arguments are separated by runs of blanks and tabs. Control operations are calls of the
-sink (`on_connect`, `on_sub`, ...). A publish takes the short way when the sink allows it (`fast`): permission verdict
-and route are looked up where the sink's earlier decisions are kept, and the delivery kernel writes the copies; only
-what was never decided before, or cannot be decided once for all, comes back to the sink.
+sink (`on_connect`, `on_sub`, ...); what becomes of a publish is `publishing`. How a line is cut is `clientlines`.
 
 Whatever way the bytes are cut into reads, the calls are the same. What is left of a read, an incomplete line or a
 message up to `HELD_MESSAGE_MAX`, is kept in `_held`; a larger message gets a buffer of its own that the next reads fill
 directly. What means nothing, blanks before the arguments and the tail of a PING, is not kept. So memory of one
 connection is bounded by the control line and payload limits.
 
-Every read of the buffer tests `end - p` first; sizes come from at most nine digits, so no sum can overflow.
+Every read of the buffer tests `end - p` first; sizes come from at most nine digits, so no sum can overflow. Complexity:
+O(bytes of the lines); a message is passed by its size.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
-from cpython.object cimport PyObject
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcpy
 
-cdef extern from * nogil:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <string.h>
-    """
-    void *memmem(const void *haystack, size_t haystack_size, const void *needle, size_t needle_size)
-
+from slipstream.kernels.clientlines cimport (
+    ARGS_MAX, Span, number, skip_blanks, span_bytes, split, starts, without_idle_bytes,
+)
 from slipstream.kernels.delivery cimport Delivery
-from slipstream.kernels.interest cimport Interest, Route
+from slipstream.kernels.publishing cimport Publishing
 
 # What the peer did wrong; the sink decides what to say and whether to close.
 UNKNOWN_OPERATION = 1
@@ -44,11 +35,8 @@ HEADERS_NOT_NEGOTIATED = 5
 TOO_MUCH_WAITING = 6
 
 cdef enum:
-    ARGS_MAX = 5
-    SIZE_DIGITS_MAX = 9
     # Larger incomplete messages are received in place; smaller ones are cheaper to copy than an extra system call.
     HELD_MESSAGE_MAX = 65536
-    SUBJECT_CACHE_MAX = 4096
     # Reads that arrive while an answer about the client is awaited; the listener stops reading, so they are few. And
     # reads behind a line that is so long that the shared buffer has no room left.
     ASIDE_SIZE = 16384
@@ -56,186 +44,37 @@ cdef enum:
     PARTIAL_LINE = -1
 
 
-cdef struct Span:
-    const char *at
-    Py_ssize_t size
-
-
-cdef inline bytes span_bytes(Span span):
-    return PyBytes_FromStringAndSize(span.at, span.size)
-
-
-cdef inline int split(const char *p, const char *end, Span *args) noexcept nogil:
-    """Cut blanks and tabs away; returns the number of arguments, ARGS_MAX + 1 for too many.
-
-    Bytes that no subject may hold (NUL, form feed, CR) are too many as well: they would break the lines of others.
-    """
-    cdef int count = 0
-    cdef const char *token
-    while True:
-        while p < end and (p[0] == b" " or p[0] == b"\t"):
-            p += 1
-        if p == end:
-            return count
-        if count == ARGS_MAX:
-            return ARGS_MAX + 1
-        token = p
-        while p < end:
-            if <unsigned char>p[0] <= 32:
-                if p[0] == b" " or p[0] == b"\t":
-                    break
-                if p[0] == 0 or p[0] == 12 or p[0] == 13:
-                    return ARGS_MAX + 1
-            p += 1
-        args[count].at = token
-        args[count].size = p - token
-        count += 1
-
-
-cdef inline const char *skip_blanks(const char *p, const char *end) noexcept nogil:
-    while p < end and (p[0] == b" " or p[0] == b"\t"):
-        p += 1
-    return p
-
-
-cdef inline Py_ssize_t number(Span span) noexcept nogil:
-    """A decimal size, or -1."""
-    cdef Py_ssize_t value = 0
-    cdef Py_ssize_t i
-    if span.size == 0 or span.size > SIZE_DIGITS_MAX:
-        return -1
-    for i in range(span.size):
-        if span.at[i] < b"0" or span.at[i] > b"9":
-            return -1
-        value = value * 10 + (span.at[i] - 48)
-    return value
-
-
-cdef inline bint starts(const char *p, const char *end, const char *verb, Py_ssize_t size) noexcept nogil:
-    """Whether the bytes at `p` (as many as there are, at most `size`) begin the lower-case `verb`."""
-    cdef Py_ssize_t i
-    cdef Py_ssize_t n = end - p
-    if n > size:
-        n = size
-    for i in range(n):
-        if (p[i] | 0x20) != verb[i]:
-            return False
-    return True
-
-
-cdef inline bint reserved_reply(Span reply) noexcept nogil:
-    """Reply subjects that only the server itself may hand out."""
-    if reply.size < 4:
-        return False
-    if reply.at[0] == b"$":
-        return (reply.size > 8 and memcmp(reply.at, b"$JS.ACK.", 8) == 0) or (
-            reply.size > 4 and memcmp(reply.at, b"$GR.", 4) == 0
-        )
-    if reply.at[0] == b"_":
-        if memcmp(reply.at, b"_R_.", 4) == 0:
-            return True
-        return reply.size > 5 and memcmp(reply.at, b"_GR_.", 5) == 0
-    return False
-
-
-cdef inline bint reserved_subject(Span subject) noexcept nogil:
-    """Subjects that travel between servers only; the sink refuses them to clients."""
-    if subject.size < 4:
-        return False
-    if subject.at[0] == b"$":
-        return memcmp(subject.at, b"$GR.", 4) == 0 or (subject.size >= 5 and memcmp(subject.at, b"$NRG.", 5) == 0)
-    return subject.at[0] == b"_" and subject.size >= 5 and memcmp(subject.at, b"_GR_.", 5) == 0
-
-
-cdef inline Py_ssize_t verb_length(char first, char second) noexcept nogil:
-    """How long the verb is that begins with these letters, in any case; 0 if none does."""
-    first |= 0x20
-    if first == b"s":
-        return 3
-    if first == b"p":
-        return 3 if (second | 0x20) == b"u" else 4
-    if first == b"h" or first == b"i" or first == b"-":
-        return 4
-    if first == b"u":
-        return 5
-    return 7 if first == b"c" else 3 if first == b"+" else 0
-
-
-cdef bytes without_idle_bytes(const char *p, const char *end):
-    """A line that has no end yet, checked by `_check_partial`, without the bytes that nobody will ever look at."""
-    cdef Py_ssize_t size = verb_length(p[0], p[1] if end - p > 1 else 0)
-    cdef const char *args
-    if end - p <= size + 1:
-        return PyBytes_FromStringAndSize(p, end - p)
-    if p[0] == b"+" or ((p[0] | 0x20) == b"p" and size == 4):
-        # PING, PONG and +OK: what follows the word is never read.
-        return PyBytes_FromStringAndSize(p, size)
-    args = skip_blanks(p + size, end)
-    if args - p <= size + 1:
-        return PyBytes_FromStringAndSize(p, end - p)
-    return PyBytes_FromStringAndSize(p, size + 1) + PyBytes_FromStringAndSize(args, end - args)
-
-
-cdef inline bint asks_for_trace(const char *header, Py_ssize_t size) noexcept nogil:
-    return memmem(header, size, b"\r\nNats-Trace-Dest:", 18) != NULL
-
-
-cdef class Parser:
+cdef class Parser(Publishing):
     """Parses what one client sends.
 
-    Attributes:
-        fast: publishes may take the short way. Set by the sink once the client is known and nothing watches it.
+    Attributes, beside those of `Publishing`:
         awaiting_connect: the first operation has to be CONNECT; anything else asks `sink.on_early_operation`.
         headers: HPUB is allowed.
-        no_responders: tell the sink when a request found nobody.
-        traceparents: the account traces by W3C header, so every message with headers goes to the sink.
-        verdicts: subject -> True/False as decided by `sink.may_publish`, or None when everything is allowed.
-        interest: where routes are looked up.
         waiting_max: bytes that may come while the parser is paused.
     """
-    cdef object _sink
-    cdef Delivery _delivery
-    cdef public Interest interest
-    cdef public bint fast
+
     cdef public bint awaiting_connect
     cdef public bint headers
-    cdef public bint no_responders
-    cdef public bint restricted
-    cdef public bint traceparents
-    cdef public dict verdicts
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
     cdef public Py_ssize_t waiting_max
-    cdef public unsigned long long msgs
-    cdef public unsigned long long msg_bytes
-    cdef public bint dead
     cdef readonly bint paused
     cdef bytearray _aside
     cdef bytes _held
     cdef object _message
     cdef Py_ssize_t _message_have
     cdef Py_ssize_t _message_need
-    cdef bytes _last_subject
-    cdef Route _last_route
 
     def __cinit__(self, sink, Delivery delivery not None, Py_ssize_t max_payload, Py_ssize_t max_control_line):
-        self._sink = sink
-        self._delivery = delivery
-        self.interest = None
-        self.fast = self.awaiting_connect = self.headers = self.no_responders = self.dead = False
-        self.restricted = self.traceparents = False
-        self.verdicts = None
+        self.awaiting_connect = self.headers = False
         self.max_payload = max_payload
         self.max_control_line = max_control_line
         self.waiting_max = max_control_line
-        self.msgs = self.msg_bytes = 0
         self.paused = False
         self._aside = None
         self._held = None
         self._message = None
         self._message_have = self._message_need = 0
-        self._last_subject = None
-        self._last_route = None
 
     @property
     def held(self):
@@ -243,14 +82,6 @@ cdef class Parser:
         if self._message is not None:
             return self._message_have
         return 0 if self._held is None else PyBytes_GET_SIZE(self._held)
-
-    def rebind(self, Interest interest):
-        """Publish into another account from now on; earlier verdicts and routes are forgotten."""
-        self.interest = interest
-        self._last_subject = None
-        self._last_route = None
-        if self.verdicts is not None:
-            self.verdicts = {}
 
     def stop(self):
         """Take no further operation and keep nothing but the counts."""
@@ -476,74 +307,6 @@ cdef class Parser:
             reply = args[1]
         self._publish(args[0], reply, header_size, body, size)
         return (body - verb) + size + 2
-
-    cdef int _publish(self, Span subject, Span reply, Py_ssize_t header_size, const char *body, Py_ssize_t size) except -1:
-        cdef bytes name
-        cdef Route route
-        cdef PyObject *verdict
-        cdef bint lasting = True
-        cdef Py_ssize_t sent
-        self.msgs += 1
-        self.msg_bytes += size
-        if (
-            not self.fast
-            or reserved_reply(reply)
-            or reserved_subject(subject)
-            or (header_size and (self.traceparents or asks_for_trace(body, header_size)))
-        ):
-            self._sink.on_publish(
-                span_bytes(subject), span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)
-            )
-            return 0
-        route = self._last_route
-        if (
-            route is not None
-            and route._stamp == self.interest._stamp
-            and subject.size == PyBytes_GET_SIZE(self._last_subject)
-            and memcmp(subject.at, PyBytes_AS_STRING(self._last_subject), subject.size) == 0
-        ):
-            name = self._last_subject
-        else:
-            name = span_bytes(subject)
-            if self.restricted:
-                if self.verdicts is None:
-                    self.verdicts = {}
-                verdict = PyDict_GetItem(self.verdicts, name)
-                if verdict == NULL:
-                    if len(self.verdicts) >= SUBJECT_CACHE_MAX:
-                        self.verdicts = {}
-                    if not self._decide(name):
-                        return 0
-                    # A response permission counts each use, so the next publish asks again.
-                    lasting = name in self.verdicts
-                elif <object>verdict is False:
-                    self._sink.on_publish_denied(name)
-                    return 0
-            route = self.interest.route(name)
-            self._last_subject = name
-            self._last_route = route if lasting else None
-        if route.dynamic:
-            self._sink.on_publish(
-                name, span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)
-            )
-            return 0
-        sent = self._delivery.send(route, self._sink, subject.at, subject.size, reply.at, reply.size, header_size, body, size)
-        # A listener inside the server may have closed this very connection.
-        if sent == 0 and reply.size and self.no_responders and not self.dead:
-            self._sink.on_no_responders(name if route.subject is None else route.subject, span_bytes(reply))
-        return 0
-
-    cdef bint _decide(self, bytes name) except -1:
-        """Ask the sink once whether the client may publish to `name`."""
-        cdef object allowed = self._sink.may_publish(name)
-        if allowed is None:
-            # Allowed this time only (a response permission): not remembered.
-            return True
-        self.verdicts[name] = allowed
-        if allowed:
-            return True
-        self._sink.on_publish_denied(name)
-        return False
 
     cdef int _control(self, const char *p, const char *end) except -1:
         """Every operation that carries no message."""
