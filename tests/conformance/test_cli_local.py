@@ -148,12 +148,24 @@ def url(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 # Without end, or with questions, or about servers that are somewhere else.
-ENDLESS = ("--count=-1", "slipstream sub", "slipstream reply", "consumer sub", "kv watch", "events", "graph", "run")
+ENDLESS = (
+    "--count=-1",
+    "slipstream sub",
+    "slipstream reply",
+    "consumer sub",
+    "kv watch",
+    "events",
+    "graph",
+    "run",
+    "bench s",
+)
 ELSEWHERE = ("slipstream req", "--user sys", "stream add ORDERS\n")
-ASKS = ("stream rm ", "stream rmm ", "stream purge ", "consumer pause ", "consumer resume ")
+ASKS = ("stream rm ", "kv rm benchbucket", "stream rmm ", "stream purge ", "consumer pause ", "consumer resume ")
 
 
-@pytest.mark.parametrize("section", ["pub", "stream", "consumer", "kv", "object", "account", "context", "server"])
+@pytest.mark.parametrize(
+    "section", ["pub", "stream", "consumer", "kv", "object", "account", "context", "server", "bench"]
+)
 def test_the_cheat_sheet_runs(cli: Cli, url: str, section: str) -> None:
     cli.env["NATS_URL"] = url
     Path("message.txt").write_text("from a file")

@@ -133,6 +133,37 @@ slipstream server check stream --stream ORDERS --msgs-critical 1
 slipstream events
 slipstream top --user sys --password secret
 """,
+    "bench": """\
+# publish with ten clients, and receive with five elsewhere
+slipstream bench pub foo --clients 10 --msgs 10000 --size 512
+slipstream bench sub foo --clients 5 --msgs 10000
+
+# requests to a service of four instances, which take 50 microseconds each
+slipstream bench service serve testservice --clients 4 --sleep 50us
+slipstream bench service request testservice --clients 4 --msgs 20000
+
+# 500 messages a second for two seconds
+slipstream bench pub foo --throughput 500 --duration 2s
+
+# publish to a stream that is created first, with an ack for each message, for many, for an atomic batch
+slipstream bench js pub sync jsfoo --create --msgs 1000
+slipstream bench js pub async jsfoo --batch 1000 --msgs 20000 --clients 2
+slipstream bench js pub atomic jsfoo --batch 500 --msgs 20000
+
+# read it: each client everything, or all clients together
+slipstream bench js ordered --msgs 20000
+slipstream bench js consume --clients 4 --msgs 20000
+slipstream bench js fetch --acks none --batch 1000 --msgs 20000
+slipstream bench js get batch --msgs 20000
+
+# keys and values
+slipstream bench kv put --msgs 1000
+slipstream bench kv get --msgs 1000 --randomize 1000 --clients 10
+
+# remove what is left of it
+slipstream stream rm benchstream
+slipstream kv rm benchbucket
+""",
     "spark": """\
 # keep a stream as a table, for ever
 slipstream spark archive ORDERS ./lake/orders
