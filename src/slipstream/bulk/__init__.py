@@ -7,7 +7,7 @@ from slipstream.bulk.client import BulkClient, connect
 from slipstream.bulk.errors import BulkError
 from slipstream.bulk.options import ConnectOptions
 from slipstream.bulk.reading import ArrowReader
-from slipstream.bulk.values import Plan, Split, StreamIdentity
+from slipstream.bulk.values import Fence, Plan, Split, StreamIdentity
 from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "BulkError",
     "CommitResult",
     "ConnectOptions",
+    "Fence",
     "Plan",
     "Split",
     "StageWriter",

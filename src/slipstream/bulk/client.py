@@ -21,7 +21,7 @@ from slipstream.bulk.link import Link
 from slipstream.bulk.options import ConnectOptions
 from slipstream.bulk.reading import ArrowReader, RecordSource, Wanted
 from slipstream.bulk.source import BulkSource
-from slipstream.bulk.values import Plan, Split, StreamIdentity
+from slipstream.bulk.values import Fence, Plan, Split, StreamIdentity
 from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter, commit
 from slipstream.limits import MILLISECOND_NS
 
@@ -322,18 +322,38 @@ class BulkClient:
         return StageWriter(self._link, _name(stream), txn, part, attempt, subject)
 
     def commit(
-        self, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], *, identity: str | None = None
+        self,
+        stream: str,
+        txn: str,
+        batch_id: int,
+        parts: Sequence[StagedPart],
+        *,
+        identity: str | None = None,
+        brief: bool = False,
     ) -> CommitResult:
         """Turn staged parts into messages, in the order given: all of them, once, or none.
 
         A batch whose number is not above that of the last one committed in this transaction adds nothing and is
-        answered as a duplicate, however often and after whatever restart it is repeated.
+        answered as a duplicate, however often and after whatever restart it is repeated. A `brief` transaction has
+        this one batch: when some hundred others have followed, the server forgets it.
 
         Raises:
             BulkError: nothing was committed, unless it is retryable: then it may have been, and the same call tells.
         """
         self._need_bulk()
-        return commit(self._link, _name(stream), txn, batch_id, parts, identity)
+        return commit(self._link, _name(stream), txn, batch_id, parts, identity, brief=brief)
+
+    def fence(self, stream: str, txn: str) -> Fence | None:
+        """What a transaction has committed last; None if nothing.
+
+        Raises:
+            BulkError: the server refused, or has no bulk calls.
+        """
+        self._need_bulk()
+        found = self._link.request(f"BULK.FENCE.{_name(stream)}", {"txn": txn})
+        if found["batch_id"] < 0:
+            return None
+        return Fence(found["batch_id"], found["first_seq"], found["last_seq"], found["count"], found.get("offered"))
 
     def abort(self, stream: str, txn: str) -> int:
         """Forget what was staged and not committed; how many parts that were."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["Plan", "Split", "StreamIdentity"]
+__all__ = ["Fence", "Plan", "Split", "StreamIdentity"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,17 @@ class StreamIdentity:
         if not slash:
             raise ValueError(f"no stream identity: {text!r}")
         return cls(int(created), uid)
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What a transaction committed last: its batch, where that is, and how many messages its parts had."""
+
+    batch_id: int
+    first_seq: int
+    last_seq: int
+    count: int
+    offered: int | None = None
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ class CommitResult:
 
     `duplicate`: the batch, or a later one of the transaction, was committed before and nothing was added now; the
     sequences are those of then, or 0 if they are not known any more. `left_out` messages were not stored because their
-    message id was seen before or nobody wants them.
+    message id was seen before or nobody wants them. `offered` is how many the parts of this batch had when it was
+    committed, if that is known: a batch that is repeated with another number is not the same.
     """
 
     first_seq: int
@@ -63,6 +64,7 @@ class CommitResult:
     count: int
     duplicate: bool
     left_out: int = 0
+    offered: int | None = None
 
 
 class StageWriter:
@@ -205,7 +207,7 @@ class StageWriter:
 
 
 def commit(
-    link: Link, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], identity: str | None
+    link: Link, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], identity: str | None, *, brief: bool
 ) -> CommitResult:
     """Ask for a commit; the answer comes when the messages are on disk."""
     body = msgspec.json.encode(
@@ -213,6 +215,7 @@ def commit(
             "txn": txn,
             "batch_id": batch_id,
             "identity": identity,
+            "brief": brief,
             "parts": [{name: part[name] for name in ("name", "count", "crc", "bytes")} for part in parts],
         }
     )
@@ -223,4 +226,5 @@ def commit(
         count=found["count"],
         duplicate=found["duplicate"],
         left_out=found["left_out"],
+        offered=found.get("offered"),
     )

@@ -57,7 +57,8 @@ def commit_parts(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) 
         txn = ordered[0].txn
 
         def commit(connection: Connection, stream: str = stream, parts: list[Any] = parts, txn: str = txn) -> None:
-            connection.client.commit(stream, txn, batch_id=batch_id, parts=parts)
+            brief = txn == options.txn_id and not options.txn_is_named  # nobody will repeat it later
+            connection.client.commit(stream, txn, batch_id=batch_id, parts=parts, brief=brief)
 
         retrying(options.reach, options.write_timeout_ns, commit)
 

@@ -52,6 +52,7 @@ class SinkOptions:
     create_stream: bool
     stream_subjects: tuple[str, ...]
     txn_id: str  # of a batch write
+    txn_is_named: bool  # by the user, who may write it again at any time
     write_timeout_ns: int
     chunk_bytes: int  # of objects
 
@@ -91,6 +92,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         create_stream=values.flag("createStream", False),
         stream_subjects=values.words("streamSubjects"),
         txn_id=txn_id,
+        txn_is_named=values.has("txnId"),
         write_timeout_ns=values.duration_ns("writeTimeout", 60 * _SECOND_NS) or 0,
         chunk_bytes=values.size("chunkBytes", 128 << 10) or 0,
     )

@@ -150,7 +150,7 @@ def _append(task: _Task, checked: _Checked) -> None:
 
     def commit(connection: Connection) -> None:
         for stream, part in parts.items():
-            connection.client.commit(stream, own.txn, batch_id=0, parts=[part])
+            connection.client.commit(stream, own.txn, batch_id=0, parts=[part], brief=True)
 
     retrying(options.reach, options.write_timeout_ns, commit)
 

@@ -52,6 +52,8 @@ class CommitOutcome:
     count: int
     left_out: int = 0
     duplicate: bool = False
+    offered: int | None = None
+    """Messages that the batch had when it was committed; None if that is not known any more."""
 
 
 Done = Callable[[CommitOutcome | ApiError], None]
@@ -73,6 +75,7 @@ class _Commit:
     txn: str
     batch_id: int
     parts: Sequence[Part]
+    brief: bool
     done: Done
     slices: Iterator[_Slice] = field(default_factory=lambda: iter(()))
     """Those that nobody has begun to read."""
@@ -102,7 +105,9 @@ class Commits:
         self._stages = stages
         self._lines: dict[Stream, _Line] = {}
 
-    def begin(self, stream: Stream, txn: str, batch_id: int, parts: Sequence[Part], done: Done) -> None:
+    def begin(
+        self, stream: Stream, txn: str, batch_id: int, parts: Sequence[Part], done: Done, *, brief: bool = False
+    ) -> None:
         """Commit a batch; `done` is called when it is on disk, or with why not.
 
         Raises:
@@ -111,7 +116,7 @@ class Commits:
         line = self._lines.setdefault(stream, _Line())
         if len(line.waiting) >= BULK_COMMITS_WAITING_MAX:
             raise TableError(errors.STAGE_FULL, err="too many commits wait")
-        line.waiting.append(_Commit(txn, batch_id, parts, done))
+        line.waiting.append(_Commit(txn, batch_id, parts, brief, done))
         self._next(stream)
 
     def is_running(self, stream: Stream, txn: str) -> bool:
@@ -163,6 +168,7 @@ class Commits:
             fence.last_seq if known else 0,
             fence.count if known else 0,
             duplicate=True,
+            offered=fence.offered if known else None,
         )
         self._end(stream)
         stream.after_commit(lambda error: self._answer(stream, commit, error or outcome))
@@ -179,6 +185,8 @@ class Commits:
             line.running = None
             self._ports.call_later(BULK_CONGESTED_NS, lambda: self._next(stream))
             return
+        # Better now than when everything was written.
+        fence_notes(stream.store, commit.txn, Fence(0, 0, 0, 0, self._ports.now_ns(), brief=commit.brief))
         commit.entry = Entry(
             stream,
             self._ports,
@@ -240,12 +248,23 @@ class Commits:
     def _close(self, stream: Stream, commit: _Commit, entry: Entry) -> None:
         try:
             first_seq, last_seq, count = entry.first_seq, entry.next_seq - 1, entry.count
-            fence = Fence(commit.batch_id, first_seq if count else 0, last_seq if count else 0, count, entry.ts_ns)
+            fence = Fence(
+                commit.batch_id,
+                first_seq if count else 0,
+                last_seq if count else 0,
+                count,
+                entry.ts_ns,
+                count + entry.left_out,
+                commit.brief,
+            )
             entry.close(fence_notes(stream.store, commit.txn, fence))
+        except ApiError as error:
+            self._fail(stream, commit, error)
+            return
         except (StorageFault, ValueError) as error:
             self._fail(stream, commit, store_error(fault_of(error)))
             return
-        outcome = CommitOutcome(fence.first_seq, fence.last_seq, count, entry.left_out)
+        outcome = CommitOutcome(fence.first_seq, fence.last_seq, count, entry.left_out, offered=fence.offered)
         commit.entry = None
         stream.after_commit(lambda error: self._answer(stream, commit, error or outcome))
         stream.ingest.let_go()

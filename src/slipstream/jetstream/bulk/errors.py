@@ -20,6 +20,7 @@ __all__ = [
     "STREAM_GONE",
     "TOO_MANY_HOLDS",
     "TOO_MANY_READERS",
+    "TOO_MANY_TXNS",
 ]
 
 INVALID_REQUEST: Final = ErrorSpec(400, 30001, "bulk request invalid: {err}")
@@ -35,3 +36,6 @@ PART_INVALID: Final = ErrorSpec(400, 30010, "staged part invalid: {err}")
 PART_NOT_FOUND: Final = ErrorSpec(404, 30011, "staged part not found: {part}")
 STAGE_FULL: Final = ErrorSpec(429, 30012, "no room to stage: {err}")
 COMMIT_RUNNING: Final = ErrorSpec(409, 30013, "the transaction is being committed")
+TOO_MANY_TXNS: Final = ErrorSpec(
+    429, 30014, "{count} transactions have written to this stream within a month: it cannot remember more"
+)

@@ -1,24 +1,27 @@
 """The last batch each transaction has committed to a stream: a note in its log, written by the unit of the batch.
 
 So a batch and its fence are on disk together or not at all, and a commit that is repeated, however late, adds nothing.
+
+A stream keeps so many of them. A transaction that says it is brief has one batch, which is repeated soon or never: of
+those the oldest are forgotten. Others are forgotten only when they were idle for a month and another needs the place;
+if there is none to be had, a new transaction is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
+from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.store.base import Store
-from slipstream.limits import BULK_FENCES_MAX
+from slipstream.limits import BULK_BRIEF_FENCES_MAX, BULK_FENCE_NS, BULK_FENCES_MAX
 
 __all__ = ["Fence", "fence_notes", "find_fence"]
 
 _KEY = b"bulk.txn:"
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(msgspec.Struct, array_like=True, frozen=True):
     """What a transaction committed last."""
 
     batch_id: int
@@ -26,6 +29,9 @@ class Fence:
     last_seq: int
     count: int
     ts_ns: int
+    offered: int | None = None
+    """Messages of its parts, with those that were left out."""
+    brief: bool = False
 
 
 def find_fence(store: Store, txn: str) -> Fence | None:
@@ -35,16 +41,25 @@ def find_fence(store: Store, txn: str) -> Fence | None:
 
 
 def fence_notes(store: Store, txn: str, fence: Fence) -> dict[bytes, bytes]:
-    """The notes that set a fence, and forget the oldest of the others if there are too many."""
+    """The notes that set a fence, and forget others if there are too many.
+
+    Raises:
+        ApiError: there are too many that must not be forgotten.
+    """
     key = _KEY + txn.encode()
-    others = [(name, value) for name, value in store.notes().items() if name.startswith(_KEY) and name != key]
-    notes = {key: msgspec.json.encode([fence.batch_id, fence.first_seq, fence.last_seq, fence.count, fence.ts_ns])}
-    while len(others) >= BULK_FENCES_MAX:
-        oldest = min(others, key=lambda note: _decode(note[1]).ts_ns)
-        others.remove(oldest)
-        notes[oldest[0]] = b""
+    notes = {key: msgspec.json.encode(fence)}
+    others = [
+        (known.ts_ns, name)
+        for name, value in store.notes().items()
+        if name.startswith(_KEY) and name != key and (known := _decode(value)).brief == fence.brief
+    ]
+    most = BULK_BRIEF_FENCES_MAX if fence.brief else BULK_FENCES_MAX
+    for ts_ns, name in sorted(others)[: max(len(others) - most + 1, 0)]:
+        if not fence.brief and fence.ts_ns - ts_ns < BULK_FENCE_NS:
+            raise ApiError(errors.TOO_MANY_TXNS, count=most)
+        notes[name] = b""
     return notes
 
 
 def _decode(value: bytes) -> Fence:
-    return Fence(*msgspec.json.decode(value, type=tuple[int, int, int, int, int]))
+    return msgspec.json.decode(value, type=Fence)

@@ -94,6 +94,14 @@ class CommitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     batch_id: int
     parts: list[PartRequest]
     identity: str | None = None
+    brief: bool = False
+    """Whether the transaction has this batch only, and repeats it soon or never."""
+
+
+class FenceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """BULK.FENCE."""
+
+    txn: str
 
 
 class AbortRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -7,10 +7,12 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
+from slipstream.jetstream.bulk.fences import find_fence
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.requests import (
     AbortRequest,
     CommitRequest,
+    FenceRequest,
     PartRequest,
     StageRequest,
     checked_txn,
@@ -42,6 +44,7 @@ class BulkWriteApi:
         register("BULK.STAGE.*.*.*", "bulk_stage_response", pace.counted(self.stage_data))
         register("BULK.COMMIT.*", "bulk_commit_response", pace.counted(self.commit))
         register("BULK.ABORT.*", "bulk_abort_response", pace.counted(self.abort))
+        register("BULK.FENCE.*", "bulk_fence_response", pace.counted(self.fence))
         account.on_started.append(self.stages.add_stream)
         account.on_stopped.append(self._stopped)
         account.on_shutdown += (self.commits.stop, self.stages.stop)
@@ -122,10 +125,29 @@ class BulkWriteApi:
                     "count": outcome.count,
                     "left_out": outcome.left_out,
                     "duplicate": outcome.duplicate,
+                    "offered": outcome.offered,
                 }
             )
 
-        self.commits.begin(stream, asked.txn, asked.batch_id, parts, done)
+        self.commits.begin(stream, asked.txn, asked.batch_id, parts, done, brief=asked.brief)
+
+    def fence(self, request: ApiRequest) -> None:
+        """What a transaction has committed last; the batch number is -1 if nothing that is remembered."""
+        stream = self._account.get_stream(request.names[0])
+        txn = checked_txn(decode(FenceRequest, request.body).txn)
+
+        def answer(error: ApiError | None) -> None:
+            if error is not None:
+                request.fail(error)
+                return
+            found = find_fence(stream.store, txn)
+            facts: dict[str, object] = {"stream": stream.name, "identity": identity_of(stream), "batch_id": -1}
+            if found is not None:
+                facts |= {"batch_id": found.batch_id, "first_seq": found.first_seq, "last_seq": found.last_seq}
+                facts |= {"count": found.count, "offered": found.offered, "ts_ns": found.ts_ns}
+            request.respond(facts)
+
+        stream.after_commit(answer)  # what it tells of is on disk then
 
     def abort(self, request: ApiRequest) -> None:
         """Forget what was staged for a transaction; what was committed stays."""
