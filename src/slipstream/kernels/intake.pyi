@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slipstream.kernels.delivery import Listener
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 
 class Intake(Listener):
     last_seq: int

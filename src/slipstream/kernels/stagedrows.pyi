@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from slipstream.kernels.record import LogWriter
+from slipstream.kernels.logwriter import LogWriter
 
 MORE: str
 LIMIT: str
