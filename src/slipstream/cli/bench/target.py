@@ -11,6 +11,7 @@ from slipstream import limits
 from slipstream.cli.connection import Failure
 from slipstream.cli.link import ApiRefusal, Link, Reply
 from slipstream.cli.render import note
+from slipstream.client.options import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,8 @@ STREAM: Final = "benchstream"
 BUCKET: Final = "benchbucket"
 CONSUMER: Final = "nats-bench"
 _INACTIVE_NS: Final = 10 * limits.SECOND_NS
+_LOOKS: Final = 10
+_LOOK_S: Final = 0.05
 
 
 def stream_info(link: Link, stream: str) -> Reply:
@@ -114,12 +117,18 @@ def durable_consumer(
 
 
 def _remove_unused(link: Link, stream: str, consumer: str) -> None:
-    """Without this the next run would find it used up, for as long as it may be idle."""
+    """Without this the next run would find it used up, for as long as it may be idle.
+
+    A pull of ours may be waiting still, until the server has noticed that we are gone.
+    """
     try:
-        if not link.api(f"CONSUMER.INFO.{stream}.{consumer}").get("num_waiting"):
-            link.api(f"CONSUMER.DELETE.{stream}.{consumer}")
-    except ApiRefusal:
-        pass  # it is gone already
+        for _ in range(_LOOKS):
+            if not link.api(f"CONSUMER.INFO.{stream}.{consumer}").get("num_waiting"):
+                link.api(f"CONSUMER.DELETE.{stream}.{consumer}")
+                return
+            link.idle(_LOOK_S)
+    except ClientError:
+        pass  # it is gone already, or the server is
 
 
 def ordered_name() -> str:

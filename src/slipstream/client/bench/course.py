@@ -124,6 +124,8 @@ class Pace:
 
     def pause(self, sent: int, started_ns: int) -> Setup:
         """Wait after `sent` messages as long as needed."""
+        if not self.limited:
+            return
         now_ns = monotonic_ns()
         until_ns = now_ns + self.sleep_ns
         if self.rate:

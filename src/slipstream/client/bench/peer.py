@@ -1,13 +1,16 @@
 """One connection of a bench client: sends without waiting, and keeps what comes until the client takes it.
 
-Nothing here waits; the loop knows when a socket is ready. Receivers that only count do so in the kernel (`counts`),
-the others get messages. Invariant: an -ERR from the server and a lost connection are raised, never counted.
+Nothing here waits but `receive_waiting`; the loop knows when a socket is ready. Receivers that only count do so in the
+kernel (`counts`), the others get messages. Invariant: an -ERR from the server and a lost connection are raised, never
+counted.
 """
 
 from __future__ import annotations
 
 import secrets
+import socket
 import ssl
+import struct
 from collections.abc import Iterable
 
 from slipstream import limits
@@ -36,7 +39,10 @@ class Peer:
         self._pings_answered = 0
         self._next_sid = 1
         self._socket, before = client.detach()
-        self._tls = isinstance(self._socket, ssl.SSLSocket)
+        self.can_wait = not isinstance(self._socket, ssl.SSLSocket)  # in the system call that receives
+        self._at_once = socket.MSG_DONTWAIT if self.can_wait else 0
+        self._timeout_ns = 0  # of `receive_waiting`, as the system knows it
+        self._socket.setblocking(self.can_wait)
         self._take(before, len(before))
 
     def fileno(self) -> int:
@@ -83,18 +89,23 @@ class Peer:
             ServerRefused: the server said -ERR.
             ConnectionLost: the connection is gone.
         """
-        more = True
-        while more:
-            try:
-                size = self._socket.recv_into(_BUFFER)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        while self._receive(self._at_once):
+            if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
                 return
-            except OSError as error:
-                raise ConnectionLost(f"connection lost: {error}") from error
-            if not size:
-                raise ConnectionLost("the server closed the connection")
-            self._take(_BUFFER, size)
-            more = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def receive_waiting(self, timeout_ns: int) -> bool:
+        """Wait for something and take it in, if the peer `can_wait`; False if nothing came in time.
+
+        Raises:
+            ServerRefused: the server said -ERR.
+            ConnectionLost: the connection is gone.
+        """
+        if timeout_ns != self._timeout_ns:
+            seconds, rest_ns = divmod(timeout_ns, limits.SECOND_NS)
+            timeout = struct.pack("ll", seconds, rest_ns // limits.MICROSECOND_NS)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+            self._timeout_ns = timeout_ns
+        return self._receive(0)
 
     def take(self) -> list[Message]:
         """The messages that came since the last call."""
@@ -113,11 +124,23 @@ class Peer:
 
     def _send_some(self, frames: bytes | bytearray | memoryview) -> int:
         try:
-            return self._socket.send(frames)
+            return self._socket.send(frames, self._at_once)
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return 0
         except OSError as error:
             raise self._why_lost(error) from error
+
+    def _receive(self, flags: int) -> bool:
+        try:
+            size = self._socket.recv_into(_BUFFER, _RECEIVE_BYTES, flags)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return False
+        except OSError as error:
+            raise ConnectionLost(f"connection lost: {error}") from error
+        if not size:
+            raise ConnectionLost("the server closed the connection")
+        self._take(_BUFFER, size)
+        return True
 
     def _take(self, buffer: bytes | bytearray, size: int) -> None:
         try:
