@@ -330,6 +330,8 @@ class BulkClient:
         *,
         identity: str | None = None,
         brief: bool = False,
+        after: int | None = None,
+        copied: bool = False,
     ) -> CommitResult:
         """Turn staged parts into messages, in the order given: all of them, once, or none.
 
@@ -337,11 +339,17 @@ class BulkClient:
         answered as a duplicate, however often and after whatever restart it is repeated. A `brief` transaction has
         this one batch: when some hundred others have followed, the server forgets it.
 
+        Two writers of one transaction say `after`: the batch that must be the last one so far, or -1 for none; of both
+        one is refused (`FENCE_MOVED`). With `copied` the messages are those of another stream: message ids, conditions
+        and roll-ups in their headers were for that stream, and are kept without effect.
+
         Raises:
             BulkError: nothing was committed, unless it is retryable: then it may have been, and the same call tells.
         """
         self._need_bulk()
-        return commit(self._link, _name(stream), txn, batch_id, parts, identity, brief=brief)
+        return commit(
+            self._link, _name(stream), txn, batch_id, parts, identity, brief=brief, after=after, copied=copied
+        )
 
     def fence(self, stream: str, txn: str) -> Fence | None:
         """What a transaction has committed last; None if nothing.

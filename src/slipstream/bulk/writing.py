@@ -207,7 +207,16 @@ class StageWriter:
 
 
 def commit(
-    link: Link, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], identity: str | None, *, brief: bool
+    link: Link,
+    stream: str,
+    txn: str,
+    batch_id: int,
+    parts: Sequence[StagedPart],
+    identity: str | None,
+    *,
+    brief: bool,
+    after: int | None = None,
+    copied: bool = False,
 ) -> CommitResult:
     """Ask for a commit; the answer comes when the messages are on disk."""
     body = msgspec.json.encode(
@@ -216,6 +225,8 @@ def commit(
             "batch_id": batch_id,
             "identity": identity,
             "brief": brief,
+            "after": after,
+            "copied": copied,
             "parts": [{name: part[name] for name in ("name", "count", "crc", "bytes")} for part in parts],
         }
     )

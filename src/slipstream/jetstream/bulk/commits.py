@@ -76,6 +76,8 @@ class _Commit:
     batch_id: int
     parts: Sequence[Part]
     brief: bool
+    after: int | None
+    copied: bool
     done: Done
     slices: Iterator[_Slice] = field(default_factory=lambda: iter(()))
     """Those that nobody has begun to read."""
@@ -106,9 +108,28 @@ class Commits:
         self._lines: dict[Stream, _Line] = {}
 
     def begin(
-        self, stream: Stream, txn: str, batch_id: int, parts: Sequence[Part], done: Done, *, brief: bool = False
+        self,
+        stream: Stream,
+        txn: str,
+        batch_id: int,
+        parts: Sequence[Part],
+        done: Done,
+        *,
+        brief: bool = False,
+        after: int | None = None,
+        copied: bool = False,
     ) -> None:
         """Commit a batch; `done` is called when it is on disk, or with why not.
+
+        Args:
+            stream: where to.
+            txn: the transaction.
+            batch_id: its batch.
+            parts: of the batch, in order.
+            done: gets the outcome.
+            brief: the transaction has this batch only.
+            after: the batch that the transaction must have committed last; -1 for none, None for any.
+            copied: another stream has taken the messages before; see `Entry`.
 
         Raises:
             ApiError: too many wait.
@@ -116,7 +137,7 @@ class Commits:
         line = self._lines.setdefault(stream, _Line())
         if len(line.waiting) >= BULK_COMMITS_WAITING_MAX:
             raise TableError(errors.STAGE_FULL, err="too many commits wait")
-        line.waiting.append(_Commit(txn, batch_id, parts, brief, done))
+        line.waiting.append(_Commit(txn, batch_id, parts, brief, after, copied, done))
         self._next(stream)
 
     def is_running(self, stream: Stream, txn: str) -> bool:
@@ -152,6 +173,10 @@ class Commits:
         fence = find_fence(stream.store, commit.txn)
         if fence is not None and commit.batch_id <= fence.batch_id:
             self._repeated(stream, commit, fence)
+            return
+        last_batch = -1 if fence is None else fence.batch_id
+        if commit.after is not None and commit.after != last_batch:
+            self._fail(stream, commit, TableError(errors.FENCE_MOVED, batch=last_batch))
             return
         try:
             self._open(stream, commit)
@@ -192,6 +217,7 @@ class Commits:
             self._ports,
             count=sum(part.count for part in commit.parts),
             size_bytes=sum(part.bytes for part in commit.parts),
+            copied=commit.copied,
         )
         commit.slices = _slices(
             commit.parts, BULK_COMMIT_CAREFUL_BYTES if commit.entry.careful else BULK_COMMIT_SLICE_BYTES

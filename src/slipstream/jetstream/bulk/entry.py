@@ -42,6 +42,8 @@ _NOT_COMMITTED = (
     b"Nats-Expected-Last-Msg-Id",
     b"Nats-Expected-Last-Subject-Sequence-Subject",
 )
+# Of these a stream keeps more than the message: a copy of the message is not a copy of what it stands for.
+_NOT_COPIED = (b"Nats-Incr", b"Nats-Schedule", b"Nats-Scheduler")
 _NO_LIMIT = 1 << 62
 _SLICE_ROWS = 1 << 30
 
@@ -49,8 +51,11 @@ _SLICE_ROWS = 1 << 30
 class Entry:
     """Messages of one commit on their way into a stream."""
 
-    def __init__(self, stream: Stream, ports: Ports, *, count: int, size_bytes: int) -> None:
+    def __init__(self, stream: Stream, ports: Ports, *, count: int, size_bytes: int, copied: bool = False) -> None:
         """Open the unit; publishes to the stream wait from here on.
+
+        With `copied` the messages come from another stream, which has done what their headers ask for: conditions,
+        message ids, roll-ups and batches are kept as they are and mean nothing here, as in a mirror.
 
         Raises:
             ApiError: the stream takes no messages, or not as many.
@@ -68,6 +73,7 @@ class Entry:
             raise refusal
         self._stream = stream
         self._ports = ports
+        self._copied = copied
         self._discards_new = config.discard is DiscardPolicy.NEW
         self._interest_only = config.retention is RetentionPolicy.INTEREST
         if self._discards_new and 0 < config.max_msgs < stream.store.messages + count:
@@ -178,7 +184,7 @@ class Entry:
             if refusal is not None:
                 raise self._named(refusal)
             message_id = headers.find(header, b"Nats-Msg-Id") or b""
-            if message_id and self._is_repeated(message_id):
+            if message_id and not self._copied and self._is_repeated(message_id):
                 self.left_out += 1
                 return
         if self._interest_only and not stream.has_interest(subject):
@@ -211,14 +217,18 @@ class Entry:
     def _broken_condition(self, subject: bytes, header: bytes) -> ApiError | None:
         """The first thing a message asks for that does not hold here, or cannot be had in a commit."""
         stream = self._stream
-        for name in _NOT_COMMITTED:
+        for name in _NOT_COPIED if self._copied else _NOT_COMMITTED:
             if headers.find(header, name):
                 return TableError(errors.PART_INVALID, err=f"{name.decode()} cannot be committed")
+        if not stream.config.allow_msg_ttl and message_ttl(header):
+            return TableError(table.MESSAGE_TTL_DISABLED)
+        if self._copied:
+            # A stream with sources finds out by this header how far it has come with them.
+            known = stream.config.sources and headers.find(header, b"Nats-Stream-Source")
+            return TableError(errors.PART_INVALID, err="it has come from a source before") if known else None
         expected = headers.find(header, b"Nats-Expected-Stream")
         if expected and expected != stream.name.encode():
             return TableError(table.STREAM_NOT_MATCH)
-        if not stream.config.allow_msg_ttl and message_ttl(header):
-            return TableError(table.MESSAGE_TTL_DISABLED)
         expected = headers.find(header, b"Nats-Expected-Last-Subject-Sequence")
         if expected:
             actual = self.subject_state(subject).last_seq

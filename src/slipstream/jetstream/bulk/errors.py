@@ -8,6 +8,7 @@ from slipstream.jetstream.errors_table import ErrorSpec
 
 __all__ = [
     "COMMIT_RUNNING",
+    "FENCE_MOVED",
     "HOLD_NOT_FOUND",
     "INVALID_REQUEST",
     "NOT_COMMITTED",
@@ -39,3 +40,4 @@ COMMIT_RUNNING: Final = ErrorSpec(409, 30013, "the transaction is being committe
 TOO_MANY_TXNS: Final = ErrorSpec(
     429, 30014, "{count} transactions have written to this stream within a month: it cannot remember more"
 )
+FENCE_MOVED: Final = ErrorSpec(409, 30015, "the last batch of the transaction is {batch}, not the one expected")

@@ -96,6 +96,10 @@ class CommitRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     identity: str | None = None
     brief: bool = False
     """Whether the transaction has this batch only, and repeats it soon or never."""
+    after: int | None = None
+    """Refuse unless this is the transaction's last batch so far; -1 for none."""
+    copied: bool = False
+    """Whether another stream has taken the messages before: what headers asked of it is not asked again."""
 
 
 class FenceRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -129,7 +129,16 @@ class BulkWriteApi:
                 }
             )
 
-        self.commits.begin(stream, asked.txn, asked.batch_id, parts, done, brief=asked.brief)
+        self.commits.begin(
+            stream,
+            asked.txn,
+            asked.batch_id,
+            parts,
+            done,
+            brief=asked.brief,
+            after=asked.after,
+            copied=asked.copied,
+        )
 
     def fence(self, request: ApiRequest) -> None:
         """What a transaction has committed last; the batch number is -1 if nothing that is remembered."""
