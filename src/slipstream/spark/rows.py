@@ -1,23 +1,17 @@
 """From the batches of the bulk reader to the batches Spark expects: content decoded, bucket columns derived.
 
-Everything is done a column at a time in Arrow; rows as Python objects appear only for JSON that Arrow's own parser
-refuses, which is how bad rows are found.
+Everything is done a column at a time in Arrow. JSON is the matter of `json_payloads`.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
-from slipstream.spark.errors import SparkSideError
+from slipstream.spark.json_payloads import PayloadError, structs_of
 from slipstream.spark.options import SourceOptions
 from slipstream.spark.schema import Columns
 
@@ -25,12 +19,6 @@ __all__ = ["PayloadError", "Shaper", "shaper"]
 
 # Columns of a bucket and the columns of the stream behind it that they come from.
 _BUCKET_FROM: Final = {"key": "subject", "value": "payload", "op": "hdr_raw", "revision": "seq", "bucket": "stream"}
-_NULL_LINE = re.compile(rb"^\s*null", re.MULTILINE)
-_JSON_BLOCK_BYTES = 1 << 30  # larger than any batch, so that Arrow parses a batch in one piece
-
-
-class PayloadError(SparkSideError):
-    """A payload is not what `payloadFormat` says."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +73,7 @@ class Shaper:
         if self.payload_format == "string":
             return _as_text(array, self.errors_fail)
         wanted = self.columns.arrow.field(self.columns.content).type
-        return _as_structs(array, wanted, self.errors_fail)
+        return structs_of(array, wanted, self.errors_fail)
 
 
 def shaper(columns: Columns, options: SourceOptions) -> Shaper:
@@ -127,46 +115,3 @@ def _text_or_none(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _as_structs(array: pa.Array, wanted: pa.StructType, errors_fail: bool) -> pa.Array:
-    """JSON objects as structs. The fast way needs every row to be one object on one line; else row by row."""
-    if array.null_count == 0 and len(array):
-        lines = b"\n".join(array.to_pylist())
-        # Arrow reads `null` as an object without members.
-        if lines.count(b"\n") == len(array) - 1 and not _NULL_LINE.search(lines):
-            try:
-                return _parsed_lines(lines, wanted, len(array))
-            except pa.ArrowInvalid:
-                pass
-    return pa.array(list(_parsed_rows(array, wanted, errors_fail)), wanted)
-
-
-def _parsed_lines(lines: bytes, wanted: pa.StructType, rows: int) -> pa.Array:
-    parse = pj.ParseOptions(explicit_schema=pa.schema(list(wanted)), unexpected_field_behavior="ignore")
-    table = pj.read_json(
-        io.BytesIO(lines),
-        read_options=pj.ReadOptions(use_threads=False, block_size=_JSON_BLOCK_BYTES),
-        parse_options=parse,
-    )
-    if table.num_rows != rows:
-        raise pa.ArrowInvalid("empty payloads")
-    columns = [table.column(field.name).combine_chunks() for field in wanted]
-    return pa.StructArray.from_arrays(columns, fields=list(wanted))
-
-
-def _parsed_rows(array: pa.Array, wanted: pa.StructType, errors_fail: bool) -> Iterator[dict[str, Any] | None]:
-    for payload in array.to_pylist():
-        if payload is None:
-            yield None
-            continue
-        try:
-            value = json.loads(payload)
-            if not isinstance(value, dict):
-                raise ValueError("it is no object")
-            pa.array([value], wanted)  # the only way to know that the types fit
-            yield {field.name: value.get(field.name) for field in wanted}
-        except (ValueError, pa.ArrowException) as error:
-            if errors_fail:
-                raise PayloadError(f"a payload is not JSON of the given schema: {payload[:200]!r}: {error}") from error
-            yield None

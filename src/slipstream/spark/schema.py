@@ -15,7 +15,7 @@ from slipstream.spark.options import SourceOptions
 from slipstream.spark.target import Kind
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["Columns", "source_columns", "source_ddl"]
 
@@ -104,6 +104,7 @@ def source_columns(schema: StructType, options: SourceOptions) -> Columns:
         if field.name == content and options.payload_format == "json":
             if not isinstance(field.dataType, Struct):
                 raise SchemaError(f"with payloadFormat=json the column {content!r} is a struct")
+            _check_json_type(field.dataType, content)
             continue
         found = field.dataType.simpleString()
         if found != expected:
@@ -111,6 +112,33 @@ def source_columns(schema: StructType, options: SourceOptions) -> Columns:
     if not schema.fields:
         raise SchemaError("a read needs at least one column")
     return Columns(tuple(schema.fieldNames()), to_arrow_schema(schema, timezone="UTC"), content)
+
+
+def _check_json_type(kind: DataType, path: str) -> None:
+    """Refuse what JSON is not read as, before a task does."""
+    from pyspark.sql import types as spark
+
+    if isinstance(kind, spark.StructType):
+        for field in kind.fields:
+            _check_json_type(field.dataType, f"{path}.{field.name}")
+    elif isinstance(kind, spark.ArrayType):
+        _check_json_type(kind.elementType, f"{path}[]")
+    elif isinstance(kind, spark.MapType) and isinstance(kind.keyType, spark.StringType):
+        _check_json_type(kind.valueType, f"{path}.*")
+    elif not isinstance(
+        kind,
+        spark.BooleanType
+        | spark.NumericType
+        | spark.StringType
+        | spark.BinaryType
+        | spark.DateType
+        | spark.TimestampType
+        | spark.TimestampNTZType,
+    ):
+        raise SchemaError(
+            f"{path} is {kind.simpleString()}: JSON is read as numbers, texts, booleans, binary, dates, timestamps, "
+            "arrays, structs and maps from strings; use payloadFormat=string and Spark's own functions for others"
+        )
 
 
 def _types(options: SourceOptions) -> dict[str, str]:

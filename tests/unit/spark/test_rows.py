@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from datetime import UTC, date, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from slipstream.bulk.arrow import message_schema
+from slipstream.spark import json_payloads
 from slipstream.spark.rows import PayloadError, Shaper
 from slipstream.spark.schema import Columns
 
@@ -57,6 +60,81 @@ def test_bad_json_becomes_null_or_fails(bad: bytes) -> None:
     ]
     with pytest.raises(PayloadError, match="not JSON"):
         shaped([b'{"id": 1}', bad], STRUCT, "json", errors_fail=True)
+
+
+TIMED = pa.struct(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("t", pa.timestamp("us", "UTC")),
+        pa.field("day", pa.date32()),
+        pa.field("f", pa.float32()),
+    ]
+)
+NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'"2024-01-31T12:00:00Z"',
+        b'"2024-01-31 12:00:00"',
+        b'"2024-01-31T13:00:00+01:00"',
+        b'"2024-01-31T12:00:00.000000999Z"',
+        b"1706702400",
+    ],
+)
+def test_times_are_read_the_same_beside_a_bad_payload(text: bytes) -> None:
+    row = b'{"id": 1, "t": %s, "day": "2024-01-31"}' % text
+    good = {"id": 1, "t": NOON, "day": date(2024, 1, 31), "f": None}
+    assert shaped([row, row], TIMED, "json") == [good, good]
+    assert shaped([row, b"oops", row], TIMED, "json") == [good, None, good]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"id": 1.5}',
+        b'{"id": 1e20}',
+        b'{"id": 99999999999999999999}',
+        b'{"id": %s}' % (b"9" * 5000),
+        b'{"t": 1.5}',
+        b'{"t": 1e12}',
+        b'{"t": 999999999999999}',
+        b'{"day": 19000}',
+        b'{"day": "2024-02-30"}',
+        b'{"f": 1e39}',
+        b"[" * 50_000,
+        b'{"id": 1}{"id": 2}',
+    ],
+)
+def test_what_does_not_fit_is_the_error_of_its_own_row(bad: bytes) -> None:
+    row, good = b'{"id": 2}', {"id": 2, "t": None, "day": None, "f": None}
+    assert shaped([row, bad, row], TIMED, "json") == [good, None, good]
+    assert shaped([bad, b""], TIMED, "json") == [None, None]
+    with pytest.raises(PayloadError, match="not JSON of the given schema"):
+        shaped([row, bad], TIMED, "json", errors_fail=True)
+
+
+def test_maps_from_json() -> None:
+    kind = pa.struct([pa.field("m", pa.map_(pa.string(), pa.timestamp("us", "UTC")))])
+    rows = [b'{"m": {"a": 1706702400, "b": null}}', b'{"m": {}}', b'{"m": {"a": true}}', b"{}"]
+    assert shaped(rows, kind, "json") == [{"m": [("a", NOON), ("b", None)]}, {"m": []}, None, {"m": None}]
+
+
+def test_only_the_rows_around_a_bad_one_are_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[bytes] = []
+    read = json_payloads._row
+
+    def counted(payload: bytes, *more: Any) -> Any:
+        slow.append(payload)
+        return read(payload, *more)
+
+    monkeypatch.setattr(json_payloads, "_row", counted)
+    rows = [b'{"id": %d}' % number for number in range(2000)]
+    rows[777] = b"oops"
+    found = shaped(rows, STRUCT, "json")
+    assert [row["id"] for row in found if isinstance(row, dict)] == [*range(777), *range(778, 2000)]
+    assert len(slow) == json_payloads._PIECE_ROWS
 
 
 def test_entries_of_a_bucket() -> None:

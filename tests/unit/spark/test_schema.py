@@ -7,6 +7,8 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
+    DayTimeIntervalType,
     IntegerType,
     LongType,
     MapType,
@@ -80,3 +82,18 @@ def test_payloads_as_text_and_json() -> None:
 def test_schemas_that_do_not_fit(schema: StructType, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         source_columns(schema, options())
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (MapType(LongType(), StringType()), r"payload\.x is map<bigint,string>: JSON is read as"),
+        (ArrayType(DayTimeIntervalType()), r"payload\.x\[\] is interval .*payloadFormat=string"),
+    ],
+)
+def test_types_that_json_is_not_read_as_are_refused_before_a_task_runs(kind: DataType, words: str) -> None:
+    schema = StructType().add("payload", StructType().add("x", kind))
+    with pytest.raises(SchemaError, match=words):
+        source_columns(schema, options(payloadFormat="json", payloadSchema="x int"))
+    schema = StructType().add("payload", StructType().add("x", MapType(StringType(), ArrayType(TimestampType()))))
+    assert source_columns(schema, options(payloadFormat="json", payloadSchema="x int")).names == ("payload",)
