@@ -21,7 +21,7 @@ from slipstream.spark.errors import SparkSideError
 from slipstream.spark.publish import Publisher
 from slipstream.spark.sink_options import SinkOptions
 
-__all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts", "purge_replaced"]
+__all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts"]
 
 ATOMIC_MESSAGES_MAX = 1_000  # of one atomic batch; the limit of nats-server
 _MARK = "Slipstream-Txn"
@@ -38,7 +38,7 @@ class TaskDone(WriterCommitMessage):
     rows: int = 0
     dead: int = 0  # rows that went to the dead letters
     messages: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # subject, payload, header: atomic batches
-    purges: list[tuple[str, int]] = field(default_factory=list)  # subject, and how many newest messages stay
+    replacing: list[str] = field(default_factory=list)  # subjects of objects written, of keys purged
 
 
 def commit_parts(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) -> None:
@@ -63,9 +63,9 @@ def commit_parts(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) 
         retrying(options.reach, options.write_timeout_ns, commit)
 
 
-def abort_parts(options: SinkOptions, done: Iterable[TaskDone | None]) -> None:
+def abort_parts(options: SinkOptions, done: Iterable[TaskDone]) -> None:
     """Drop what was staged for a batch that failed; what cannot be dropped now is swept by the server later."""
-    staged = {(stream, one.txn) for one in done if one is not None for stream in one.parts}
+    staged = {(stream, one.txn) for one in done for stream in one.parts}
     for stream, txn in sorted(staged):
         try:
             get_connection(options.reach).client.abort(stream, txn)
@@ -125,21 +125,3 @@ def _last_unless_written(connection: Connection, stream: str, txn: str, batch_id
             f"{batch_id} was written; mode=atomic is for streams that one query writes"
         )
     return state.last
-
-
-def purge_replaced(options: SinkOptions, done: Sequence[TaskDone]) -> None:
-    """Remove what the batch has replaced: chunks of older objects, older entries of purged keys.
-
-    Clients do that with a header that a staged message cannot have. It may be done twice; where a crash prevents it,
-    only space is lost.
-    """
-    stream = options.target.one
-    purges = dict.fromkeys(purge for one in done for purge in one.purges)
-
-    def purge(connection: Connection) -> None:
-        for subject, keep in purges:
-            body: dict[str, object] = {"filter": subject, "keep": keep} if keep else {"filter": subject}
-            connection.request(f"STREAM.PURGE.{stream}", body)
-
-    if purges:
-        retrying(options.reach, options.write_timeout_ns, purge)

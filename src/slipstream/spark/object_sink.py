@@ -1,4 +1,7 @@
-"""Objects as the messages of an object store (ADR-20): chunks, then a description; the newest one counts."""
+"""Objects as the messages of an object store (ADR-20): chunks, then a description; the newest one counts.
+
+Of rows with one name the last in a write stays: rows count in the order of partitions, then of rows.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,8 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from slipstream.bulk import BulkError
 from slipstream.ids import new_nuid
 from slipstream.spark.commits import TaskDone
-from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.errors import SparkSideError
 from slipstream.spark.sink_options import SinkOptions
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["object_messages"]
 
-_NO_MESSAGE = 10037
 _rng = random.SystemRandom()
 
 
@@ -44,10 +44,7 @@ def object_messages(
                 raise SparkSideError(f"row {row} has no name; every object of a store has one")
             content = data.encode() if isinstance(data, str) else data
             text = descriptions[row].as_py() if descriptions is not None else None
-            before = _nuid_before(options, name)
-            if before:
-                store = options.target.names[0]
-                done.purges += [(f"$O.{store}.C.{before}", 0), (_description_subject(store, name), 1)]
+            done.replacing.append(_description_subject(options.target.names[0], name))
             done.rows += 1
             rows = _messages(options, name, content, text)
             arrays = [pa.array([one[0] for one in rows]), pa.array([one[1] for one in rows], pa.binary())]
@@ -74,24 +71,6 @@ def _messages(options: SinkOptions, name: str, content: bytes, description: str 
     rows = [(f"$O.{store}.C.{nuid}", chunk) for chunk in chunks]
     rows.append((_description_subject(store, name), json.dumps(info).encode()))
     return rows
-
-
-def _nuid_before(options: SinkOptions, name: str) -> str:
-    """The chunks an object of this name has now; empty if there is none."""
-    store, stream = options.target.names[0], options.target.one
-    subject = _description_subject(store, name)
-
-    def ask(connection: Connection) -> str:
-        try:
-            found = connection.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
-        except BulkError as error:
-            if error.err_code == _NO_MESSAGE:
-                return ""
-            raise
-        info = json.loads(base64.b64decode(found["message"].get("data", "")))
-        return "" if info.get("deleted") else str(info.get("nuid", ""))
-
-    return retrying(options.reach, options.write_timeout_ns, ask)
 
 
 def _description_subject(store: str, name: str) -> str:

@@ -94,7 +94,7 @@ def _checked(
         if not batch.num_rows:
             continue
         messages = rules.messages(batch)
-        done.purges += [(subject, 1) for subject in rules.purged(batch)]
+        done.replacing += rules.purged(batch)
         bad = rules.bad_rows(messages, room.max_bytes, room.subjects if options.to_dlq else ())
         if not bad:
             done.rows += messages.num_rows

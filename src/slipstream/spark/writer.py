@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from slipstream.spark.commits import TaskDone, abort_parts, commit_atomic, commit_parts, purge_replaced
+from slipstream.spark.commits import TaskDone, abort_parts, commit_atomic, commit_parts
 from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.errors import OptionError, SparkSideError
+from slipstream.spark.replaced import remove_replaced
 from slipstream.spark.sink_options import SinkOptions, read_sink_options
 from slipstream.spark.sink_rows import RowRules, row_rules
 from slipstream.spark.task_writer import TaskPlace, write_task
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["SlipstreamStreamWriter", "SlipstreamWriter", "batch_writer", "stream_writer"]
+__all__ = [
+    "SlipstreamStreamWriter",
+    "SlipstreamWriter",
+    "batch_writer",
+    "commit_tasks",
+    "prepared",
+    "stream_writer",
+]
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -43,7 +51,7 @@ def batch_writer(schema: StructType, options: Mapping[str, str], *, overwrite: b
     """
     if overwrite:
         raise OptionError("mode", "a stream cannot be overwritten; write with df.write.mode('append')")
-    return SlipstreamWriter(*_prepared(schema, options))
+    return SlipstreamWriter(*prepared(schema, options))
 
 
 def stream_writer(schema: StructType, options: Mapping[str, str]) -> SlipstreamStreamWriter:
@@ -54,7 +62,7 @@ def stream_writer(schema: StructType, options: Mapping[str, str]) -> SlipstreamS
     """
     if any(name.lower() == "txnid" for name in options):
         raise OptionError("txnId", "goes with df.write; a streaming query has its own")
-    return SlipstreamStreamWriter(*_prepared(schema, options))
+    return SlipstreamStreamWriter(*prepared(schema, options))
 
 
 class SlipstreamWriter(DataSourceArrowWriter):
@@ -73,11 +81,11 @@ class SlipstreamWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Runs on the driver when all tasks are done."""
-        _commit(self.options, self.mode, messages, 0)
+        commit_tasks(self.options, self.mode, _known(messages), 0)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Runs on the driver when a task failed for good."""
-        abort_parts(self.options, _done(messages))
+        abort_parts(self.options, _known(messages))
 
 
 class SlipstreamStreamWriter(DataSourceStreamArrowWriter):
@@ -100,14 +108,19 @@ class SlipstreamStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done."""
-        _commit(self.options, self.mode, messages, batchId)
+        commit_tasks(self.options, self.mode, _known(messages), batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when a task failed for good."""
-        abort_parts(self.options, _done(messages))
+        abort_parts(self.options, _known(messages))
 
 
-def _prepared(schema: StructType, given: Mapping[str, str]) -> tuple[SinkOptions, RowRules, str]:
+def prepared(schema: StructType, given: Mapping[str, str]) -> tuple[SinkOptions, RowRules, str]:
+    """Options and columns checked against each other and the server; which mode it is.
+
+    Raises:
+        OptionError, SchemaError: they do not fit.
+    """
     options = read_sink_options(given)
     rules = row_rules(schema, options)
     mode = retrying(options.reach, options.write_timeout_ns, lambda connection: _ready(options, connection))
@@ -149,17 +162,18 @@ def _ready(options: SinkOptions, connection: Connection) -> str:
     return mode
 
 
-def _commit(options: SinkOptions, mode: str, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-    done = [one for one in _done(messages) if one is not None]
+def commit_tasks(options: SinkOptions, mode: str, done: Sequence[TaskDone], batch_id: int) -> None:
+    """Make what tasks have written visible, and remove what it replaces."""
     if mode == "transaction" and done:
         commit_parts(options, done, batch_id)
     elif mode == "atomic" and done:
         commit_atomic(options, done, batch_id)
-    purge_replaced(options, done)
+    remove_replaced(options, (subject for one in done for subject in one.replacing))
 
 
-def _done(messages: Sequence[WriterCommitMessage | None]) -> list[TaskDone | None]:
-    return [one if isinstance(one, TaskDone) else None for one in messages]
+def _known(messages: Sequence[WriterCommitMessage | None]) -> list[TaskDone]:
+    """What tasks said; one that failed says nothing."""
+    return [one for one in messages if isinstance(one, TaskDone)]
 
 
 def _context() -> TaskContext:

@@ -1,0 +1,171 @@
+"""Batches that run again: because the driver died after the server's commit, or between it and what follows.
+
+Whatever happens, the target is what the first run made it. Most tests call the sink as Spark does, without Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from slipstream.spark import writer
+from support import nats_py
+from support.server_process import ServerProcess
+from support.spark_sink import Sink
+from support.spark_streams import Streams
+
+pytestmark = pytest.mark.timeout(300)
+OBJECT = {"name": pa.string(), "data": pa.binary()}
+ENTRY = {"key": pa.string(), "value": pa.binary(), "op": pa.string()}
+LARGE = bytes(range(256)) * 2000
+
+
+def make_store(node: ServerProcess, name: str, **objects: bytes) -> None:
+    async def create() -> None:
+        async with nats_py.connected(node) as client:
+            store = await client.jetstream().create_object_store(name)
+            for key, data in objects.items():
+                await store.put(key, data)
+
+    nats_py.run(create)
+
+
+def make_bucket(node: ServerProcess, name: str, **entries: bytes) -> None:
+    async def create() -> None:
+        async with nats_py.connected(node) as client:
+            bucket = await client.jetstream().create_key_value(bucket=name, history=5)
+            for key, data in entries.items():
+                await bucket.put(key, data)
+
+    nats_py.run(create)
+
+
+def objects(node: ServerProcess, name: str) -> dict[str, bytes]:
+    async def look() -> dict[str, bytes]:
+        async with nats_py.connected(node) as client:
+            store = await client.jetstream().object_store(name)
+            return {info.name: (await store.get(info.name)).data or b"" for info in await store.list()}
+
+    return nats_py.run(look)
+
+
+def contents(streams: Streams, stream: str) -> list[tuple[int, str]]:
+    """Every message: its sequence and subject."""
+    return [(row["seq"], row["subject"]) for row in streams.rows(stream)]
+
+
+def test_objects_stay_whole_when_their_batch_runs_again(node: ServerProcess, streams: Streams, name: str) -> None:
+    make_store(node, name, replaced=b"old" * 1000)
+    sink = Sink(node.url, OBJECT, objectStore=name)
+    sink.write([("a", LARGE), ("replaced", b"new")])
+    first = contents(streams, f"OBJ_{name}")
+    assert len(first) == 4 + 1 + 2, "of the object that was replaced nothing is left"
+    for _ in range(2):
+        sink.write([("a", LARGE), ("replaced", b"new")])
+        assert contents(streams, f"OBJ_{name}") == first
+    assert objects(node, name) == {"a": LARGE, "replaced": b"new"}
+
+
+@pytest.mark.parametrize("kind", ["object", "bucket"])
+def test_a_driver_that_dies_right_after_the_commit(
+    node: ServerProcess, streams: Streams, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was replaced is removed by the run that follows, though its commit adds nothing."""
+    if kind == "object":
+        make_store(node, name, x=LARGE)
+        sink, rows, left = Sink(node.url, OBJECT, objectStore=name), [("x", b"new")], 2
+    else:
+        make_bucket(node, name, x=b"1", y=b"2")
+        sink, rows, left = Sink(node.url, ENTRY, bucket=name), [("x", None, "PURGE")], 2
+    stream = sink.options.target.one
+
+    def die(*_: Any) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(writer, "remove_replaced", die)
+        sink.write(rows)
+    assert len(contents(streams, stream)) > left
+    sink.write(rows)
+    assert len(contents(streams, stream)) == left
+
+
+def test_a_client_s_object_of_after_the_batch_stays(node: ServerProcess, name: str) -> None:
+    make_store(node, name)
+    sink = Sink(node.url, OBJECT, objectStore=name)
+    sink.write([("a", LARGE)])
+
+    async def put() -> None:
+        async with nats_py.connected(node) as client:
+            await (await client.jetstream().object_store(name)).put("a", b"by a client")
+
+    nats_py.run(put)
+    sink.write([("a", LARGE)])
+    assert objects(node, name) == {"a": b"by a client"}
+
+
+def test_a_purge_that_runs_again_takes_nothing_newer(node: ServerProcess, streams: Streams, name: str) -> None:
+    make_bucket(node, name, k=b"1", other=b"1")
+    sink = Sink(node.url, ENTRY, bucket=name)
+    sink.write([("k", b"2", "PUT"), ("k", None, "PURGE"), ("k", b"3", "PUT")])
+    streams.publish([(f"$KV.{name}.k", b"4"), (f"$KV.{name}.k", b"5")])
+    expected = contents(streams, f"KV_{name}")
+    assert [seq for seq, _ in expected] == [2, 4, 5, 6, 7], "the mark, and what was put after it"
+    sink.write([("k", b"2", "PUT"), ("k", None, "PURGE"), ("k", b"3", "PUT")])
+    assert contents(streams, f"KV_{name}") == expected
+
+
+def test_of_objects_with_one_name_the_last_stays(node: ServerProcess, streams: Streams, name: str) -> None:
+    make_store(node, name)
+    sink = Sink(node.url, OBJECT, objectStore=name)
+    late = sink.task([("x", b"of the second partition")], partition=1)
+    early = sink.task([("x", LARGE), ("y", b"1"), ("y", b"2"), ("x", b"of the first")], partition=0)
+    sink.commit([late, early])
+    assert objects(node, name) == {"x": b"of the second partition", "y": b"2"}
+    assert len(contents(streams, f"OBJ_{name}")) == 4
+
+
+def test_an_appending_write_replaces_too(node: ServerProcess, streams: Streams, name: str) -> None:
+    make_store(node, name, x=LARGE)
+    sink = Sink(node.url, OBJECT, objectStore=name, mode="append")
+    for _ in range(2):
+        sink.write([("x", b"new")])
+    assert objects(node, name) == {"x": b"new"}
+    assert len(contents(streams, f"OBJ_{name}")) == 2
+
+
+@pytest.mark.parametrize("kind", ["object", "bucket"])
+def test_a_query_whose_last_batch_runs_again(
+    spark: SparkSession, node: ServerProcess, streams: Streams, name: str, tmp_path: Path, kind: str
+) -> None:
+    """The driver was killed between the server's commit and Spark's: the batch is not in Spark's log."""
+    if kind == "object":
+        make_store(node, f"{name}T")
+        columns, target = ["subject name", "repeat(string(payload), 30000) data"], {"objectStore": f"{name}T"}
+    else:
+        make_bucket(node, f"{name}T")
+        columns = ["subject key", "payload value", "if(seq % 5 = 0, 'PURGE', 'PUT') op"]
+        target = {"bucket": f"{name}T"}
+    streams.create(name)
+    streams.fill(name, 10)
+
+    def run() -> list[tuple[int, str]]:
+        source = spark.readStream.format("slipstream").options(servers=node.url, stream=name, starting="earliest")
+        sink = source.option("maxMessagesPerTrigger", 6).load().selectExpr(*columns).writeStream.format("slipstream")
+        sink = sink.options(servers=node.url, checkpointLocation=str(tmp_path), **target)
+        assert sink.trigger(availableNow=True).start().awaitTermination(120)
+        return contents(streams, ("OBJ_" if kind == "object" else "KV_") + f"{name}T")
+
+    first = run()
+    newest = max(int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdigit())
+    assert newest == 1
+    for path in (tmp_path / "commits").glob("*1*"):
+        path.unlink()
+    assert run() == first
+    if kind == "object":
+        expected = {f"{name}.{number}": b"%06d" % number * 30000 for number in range(10)}
+        assert objects(node, f"{name}T") == expected
