@@ -215,6 +215,7 @@ def test_mistakes(bench: Bench) -> None:
     wrong = {
         "js pub atomic jsfoo --persistasync": "not for atomic batches",
         "js pub fast jsfoo --max-outstanding-acks 0": "not between 1 and",
+        "js pub async jsfoo --batch 5000 --size 1MB": "A batch is more than 256 MiB",
         "js pub asnc jsfoo": "Did you mean 'async'?",
         "js pub sync jsfoo --storage disk": "'disk' is not one of",
         "js fetch --acks maybe": "'maybe' is not one of",

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import click
 
+from slipstream import limits
 from slipstream.cli.bench.flags import Plan, Publication, flags, publication_flags
 from slipstream.cli.bench.report import announce, shown_duration
 from slipstream.cli.bench.run import measure, pace_of
 from slipstream.cli.bench.target import STREAM, create_stream, purge, stream_info
 from slipstream.cli.connection import Command, Session
+from slipstream.cli.human import format_bytes
 from slipstream.cli.link import Reply
 from slipstream.cli.render import note
 from slipstream.cli.types import DURATION, SIZE
@@ -221,6 +223,8 @@ def _publish(
     atomic: bool = False,
 ) -> None:
     plan = plan.fewer_clients()
+    if batch * plan.size > limits.LOADGEN_BATCH_BYTES_MAX:
+        raise click.UsageError(f"A batch is more than {format_bytes(limits.LOADGEN_BATCH_BYTES_MAX)}.")
     pattern = publication.subjects(subject).pattern
     announce(
         label,
