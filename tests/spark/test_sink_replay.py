@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.spark import writer
+from slipstream.spark.errors import SparkSideError
 from support import nats_py
 from support.server_process import ServerProcess
-from support.spark_sink import Sink
+from support.spark_sink import MESSAGE, Sink
 from support.spark_streams import Streams
 
 pytestmark = pytest.mark.timeout(300)
@@ -169,3 +170,68 @@ def test_a_query_whose_last_batch_runs_again(
     if kind == "object":
         expected = {f"{name}.{number}": b"%06d" % number * 30000 for number in range(10)}
         assert objects(node, f"{name}T") == expected
+
+
+def test_a_batch_that_is_not_what_it_was(node: ServerProcess, streams: Streams, name: str) -> None:
+    streams.create(name)
+    streams.create(f"{name}dead", subjects=[f"dead.{name}"])
+    sink = Sink(node.url, MESSAGE, stream=name, onError="dlq", dlqSubject=f"dead.{name}")
+    rows = [(f"{name}.a", b"%d" % number) for number in range(5)]
+    sink.write(rows[:2], [])
+    sink.write(rows[2:3], [("elsewhere", b"bad")], batch=1)
+    for again in ([rows[2:3], [("elsewhere", b"bad")]], [[("elsewhere", b"bad")], rows[2:3]]):
+        sink.write(*again, batch=1)
+    with pytest.raises(SparkSideError, match=r"batch 1 had 1 messages, now it has 2.*new checkpoint.*onChangedBatch"):
+        sink.write(rows[2:4], [("elsewhere", b"bad")], batch=1)
+    with pytest.raises(SparkSideError, match=r"dead.*batch 1 had 1 messages, now it has 2"):
+        sink.write(rows[2:3], [("elsewhere", b"bad"), ("elsewhere", b"worse")], batch=1)
+    with pytest.raises(SparkSideError, match="has committed batch 1 already, and now runs batch 0"):
+        sink.write(rows[:2], batch=0)
+    lax = Sink(node.url, MESSAGE, stream=name, onChangedBatch="skip")
+    lax.write(rows, batch=0)
+    lax.write(rows, batch=1)
+    lax.write(rows[4:], batch=2)
+    assert streams.payloads(name) == [b"0", b"1", b"2", b"4"]
+    assert streams.payloads(f"{name}dead") == [b"bad"]
+
+
+def test_a_checkpoint_that_has_lost_its_newest_files(
+    spark: SparkSession, node: ServerProcess, streams: Streams, name: str, tmp_path: Path
+) -> None:
+    streams.create(name)
+    streams.create(f"{name}copy", subjects=[f"copy.{name}.>"])
+
+    def run(**options: str) -> None:
+        source = spark.readStream.format("slipstream").options(servers=node.url, stream=name, starting="earliest")
+        frame = source.load().selectExpr("concat('copy.', subject) subject", "payload")
+        sink = frame.writeStream.format("slipstream").options(servers=node.url, stream=f"{name}copy", **options)
+        sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(120)
+
+    streams.fill(name, 10)
+    run()
+    streams.fill(name, 10, begin=10)
+    run()
+    for log in ("offsets", "commits"):
+        for path in (tmp_path / log).glob("*1*"):
+            path.unlink()
+    streams.fill(name, 5, begin=20)
+    with pytest.raises(Exception, match="batch 1 had 10 messages, now it has 15"):
+        run()
+    assert len(streams.payloads(f"{name}copy")) == 20
+    run(onChangedBatch="skip")
+    streams.fill(name, 1, begin=25)
+    run()
+    assert streams.payloads(f"{name}copy")[20:] == [b"000025"]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("mode", ["transaction", "append"])
+@pytest.mark.parametrize("limit", [{"max_msgs": 2}, {"max_bytes": 300}])
+def test_a_full_stream_is_said_at_once(
+    node: ServerProcess, streams: Streams, name: str, mode: str, limit: dict[str, int]
+) -> None:
+    streams.create(name, discard="new", **limit)
+    sink = Sink(node.url, MESSAGE, stream=name, mode=mode, writeTimeout="1h")
+    with pytest.raises(SparkSideError, match=r"is full and refuses .*maximum \w+ exceeded.*raise its limits"):
+        sink.write([(f"{name}.a", b"x" * 100)] * 3)
+    assert streams.payloads(name) == []

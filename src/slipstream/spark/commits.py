@@ -4,7 +4,7 @@
 
 The commit of a staged write may be asked for twice, because the driver died after the first time and Spark runs the
 batch again, or because an answer was lost: the server keeps the number of the last batch with the messages, and answers
-"duplicate".
+"duplicate". If such a batch is not what it was, its query has lost the end of its checkpoint: Spark does not sync it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from slipstream.bulk import BulkError
+from slipstream.bulk.writing import CommitResult, StagedPart
 from slipstream.spark.connection import Connection, drop_connection, get_connection, retrying
 from slipstream.spark.errors import SparkSideError
 from slipstream.spark.publish import Publisher
 from slipstream.spark.sink_options import SinkOptions
 
-__all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts"]
+__all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts", "commit_stream"]
 
 ATOMIC_MESSAGES_MAX = 1_000  # of one atomic batch; the limit of nats-server
 _MARK = "Slipstream-Txn"
+_STORE_FAILED = 10077  # what servers say of a full stream, among others
 _LOOK_BACK = 10_000  # messages looked through for the mark of an earlier commit
 
 
@@ -47,20 +49,68 @@ def commit_parts(options: SinkOptions, done: Sequence[TaskDone], batch_id: int) 
     Dead letters, which may go to another stream, come first: a batch that is committed has its dead letters.
 
     Raises:
+        SparkSideError: the stream is full; or the server has the batch of a query, but not with these messages.
         BulkError: the server refused; nothing is visible.
     """
     main = options.target.one
     ordered = sorted(done, key=lambda one: one.partition)
     streams = sorted({stream for one in ordered for stream in one.parts}, key=lambda name: name == main)
+    txn = ordered[0].txn
+    is_query = txn != options.txn_id
+    brief = not is_query and not options.txn_is_named  # nobody will repeat it later
     for stream in streams:
         parts = [one.parts[stream] for one in ordered if stream in one.parts]
-        txn = ordered[0].txn
+        result = commit_stream(options, stream, txn, batch_id, parts, brief=brief)
+        if result.duplicate and is_query and not options.skips_changed:
+            _refuse_if_changed(options, stream, txn, batch_id, result.offered, sum(part["count"] for part in parts))
 
-        def commit(connection: Connection, stream: str = stream, parts: list[Any] = parts, txn: str = txn) -> None:
-            brief = txn == options.txn_id and not options.txn_is_named  # nobody will repeat it later
-            connection.client.commit(stream, txn, batch_id=batch_id, parts=parts, brief=brief)
 
-        retrying(options.reach, options.write_timeout_ns, commit)
+def commit_stream(
+    options: SinkOptions, stream: str, txn: str, batch_id: int, parts: Sequence[StagedPart], *, brief: bool
+) -> CommitResult:
+    """Commit parts to one stream, again until the server has answered.
+
+    Raises:
+        SparkSideError: the stream is full and discards new messages; trying again makes no room.
+        BulkError: refused for another reason.
+    """
+
+    def commit(connection: Connection) -> CommitResult:
+        try:
+            return connection.client.commit(stream, txn, batch_id=batch_id, parts=parts, brief=brief)
+        except BulkError as error:
+            if error.err_code == _STORE_FAILED and "exceeded" in error.text:
+                raise SparkSideError(
+                    f"stream {stream!r} is full and refuses new messages (discard=new): {error.text}; nothing was "
+                    "written; raise its limits or remove messages, then write again"
+                ) from error
+            raise
+
+    return retrying(options.reach, options.write_timeout_ns, commit)
+
+
+def _refuse_if_changed(
+    options: SinkOptions, stream: str, txn: str, batch_id: int, offered: int | None, staged: int
+) -> None:
+    """A batch that is repeated has the same messages, and is the last one: else a query has forgotten what it wrote.
+
+    Raises:
+        SparkSideError: it is not.
+    """
+    if offered is None:
+        fence = retrying(options.reach, options.write_timeout_ns, lambda found: found.client.fence(stream, txn))
+        if fence is None or fence.batch_id == batch_id:
+            return
+        what = f"the query has committed batch {fence.batch_id} already, and now runs batch {batch_id} again"
+    elif offered == staged:
+        return
+    else:
+        what = f"what was committed as batch {batch_id} had {offered} messages, now it has {staged}"
+    raise SparkSideError(
+        f"stream {stream!r}: {what}; nothing was written now. The checkpoint has lost its newest files, or the query "
+        "does not give the same rows twice. To lose nothing, start it with a new checkpoint and startingSequence after "
+        "what has arrived; to go on with what was committed, set onChangedBatch=skip"
+    )
 
 
 def abort_parts(options: SinkOptions, done: Iterable[TaskDone]) -> None:

@@ -23,6 +23,7 @@ SINK_OPTIONS = [
     "subject",
     "idColumn",
     "deterministic",
+    "onChangedBatch",
     "onError",
     "dlqSubject",
     "maxInFlight",
@@ -46,6 +47,7 @@ class SinkOptions:
     subject: str | None  # of every row; else the column says
     id_column: str | None
     deterministic: bool
+    skips_changed: bool  # a repeated batch that is not what it was is taken for written
     to_dlq: bool
     dlq_subject: str | None
     max_in_flight: int
@@ -86,6 +88,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         subject=values.text("subject") or None,
         id_column=values.text("idColumn") or None,
         deterministic=values.flag("deterministic", False),
+        skips_changed=values.choice("onChangedBatch", ("fail", "skip"), "fail") == "skip",
         to_dlq=to_dlq,
         dlq_subject=values.text("dlqSubject") or None,
         max_in_flight=values.count("maxInFlight", 4096, most=65_536),

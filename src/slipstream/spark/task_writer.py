@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from slipstream.bulk import BulkError
-from slipstream.spark.commits import TaskDone
+from slipstream.spark.commits import TaskDone, commit_stream
 from slipstream.spark.connection import Connection, drop_connection, retrying, settle_worker
 from slipstream.spark.errors import OptionError, SparkSideError
 from slipstream.spark.publish import Publisher, header_block
@@ -148,11 +148,8 @@ def _append(task: _Task, checked: _Checked) -> None:
     _stage(replace(task, place=own), checked)
     parts, done.parts = done.parts, {}
 
-    def commit(connection: Connection) -> None:
-        for stream, part in parts.items():
-            connection.client.commit(stream, own.txn, batch_id=0, parts=[part], brief=True)
-
-    retrying(options.reach, options.write_timeout_ns, commit)
+    for stream, part in parts.items():
+        commit_stream(options, stream, own.txn, 0, [part], brief=True)
 
 
 def _publish_ids(task: _Task, checked: _Checked) -> None:

@@ -51,6 +51,8 @@ def batch_writer(schema: StructType, options: Mapping[str, str], *, overwrite: b
     """
     if overwrite:
         raise OptionError("mode", "a stream cannot be overwritten; write with df.write.mode('append')")
+    if any(name.lower() == "onchangedbatch" for name in options):
+        raise OptionError("onChangedBatch", "goes with df.writeStream; a batch write is repeated by its txnId alone")
     return SlipstreamWriter(*prepared(schema, options))
 
 
