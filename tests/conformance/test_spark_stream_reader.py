@@ -207,6 +207,53 @@ def test_a_bucket_whose_entries_are_replaced_loses_nothing(streams: Streams) -> 
     assert sorted((row["revision"], row["value"]) for row in rows) == [(2, b"2"), (3, b"3")]
 
 
+def test_limits_are_losses_also_where_messages_are_replaced(streams: Streams) -> None:
+    streams.create("A", max_msgs_per_subject=1000, max_msgs=100)
+    streams.fill("A", 100)
+    query = Query(streams, stream="A", hold="false")
+    assert len(query.run()) == 100
+    streams.fill("A", 500, begin=100)
+    with pytest.raises(DataLoss, match="no longer holds messages 101 to 500"):
+        query.run()
+    with pytest.raises(DataLoss, match="startingSequence 1 of stream 'A' is older"):
+        Query(streams, stream="A", startingSequence=1, starting="").run()
+    assert len(query.run(failOnDataLoss="false")) == 100
+
+
+def test_a_purge_is_a_loss_also_where_messages_are_replaced(streams: Streams) -> None:
+    streams.create("A", max_msgs_per_subject=5)
+    query = Query(streams, stream="A", hold="false")
+    streams.fill("A", 10)
+    assert len(query.run()) == 10
+    streams.fill("A", 20, begin=10)
+    streams.purge("A")
+    with pytest.raises(DataLoss, match="no longer holds messages 11 to 30"):
+        query.run()
+
+
+def test_a_busy_bucket_with_an_age_loses_nothing_as_long_as_it_is_read_in_time(streams: Streams) -> None:
+    hour_ns = 3_600 * 10**9
+    streams.create(
+        "KV_b", max_msgs_per_subject=1, max_age=hour_ns, subjects=["$KV.b.>"], discard="new", max_bytes=10**6
+    )
+    streams.publish([("$KV.b.x", b"0")])
+    query = Query(streams, stream="KV_b", hold="false")
+    for number in range(3):
+        streams.publish([("$KV.b.x", b"%d" % n) for n in range(number + 5)])
+        assert query.run() == [b"%d" % (number + 4)], "the newest of the only key"
+    assert query.checkpoint is not None
+    place = query.checkpoint["s"]["KV_b"]
+    # The same place, reached so long ago that what came next may have been too old.
+    query.checkpoint["s"]["KV_b"] = {**place, "t": place["t"] - hour_ns}
+    reader = query.reader()
+    assert reader.latestOffset(query.checkpoint, reader.getDefaultReadLimit()) == query.checkpoint
+    streams.publish([("$KV.b.x", b"new"), ("$KV.b.x", b"newer")])
+    with pytest.raises(DataLoss, match="no longer holds"):
+        query.run()
+    end = reader.latestOffset(query.checkpoint, reader.getDefaultReadLimit())
+    assert read(reader, query.checkpoint, end) == [b"newer"], "this reader has just seen that nothing was there"
+
+
 def test_options_that_make_no_sense(streams: Streams) -> None:
     with pytest.raises(OptionError, match="does not go with a streaming read"):
         Query(streams, stream="A", endingSequence=5).reader()

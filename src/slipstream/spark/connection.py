@@ -16,14 +16,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from slipstream.bulk import BulkClient, BulkError, connect
+from slipstream.jetstream.gojson.times import parse_time
 from slipstream.spark.admission import Measured
 from slipstream.spark.positions import StreamState
+from slipstream.spark.retention import Retention, read_retention
 from slipstream.spark.target import Reach, Target
 
 __all__ = ["Connection", "back_off", "drop_connection", "get_connection", "retrying", "settle_worker"]
 
 _T = TypeVar("_T")
 _STREAM_NOT_FOUND = 10059
+_MESSAGE_NOT_FOUND = 10037
 _IDLE_SECONDS_MAX = 60.0  # servers ask for a sign of life every two minutes and give up after the second time
 _BACK_OFF_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 _STREAMS_MAX = 10_000  # of one pattern
@@ -38,7 +41,7 @@ class Connection:
     def __init__(self, client: BulkClient) -> None:
         self.client = client
         self.used_at = time.monotonic()
-        self._replaces: dict[str, bool] = {}  # by identity; see `StreamState.replaces`
+        self._replaces: dict[str, bool] = {}  # by identity
 
     @property
     def is_slipstream(self) -> bool:
@@ -55,18 +58,36 @@ class Connection:
             if not self.is_slipstream:
                 return _state(stream, self.client.stream_info(stream))
             found = self.client.bulk_info(stream)
-            identity = str(found["identity"])
-            if identity not in self._replaces:
-                self._replaces[identity] = _state(stream, self.client.stream_info(stream)).replaces
-            first = int(found["first_seq"])
-            last = int(found["last_seq"])
-            return StreamState(
-                stream, identity, max(first, 1) if first <= last else last + 1, last, self._replaces[identity]
-            )
+            first, last = int(found["first_seq"]), int(found["last_seq"])
+            return StreamState(stream, str(found["identity"]), max(first, 1) if first <= last else last + 1, last)
         except BulkError as error:
             if error.err_code == _STREAM_NOT_FOUND:
                 return None
             raise
+
+    def retention(self, stream: str) -> Retention:
+        """What can have removed messages of a stream."""
+        return read_retention(self.client.stream_info(stream), self.client._link.max_payload, time.time_ns())
+
+    def oldest_ns(self, state: StreamState, seq: int) -> int:
+        """A time before which no message from `seq` on was stored; 0 for streams that replace nothing.
+
+        Those whose front moves by itself need it, see `retention`.
+        """
+        if state.identity in self._replaces and not self._replaces[state.identity]:
+            return 0
+        found = self.retention(state.name)
+        self._replaces[state.identity] = found.per_subject > 0
+        if not found.per_subject:
+            return 0
+        try:
+            message = self.request(f"STREAM.MSG.GET.{state.name}", {"seq": seq, "next_by_subj": ">"})["message"]
+        except BulkError as error:
+            if error.retryable:
+                raise
+            # None is there: all are still to come. Whoever may not ask knows nothing.
+            return found.now_ns if error.err_code == _MESSAGE_NOT_FOUND else 0
+        return parse_time(message["time"])
 
     def stream_names(self, target: Target) -> list[str]:
         """The streams of a read; patterns are looked up."""
@@ -165,8 +186,8 @@ def settle_worker() -> None:
 
 
 def _state(stream: str, info: dict[str, Any]) -> StreamState:
-    state, config = info["state"], info["config"]
+    state = info["state"]
     first, last = int(state["first_seq"]), int(state["last_seq"])
     if not state["messages"]:
         first = last + 1
-    return StreamState(stream, info["identity"], first, last, int(config.get("max_msgs_per_subject", -1)) > 0)
+    return StreamState(stream, info["identity"], first, last)

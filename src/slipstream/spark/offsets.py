@@ -3,7 +3,8 @@
     {"v": 1, "s": {"ORDERS": {"q": 2000001, "id": "1763164800000000000/Rw3x…"}}}
 
 `q` is the next sequence to read, so an offset is an exclusive end. `id` says which stream it was: a stream that was
-deleted and created again has the same name and other messages.
+deleted and created again has the same name and other messages. `t`, for streams that replace messages, is a time in
+nanoseconds before which nothing from `q` on was stored.
 
 Invariant: the same pair of offsets names the same messages, always.
 """
@@ -11,8 +12,8 @@ Invariant: the same pair of offsets names the same messages, always.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
 
 from slipstream.spark.errors import SparkSideError
 
@@ -31,6 +32,7 @@ class Position:
 
     seq: int  # next to read
     identity: str
+    oldest_ns: int = field(default=0, compare=False)  # nothing from `seq` on was stored before; 0: not known
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,7 @@ class Offset:
 
     def to_json(self) -> dict[str, Any]:
         """What Spark writes to its checkpoint; streams are sorted, so that equal offsets are equal texts."""
-        streams = {name: {"q": at.seq, "id": at.identity} for name, at in sorted(self.positions.items())}
-        return {"v": _VERSION, "s": streams}
+        return {"v": _VERSION, "s": {name: _json(at) for name, at in sorted(self.positions.items())}}
 
     @classmethod
     def from_json(cls, value: object) -> Offset:
@@ -75,9 +76,17 @@ class Offset:
         return at is not None and at.identity == identity
 
 
+def _json(at: Position) -> dict[str, Any]:
+    return {"q": at.seq, "id": at.identity} | ({"t": at.oldest_ns} if at.oldest_ns else {})
+
+
 def _position(name: object, value: object) -> Position:
     if isinstance(value, dict):
-        seq, identity = value.get("q"), value.get("id")
-        if isinstance(seq, int) and not isinstance(seq, bool) and seq >= 1 and isinstance(identity, str):
-            return Position(seq, identity)
+        seq, identity, oldest = value.get("q"), value.get("id"), value.get("t", 0)
+        if _whole(seq) and seq >= 1 and isinstance(identity, str) and _whole(oldest):
+            return Position(seq, identity, oldest)
     raise OffsetError(f"the checkpoint's offset of stream {name!r} cannot be read: {str(value)[:200]}")
+
+
+def _whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

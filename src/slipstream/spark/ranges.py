@@ -152,6 +152,14 @@ def _check_count(options: SourceOptions, partition: RangePartition, rows: int) -
 
 
 def _replaced(options: SourceOptions, partition: RangePartition) -> bool:
-    """Whether newer messages replace older ones in this stream, as in a bucket: then fewer are no loss."""
-    state = get_connection(options.reach).state(partition.stream)
-    return state is not None and state.replaces
+    """Whether newer messages replaced older ones, as in a bucket: then fewer are no loss.
+
+    Limits take the oldest messages, so they did not if the stream still begins before the range. What a bucket lets
+    expire while it is read is no loss, either.
+    """
+    connection = get_connection(options.reach)
+    state = connection.state(partition.stream)
+    if state is None:
+        return False
+    retention = connection.retention(partition.stream)
+    return retention.replaced(None) or (retention.per_subject > 0 and state.first <= partition.first)

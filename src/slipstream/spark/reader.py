@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -73,15 +74,16 @@ class SlipstreamReader(DataSourceReader):
             state = connection.state(name)
             if state is None:
                 raise DataLoss(f"there is no stream {name!r} on this server")
-            first, last = self._range(name, state)
+            first, last = self._range(connection, state)
             tasks += plan_range(connection, options, name, state.identity, first, last, window)
         return tasks
 
-    def _range(self, name: str, state: StreamState) -> tuple[int, int]:
+    def _range(self, connection: Connection, state: StreamState) -> tuple[int, int]:
         options, pushed = self.options, self.pushed
         first = state.last + 1 if options.start.latest else state.first
         if options.start.seq is not None:
-            first = range_start(name, options.start.seq, state, adjust=options.adjust)
+            retention = partial(connection.retention, state.name)
+            first = range_start(state.name, options.start.seq, state, adjust=options.adjust, retention=retention)
         last = state.last if options.end_seq is None else min(options.end_seq, state.last)
         if pushed.first is not None:
             first = max(first, pushed.first)

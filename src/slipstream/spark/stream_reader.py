@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -60,6 +61,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: dict[str, int] | None = None  # last sequences of a query that is to finish
         self._admission: Admission | None = None
         self._holds = Holds(options.hold_timeout_ns)
+        self._quiet: dict[str, tuple[int, int]] = {}  # end of a stream without news, and when that was last so
         self._acks: dict[str, DurableAcks] = {}
 
     # --- where ------------------------------------------------------------------------------------------------------
@@ -134,18 +136,21 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         missing = [name for name in connection.stream_names(self.options.target) if name not in states]
         if missing:
             raise DataLoss(f"there is no stream {missing[0]!r} on this server")
-        offset = Offset(
-            {name: Position(self._start(connection, state), state.identity) for name, state in states.items()}
-        )
+        offset = Offset({name: self._begin(connection, state) for name, state in states.items()})
         self._hold(connection, offset.positions)
         return offset
+
+    def _begin(self, connection: Connection, state: StreamState) -> Position:
+        seq = self._start(connection, state)
+        return Position(seq, state.identity, connection.oldest_ns(state, seq))
 
     def _start(self, connection: Connection, state: StreamState) -> int:
         start = self.options.start
         if start.latest:
             return state.last + 1
         if start.seq is not None:
-            return range_start(state.name, start.seq, state, adjust=self.options.adjust)
+            retention = partial(connection.retention, state.name)
+            return range_start(state.name, start.seq, state, adjust=self.options.adjust, retention=retention)
         if start.time_ns is not None and state.first <= state.last:
             plan = connection.client.plan(
                 state.name, state.first, state.last, start_time_ns=start.time_ns, transport=self.options.transport
@@ -160,8 +165,10 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self._hold(connection, begin.positions)
         elif self._holding(connection):
             self._holds.renew(connection, time.monotonic_ns())
+        asked_ns = time.monotonic_ns()
         states = self._states(connection)
-        places = self._places(begin.positions, states)
+        places = self._places(connection, begin.positions, states)
+        self._quiet |= {name: (at.seq, asked_ns) for name, at in places.items() if at.seq == states[name].last + 1}
         if self._target is not None:
             states = {
                 name: replace(state, last=min(state.last, self._target.get(name, 0))) for name, state in states.items()
@@ -177,17 +184,35 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         )
         # Streams without news keep the place Spark knows: a place moved by an accepted loss alone is no batch.
         known = begin.positions
-        ends = {name: known.get(name, at) if at == places[name] else at for name, at in end.positions.items()}
+        ends = {
+            name: known.get(name, at)
+            if at == places[name]
+            else replace(at, oldest_ns=connection.oldest_ns(states[name], at.seq))
+            for name, at in end.positions.items()
+        }
         return Offset(ends)
 
-    def _places(self, begin: Mapping[str, Position], states: Mapping[str, StreamState]) -> dict[str, Position]:
+    def _places(
+        self, connection: Connection, begin: Mapping[str, Position], states: Mapping[str, StreamState]
+    ) -> dict[str, Position]:
         """Where each stream is read on; those that appeared since are read from their beginning."""
         places = {name: Position(state.first, state.identity) for name, state in states.items() if name not in begin}
         for name, at in begin.items():
-            place = checked(name, at, states.get(name), fail=self.options.fail_on_data_loss)
+            place = self._checked(connection, name, at, states.get(name))
             if place is not None:
                 places[name] = place
         return places
+
+    def _checked(self, connection: Connection, name: str, at: Position, state: StreamState | None) -> Position | None:
+        seq, since_ns = self._quiet.get(name, (0, 0))
+        return checked(
+            name,
+            at,
+            state,
+            fail=self.options.fail_on_data_loss,
+            retention=partial(connection.retention, name),
+            quiet_ns=time.monotonic_ns() - since_ns if seq == at.seq else None,
+        )
 
     def _plan(self, connection: Connection, begin: Offset, end: Offset) -> list[InputPartition]:
         tasks: list[InputPartition] = []
@@ -200,7 +225,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             state = connection.state(name)
             if state is not None and not begin.knows(name, stop.identity):
                 start = Position(state.first, stop.identity)
-            place = checked(name, start, state, fail=self.options.fail_on_data_loss)
+            place = self._checked(connection, name, start, state)
             if place is None or place.identity != stop.identity:
                 continue  # an accepted loss: the stream of this batch is gone
             tasks += plan_range(connection, self.options, name, place.identity, place.seq, stop.seq - 1, window)

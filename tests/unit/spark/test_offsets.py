@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from slipstream.spark.errors import DataLoss
 from slipstream.spark.offsets import Offset, OffsetError, Position
 from slipstream.spark.positions import StreamState, checked, range_start
+from slipstream.spark.retention import Retention, read_retention
 
 
 def test_the_form_in_a_checkpoint() -> None:
@@ -16,6 +18,9 @@ def test_the_form_in_a_checkpoint() -> None:
     text = json.dumps(offset.to_json())
     assert text == '{"v": 1, "s": {"A": {"q": 1, "id": "2/a"}, "B": {"q": 7, "id": "1/b"}}}'
     assert Offset.from_json(json.loads(text)) == offset
+    timed = Offset({"A": Position(1, "2/a", oldest_ns=5)}).to_json()
+    assert timed["s"]["A"] == {"q": 1, "id": "2/a", "t": 5}
+    assert Offset.from_json(timed).positions["A"].oldest_ns == 5
 
 
 @pytest.mark.parametrize(
@@ -31,6 +36,7 @@ def test_the_form_in_a_checkpoint() -> None:
         {"v": 1, "s": {"A": {"q": "5", "id": "x"}}},
         {"v": 1, "s": {"A": {"q": True, "id": "x"}}},
         {"v": 1, "s": {"A": {"q": 5}}},
+        {"v": 1, "s": {"A": {"q": 5, "id": "x", "t": "1"}}},
         {"partition-1": {"index": 3}},
     ],
 )
@@ -72,8 +78,56 @@ def test_losses(position: Position, state: StreamState | None, words: str, inste
 
 
 def test_replacement_of_older_messages_is_no_loss() -> None:
-    bucket = StreamState("KV_b", "id", 10, 20, replaces=True)
-    assert checked("KV_b", Position(3, "id"), bucket, fail=True) == Position(3, "id")
+    def retention() -> Retention:
+        return Retention(per_subject=1, messages=11)
+
+    assert checked("A", Position(3, "id"), STATE, fail=True, retention=retention) == Position(3, "id")
+    assert range_start("A", 3, STATE, adjust=False, retention=retention) == 3
+
+
+DAY_NS = 86_400 * 10**9
+BUCKET = Retention(per_subject=1, messages=50, bytes=5_000, largest_bytes=1_000, now_ns=10 * DAY_NS)
+
+
+@pytest.mark.parametrize(
+    ("facts", "replaced"),
+    [
+        ({}, True),
+        ({"per_subject": 0}, False),
+        ({"messages": 0}, False),  # the newest message of each subject would be there
+        ({"per_subject": 1000}, False),  # no subject can have so many
+        ({"until_acked": True}, False),
+        ({"max_messages": 50}, False),
+        ({"max_messages": 51}, True),
+        ({"max_bytes": 5_500}, False),
+        ({"max_bytes": 6_000}, True),
+        ({"max_bytes": 9_000, "largest_bytes": 10**6}, False),
+        ({"max_bytes": 10_000, "largest_bytes": 10**6}, True),
+        ({"max_age_ns": DAY_NS}, False),
+        ({"max_age_ns": DAY_NS + 1}, True),
+    ],
+)
+def test_whether_replacement_explains_what_is_missing(facts: dict[str, int], replaced: bool) -> None:
+    """Nothing that is missing was stored before the ninth day."""
+    assert replace(BUCKET, **facts).replaced(9 * DAY_NS) is replaced  # type: ignore[arg-type]
+
+
+def test_a_stream_that_was_quiet_a_moment_ago_has_not_aged() -> None:
+    bucket = replace(BUCKET, max_age_ns=DAY_NS)
+    assert not bucket.replaced(0)
+    assert bucket.replaced(0, quiet_ns=DAY_NS - 1)
+    assert not bucket.replaced(0, quiet_ns=DAY_NS)
+    assert bucket.replaced(None), "age does not matter"
+
+
+def test_the_facts_of_a_stream() -> None:
+    config: dict[str, object] = {"max_msgs": 9, "max_bytes": 99, "max_msgs_per_subject": 3, "max_age": 7}
+    info = {"config": config, "state": {"messages": 4, "bytes": 44}, "ts": "1970-01-01T00:00:01Z"}
+    assert read_retention(info, 100, 0) == Retention(3, 4, 44, 9, 99, 100, 7, False, 10**9)
+    new = {**config, "discard": "new", "max_msg_size": 5, "retention": "workqueue"}
+    assert read_retention({**info, "config": new}, 100, 0) == Retention(3, 4, 44, 0, 0, 5, 7, True, 10**9)
+    bare = {"config": {"max_msgs": -1}, "state": {"messages": 0, "bytes": 0}}
+    assert read_retention(bare, 100, 5) == Retention(largest_bytes=100, now_ns=5)
 
 
 def test_a_start_that_is_too_old() -> None:
