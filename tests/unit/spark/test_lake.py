@@ -10,29 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slipstream.spark.lake import Archived, Lake, LakeError, LakeFile, Wish, create_lake, open_lake
-from slipstream.spark.lake.files import COLUMNS, SCHEMA, filtered, read_file, write_file
-
-FACTS = Archived("ORDERS", "1790000000000000000/abc")
-
-
-def messages(first: int, last: int, *, subjects: int = 5) -> pa.RecordBatch:
-    rows = range(first, last + 1)
-    columns = {
-        "stream": ["ORDERS" for _ in rows],
-        "seq": list(rows),
-        "ts": pa.array([number * 1_000_000 for number in rows], pa.timestamp("us", "UTC")),
-        "ts_ns": [number * 1_000_000_000 + 7 for number in rows],
-        "subject": [f"orders.{number % subjects}" for number in rows],
-        "headers": pa.array([[("X", ["1"])] if number % 3 else None for number in rows], SCHEMA.field("headers").type),
-        "hdr_raw": pa.array([b"NATS/1.0\r\nX: 1\r\n\r\n" if number % 3 else None for number in rows], pa.binary()),
-        "payload": [b"%d" % number for number in rows],
-    }
-    return pa.RecordBatch.from_pydict(columns, SCHEMA)
+from slipstream.spark.lake import Lake, LakeConflict, LakeError, LakeFile, Wish, create_lake, open_lake
+from slipstream.spark.lake.files import COLUMNS, filtered, read_file, write_file
+from support.lake_tables import FACTS, JOB, messages
 
 
-def written(lake: Lake, first: int, last: int) -> LakeFile:
-    file = write_file(lake.location, [messages(first, last)])
+def written(lake: Lake, first: int, last: int, job: str = JOB) -> LakeFile:
+    file = write_file(lake.location, [messages(first, last)], job=job)
     assert file is not None
     return file
 
@@ -78,17 +62,9 @@ def test_two_writers_one_is_told(lake: Lake) -> None:
     other = open_lake(lake.location)
     lake.commit(FACTS.upto(5), add=[written(lake, 1, 5)], operation="archive")
     late = written(other, 1, 5)
-    with pytest.raises(LakeError, match="meanwhile"):
+    with pytest.raises(LakeConflict, match="meanwhile"):
         other.commit(FACTS.upto(5), add=[late], operation="archive")
     assert sequences(open_lake(lake.location), Wish()) == [1, 2, 3, 4, 5]
-
-
-def test_vacuum_removes_what_no_version_names(lake: Lake) -> None:
-    kept, orphan = written(lake, 1, 5), written(lake, 6, 9)
-    lake.commit(FACTS.upto(5), add=[kept], operation="archive")
-    lake.vacuum()
-    assert [path.name for path in Path(lake.location).glob("*.parquet")] == [kept.path]
-    assert orphan.path != kept.path
 
 
 def test_wishes_select_files_and_rows(lake: Lake) -> None:
@@ -104,7 +80,7 @@ def test_wishes_select_files_and_rows(lake: Lake) -> None:
 
 def test_a_file_holds_exactly_what_was_written(tmp_path: Path) -> None:
     batches = [messages(1, 3), messages(4, 4), messages(5, 200)]
-    file = write_file(str(tmp_path), batches)
+    file = write_file(str(tmp_path), batches, job=JOB)
     assert file is not None
     found = pa.Table.from_batches(list(read_file(str(tmp_path / file.path), COLUMNS)))
     assert found.equals(pa.Table.from_batches(batches))
@@ -112,7 +88,7 @@ def test_a_file_holds_exactly_what_was_written(tmp_path: Path) -> None:
 
 def test_a_file_knows_the_bounds_of_what_is_looked_for(tmp_path: Path) -> None:
     """Readers skip by sequence, time and subject; bounds of payloads and headers would be of no use to them."""
-    file = write_file(str(tmp_path), [messages(1, 200)])
+    file = write_file(str(tmp_path), [messages(1, 200)], job=JOB)
     assert file is not None
     with pq.ParquetFile(tmp_path / file.path) as written_file:
         group = written_file.metadata.row_group(0)
@@ -126,7 +102,7 @@ def test_a_file_knows_the_bounds_of_what_is_looked_for(tmp_path: Path) -> None:
 
 
 def test_no_messages_no_file(tmp_path: Path) -> None:
-    assert write_file(str(tmp_path), []) is None
+    assert write_file(str(tmp_path), [], job=JOB) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,7 +112,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
         raise ValueError("connection lost")
 
     with pytest.raises(ValueError, match="connection lost"):
-        write_file(str(tmp_path), broken())
+        write_file(str(tmp_path), broken(), job=JOB)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ import click
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.human import parse_timestamp
 from slipstream.cli.prompts import confirm_or_stop
-from slipstream.cli.spark.running import job_flags, run_job
+from slipstream.cli.spark.running import again_flag, job_flags, run_job
 from slipstream.cli.types import SIZE, force_flag, list_option
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _CODEC = click.Choice(["zstd", "snappy", "none"])
 @click.option("--file-size", type=SIZE, default=128 << 20, help="Messages in a file, about; 128 MiB by default.")
 @click.option("--drop", is_flag=True, help="Let the server remove what is archived.")
 @click.option("--keep", type=click.IntRange(min=0), default=0, help="With --drop: messages to leave there.")
+@click.option("--accept-gap", is_flag=True, help="Go on when messages were removed before they were archived.")
 @job_flags
 @click.pass_obj
 def archive(
@@ -47,6 +48,7 @@ def archive(
     file_size: int,
     drop: bool,
     keep: int,
+    accept_gap: bool,
     master: str | None,
     as_json: bool,
 ) -> None:
@@ -64,6 +66,7 @@ def archive(
         target_bytes=file_size,
         drop=drop,
         keep=keep,
+        accept_gap=accept_gap,
     )
 
 
@@ -77,6 +80,7 @@ def archive(
 @list_option("--subjects", "subjects", help="Only these subjects; wildcards are allowed.")
 @click.option("--version", type=click.IntRange(min=0), default=None, help="Of the table; the newest by default.")
 @click.option("--mark", is_flag=True, help="Add headers that say where messages were.")
+@again_flag
 @click.option("--name", default="", help="Another name makes the same replay a new one.")
 @job_flags
 @click.pass_obj
@@ -91,13 +95,15 @@ def replay(
     subjects: list[str],
     version: int | None,
     mark: bool,
+    again: bool,
     name: str,
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Publish messages of the archive TABLE into STREAM, in their order, exactly once."""
+    """Publish messages of the archive TABLE into STREAM, in their order, exactly once; run again, what is new."""
     wish = _wish(first, last, since, until, subjects)
-    run_job(session, "replay", master, as_json, table, stream, wish=wish, version=version, mark=mark, name=name)
+    how = {"version": version, "mark": mark, "again": again, "name": name}
+    run_job(session, "replay", master, as_json, table, stream, wish=wish, **how)
 
 
 @click.command(cls=Command)
@@ -119,6 +125,9 @@ def compact(
 @click.option("--stream", default=None, metavar="STREAM", help="Erase in this stream.")
 @click.option("--table", default=None, metavar="TABLE", help="Erase in this archive.")
 @click.option("--reason", default="", help="Kept in the record of the erasure.")
+@click.option(
+    "--record", default=None, metavar="DIR", help="Keep the record there; by default in TABLE/_erasures, or ./erasures."
+)
 @force_flag
 @job_flags
 @click.pass_obj
@@ -128,6 +137,7 @@ def erase(
     stream: str | None,
     table: str | None,
     reason: str,
+    record: str | None,
     force: bool,
     master: str | None,
     as_json: bool,
@@ -136,7 +146,7 @@ def erase(
     if stream is None and table is None:
         raise Failure("name --stream, --table, or both")
     confirm_or_stop(f"Erase all messages on {', '.join(subjects)}", force=force)
-    run_job(session, "erase", master, as_json, subjects, stream=stream, location=table, reason=reason)
+    run_job(session, "erase", master, as_json, subjects, stream=stream, location=table, reason=reason, record=record)
 
 
 @click.command(cls=Command)

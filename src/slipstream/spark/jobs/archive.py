@@ -2,17 +2,19 @@
 
 The driver plans what is new, workers write Parquet files, and a commit of the table's log names them together with
 the sequence they reach. A run that dies leaves files that no version names (`compact` and `erase` sweep them) and the
-next run begins where the last commit ended. After a commit the server may drop what is archived: that is tiering.
+next run begins where the last commit ended. An erasure that comes in between makes a run forget what it has read and
+not committed, and read again. After a commit, and when the table was found to be whole, the server may drop what is
+archived: that is tiering.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slipstream.bulk import BulkError
+from slipstream.bulk import BulkError, connect
 from slipstream.spark.connection import get_connection, retrying
 from slipstream.spark.jobs.ranges import (
     RETRY_NS,
@@ -25,7 +27,18 @@ from slipstream.spark.jobs.ranges import (
 )
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, at_once, run_tasks, waves
-from slipstream.spark.lake import Archived, Lake, LakeError, LakeFile, create_lake, open_lake
+from slipstream.spark.lake import (
+    Archived,
+    Lake,
+    LakeConflict,
+    LakeError,
+    LakeFile,
+    Work,
+    create_lake,
+    open_lake,
+    working,
+)
+from slipstream.spark.repeating import repeating
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -33,7 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = ["archive"]
 
-_HOLD_SECONDS = 600
+_HOLD_SECONDS = 600.0
+_RENEWALS = 10  # in that time
+_HOLD_NOT_FOUND = 30009
+_ATTEMPTS = 20  # each is a version that somebody else made
 _OF_ANOTHER = "the table at {place} holds stream {stream} ({identity}), not this one ({other})"
 
 
@@ -42,6 +58,16 @@ class _WriteFile:
     piece: ReadRange
     directory: str
     codec: str
+    job: str
+
+
+@dataclass
+class _Done:
+    """What a run has archived."""
+
+    rows: int = 0
+    size: int = 0
+    files: list[LakeFile] = field(default_factory=list)
 
 
 def archive(
@@ -56,6 +82,7 @@ def archive(
     target_bytes: int = 128 << 20,
     drop: bool = False,
     keep: int = 0,
+    accept_gap: bool = False,
     say: Say = quiet,
 ) -> Report:
     """Append to a lake table what the stream has and the table has not.
@@ -71,46 +98,39 @@ def archive(
         target_bytes: about so many bytes of messages a file.
         drop: let the server remove what is archived.
         keep: messages to leave on the server then.
+        accept_gap: go on when messages were removed before they could be archived; the table lacks them.
         say: gets a line now and then.
 
     Raises:
         JobError: the stream cannot be read, messages were removed before they could be archived, or a task failed.
-        LakeError: the table belongs to another stream, or somebody else writes to it.
+        LakeError: the table belongs to another stream, or somebody else changes it all the time.
     """
     reach = reach or Reach()
     report = Report("archive")
     facts = stream_facts(reach, stream)
     lake = _lake(location, facts, format)
-    done = lake.facts.archived_upto
+    begun, rows_before = lake.facts, sum(file.rows for file in lake.files())
     last = min(facts.last, upto) if upto is not None else facts.last
-    if done and facts.first > done + 1 and facts.messages:
-        raise JobError(
-            f"messages {done + 1} to {facts.first - 1} of {stream} were removed before they were archived; "
-            "archive more often or give the stream higher limits, and begin a new table for the rest"
-        )
-    rows = size = files = 0
-    with _held(reach, stream, done + 1):
-        pieces = plan_stream(reach, facts, done + 1, last, target_bytes=target_bytes, at_once=at_once(spark))
-        for wave in waves(spark, pieces):
-            results = run_tasks(spark, [_WriteFile(piece, location, codec) for piece in wave], _write)
-            added = [LakeFile(**result["file"]) for result in results if result["file"] is not None]
-            lake.commit(lake.facts.upto(wave[-1].last), add=added, operation="archive")
-            rows += sum(file.rows for file in added)
-            size += sum(file.size for file in added)
-            files += len(added)
-            written = f"{counted(rows, 'message')} in {counted(files, 'file')}"
-            say(f"archived up to {wave[-1].last:,} of {last:,}: {written}")
-        if last > lake.facts.archived_upto:
-            lake.commit(lake.facts.upto(last), operation="archive")  # the rest of the range has no messages
-    if drop:
-        report.figures["dropped"] = _drop(reach, stream, lake.facts.archived_upto + 1, keep)
+    done = _Done()
+    with working(lake, "archive") as work, _held(reach, stream, begun.archived_upto + 1):
+        run = _Run(spark, reach, stream, last, work, codec, target_bytes, accept_gap, say, done)
+        for _ in range(_ATTEMPTS):
+            if run.go():
+                break
+            say(f"{location} was changed by somebody else; reading again what is not committed")
+        else:
+            raise LakeError(f"{location} is changed all the time by somebody else; try again later")
     archived = lake.facts.archived_upto
+    if drop:
+        _check(location, archived, rows_before + done.rows, begun)
+        report.figures["dropped"] = _drop(reach, stream, archived + 1, keep)
+    rows, size, files = done.rows, done.size, len(done.files)
     report.figures = {
         "stream": stream,
         "table": location,
         "format": lake.format,
         "version": lake.version,
-        "first_seq": done + 1,
+        "first_seq": begun.archived_upto + 1,
         "archived_upto": archived,
         "messages": rows,
         "files": files,
@@ -118,6 +138,94 @@ def archive(
         **report.figures,
     }
     return report.finish()
+
+
+@dataclass
+class _Run:
+    """One run: everything it needs, and what it has done."""
+
+    spark: SparkSession
+    reach: Reach
+    stream: str
+    last: int
+    work: Work
+    codec: str
+    target_bytes: int
+    accept_gap: bool
+    say: Say
+    done: _Done
+
+    def go(self) -> bool:
+        """Archive from where the table ends; False if the table changed so that this has to begin anew."""
+        lake = self.work.lake
+        facts = stream_facts(self.reach, self.stream)
+        lake.reload()  # after the stream: what that has no more, another run may just have archived
+        known = lake.facts
+        if not self.accept_gap:
+            _check_front(facts, known.archived_upto)
+        pieces = plan_stream(
+            self.reach,
+            facts,
+            known.archived_upto + 1,
+            self.last,
+            target_bytes=self.target_bytes,
+            at_once=at_once(self.spark),
+        )
+        for wave in waves(self.spark, pieces):
+            items = [_WriteFile(piece, lake.location, self.codec, self.work.job) for piece in wave]
+            results = run_tasks(self.spark, items, _write)
+            added = [LakeFile(**result["file"]) for result in results if result["file"] is not None]
+            if not self._commit(known, wave[-1].last, added):
+                return False
+            known = known.upto(wave[-1].last)
+            self.done.rows += sum(file.rows for file in added)
+            self.done.size += sum(file.size for file in added)
+            self.done.files += added
+            written = f"{counted(self.done.rows, 'message')} in {counted(len(self.done.files), 'file')}"
+            self.say(f"archived up to {wave[-1].last:,} of {self.last:,}: {written}")
+        # The rest of the range has no messages.
+        return known.archived_upto >= self.last or self._commit(known, self.last, [])
+
+    def _commit(self, known: Archived, upto: int, added: Sequence[LakeFile]) -> bool:
+        """Make a version, unless what was read may have been erased or archived by somebody else meanwhile."""
+        lake = self.work.lake
+        for _ in range(_ATTEMPTS):
+            if (lake.facts.erasures, lake.facts.archived_upto) != (known.erasures, known.archived_upto):
+                break
+            try:
+                self.work.commit(lake.facts.upto(upto), add=added, operation="archive")
+                return True
+            except LakeConflict:
+                lake.reload()
+        self.work.discard()
+        return False
+
+
+def _check_front(facts: StreamFacts, done: int) -> None:
+    """Look whether the stream still has what follows the archived messages."""
+    if done and facts.first > done + 1:  # of a stream without messages that is the sequence of the next one
+        raise JobError(
+            f"messages {done + 1} to {facts.first - 1} of {facts.name} were removed before they were archived; archive "
+            "more often or give the stream higher limits. Accept the gap to go on without them (--accept-gap), or "
+            "begin a new table"
+        )
+
+
+def _check(location: str, archived: int, rows: int, begun: Archived) -> None:
+    """Look at the table as a reader would, before anything is removed from the server.
+
+    Raises:
+        LakeError: the table lacks something.
+    """
+    lake = open_lake(location)
+    erased = lake.facts.erased - begun.erased
+    found = sum(file.rows for file in lake.files())
+    if lake.facts.archived_upto < archived or (lake.facts.archived_upto == archived and found < rows - erased):
+        raise LakeError(
+            f"{location} has {found:,} messages up to {lake.facts.archived_upto:,} instead of {rows - erased:,} up to "
+            f"{archived:,}; nothing was dropped from the server"
+        )
+    lake.check_content()
 
 
 def _lake(location: str, facts: StreamFacts, kind: str) -> Lake:
@@ -137,7 +245,7 @@ def _write(item: _WriteFile) -> Result:
     from slipstream.spark.lake.files import COLUMNS, write_file
 
     def write() -> Result:
-        file = write_file(item.directory, read_batches(item.piece, COLUMNS), codec=item.codec)
+        file = write_file(item.directory, read_batches(item.piece, COLUMNS), job=item.job, codec=item.codec)
         return {"file": None if file is None else file.as_json()}
 
     return again(item.piece.reach, write)
@@ -145,14 +253,28 @@ def _write(item: _WriteFile) -> Result:
 
 @contextmanager
 def _held(reach: Reach, stream: str, first: int) -> Iterator[None]:
-    """Keep limits from removing what is being archived, where the server can."""
+    """Keep limits from removing what is being archived, where the server can, for as long as this takes."""
     connection = get_connection(reach)
     if not connection.is_slipstream:
         yield
         return
     hold = connection.client.hold(stream, first, ttl_s=_HOLD_SECONDS)
+
+    def renew() -> None:
+        nonlocal hold
+        # A connection of its own, since this is another thread. What fails here is tried again, and what is removed
+        # because of it is missed: a plan says how many messages have to come.
+        with suppress(BulkError), connect(reach.connect_options()) as client:
+            try:
+                hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS, hold_id=hold)
+            except BulkError as error:
+                if error.err_code != _HOLD_NOT_FOUND:
+                    raise
+                hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS)  # the server was restarted
+
     try:
-        yield
+        with repeating(_HOLD_SECONDS / _RENEWALS, renew, f"hold of {stream}"):
+            yield
     finally:
         with suppress(BulkError):
             get_connection(reach).client.release(stream, hold)

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
-from slipstream.spark.lake import LakeFile, open_lake
+from slipstream.spark.lake import LakeConflict, LakeError, LakeFile, Vacuumed, Work, open_lake, working
+from slipstream.spark.lake import vacuum as vacuum_lake
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 __all__ = ["compact"]
+
+_ATTEMPTS = 20  # each is a version that somebody else made
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class _Rewrite:
     paths: tuple[str, ...]
     rows: int
     codec: str
+    job: str
 
 
 def compact(
@@ -46,22 +50,23 @@ def compact(
 
     Raises:
         JobError: a task failed, or a file has not the rows its table says.
-        LakeError: there is no such archive, or somebody else changed it meanwhile.
+        LakeError: there is no such archive, or somebody else rewrote the same files meanwhile.
     """
     report = Report("compact")
     lake = open_lake(location)
     before = lake.files()
     bins = _bins(before, target_bytes)
-    items = [
-        _Rewrite(location, tuple(lake.path_of(file) for file in one), sum(file.rows for file in one), codec)
-        for one in bins
-    ]
     say(_plan(len(before), sum(map(len, bins)), len(bins)))
-    results = run_tasks(spark, items, _rewrite)
-    added = [LakeFile(**result["file"]) for result in results]
+    added: list[LakeFile] = []
     if bins:
-        removed = [file for one in bins for file in one]
-        lake.commit(lake.facts, add=added, remove=removed, operation="compact", changes_data=False)
+        with working(lake, "compact") as work:
+            items = [
+                _Rewrite(location, tuple(map(lake.path_of, one)), sum(file.rows for file in one), codec, work.job)
+                for one in bins
+            ]
+            added = [LakeFile(**result["file"]) for result in run_tasks(spark, items, _rewrite)]
+            _commit(work, added, [file for one in bins for file in one])
+    vacuumed = vacuum_lake(lake) if vacuum else Vacuumed(0, 0)
     report.figures = {
         "table": location,
         "version": lake.version,
@@ -69,9 +74,25 @@ def compact(
         "files_after": len(before) - sum(map(len, bins)) + len(bins),
         "rows_moved": sum(file.rows for file in added),
         "bytes": sum(file.size for file in added),
-        "files_removed": lake.vacuum() if vacuum else 0,
+        "files_removed": vacuumed.removed,
+        "files_in_flight": vacuumed.in_flight,
     }
     return report.finish()
+
+
+def _commit(work: Work, added: list[LakeFile], removed: list[LakeFile]) -> None:
+    """Put new files in the place of old ones, as long as the old ones are there: an erasure rewrites what it hits."""
+    lake = work.lake
+    for _ in range(_ATTEMPTS):
+        try:
+            work.commit(lake.facts, add=added, remove=removed, operation="compact", changes_data=False)
+            return
+        except LakeConflict:
+            lake.reload()
+            named = {file.path for file in lake.files()}
+            if any(file.path not in named for file in removed):
+                raise
+    raise LakeError(f"{lake.location} is changed all the time by somebody else; try again later")
 
 
 def _plan(files: int, small: int, new: int) -> str:
@@ -102,7 +123,7 @@ def _rewrite(item: _Rewrite) -> Result:
         for path in item.paths:
             yield from read_file(path, COLUMNS)
 
-    file = write_file(item.directory, batches(), codec=item.codec)
+    file = write_file(item.directory, batches(), job=item.job, codec=item.codec)
     if file is None or file.rows != item.rows:
         raise JobError(f"{len(item.paths)} files have {file.rows if file else 0} rows, the table says {item.rows}")
     return {"file": file.as_json()}

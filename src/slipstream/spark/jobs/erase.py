@@ -2,10 +2,12 @@
 
     1. an intent is written beside the table: what, when, on whose word;
     2. the stream: every message that matches is deleted, its bytes overwritten by the server;
-    3. the archive: only files that hold such messages are written anew without them, one commit, old files removed;
+    3. the archive: only files that hold such messages are written anew without them, one commit, old files removed,
+       and what the table's log says about their subjects;
     4. the intent becomes the record: counts, sequences as ranges, and a digest of all this.
 
-Each step may be done again: after a crash the same call finishes what an open intent began.
+Each step may be done again: after a crash the same call finishes what an open intent began. There is a commit also
+when no file is hit: a job that has read such messages from the stream and not committed them yet is told by it.
 """
 
 from __future__ import annotations
@@ -16,15 +18,25 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slipstream.bulk import BulkError
-from slipstream.spark.connection import retrying
-from slipstream.spark.jobs.ranges import RETRY_NS, plan_stream, read_batches, reason, stream_facts
+from slipstream.spark.jobs.deleting import delete_messages
+from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
-from slipstream.spark.lake import Lake, LakeFile, Wish, open_lake
+from slipstream.spark.lake import (
+    LakeConflict,
+    LakeError,
+    LakeFile,
+    Vacuumed,
+    Wish,
+    Work,
+    open_lake,
+    vacuum,
+    working,
+)
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -33,8 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["erase"]
 
-_RECORDS = "_erasures"
-_NOT_FOUND = (10037, 10057)
+_RECORDS = "_erasures"  # in the table
+_RECORDS_HERE = "erasures"  # where there is no table
+_ATTEMPTS = 20  # each is a version that somebody else made
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,15 @@ class _RewriteWithout:
     directory: str
     path: str
     wish: Wish
+    job: str
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    """What became of a file."""
+
+    erased: int
+    file: LakeFile | None  # without the erased messages; None if nothing is left, or nothing was erased
 
 
 def erase(
@@ -52,6 +74,7 @@ def erase(
     location: str | None = None,
     reach: Reach | None = None,
     reason: str = "",
+    record: str | None = None,
     say: Say = quiet,
 ) -> Report:
     """Erase all messages whose subject matches.
@@ -63,42 +86,49 @@ def erase(
         location: erase in this archive.
         reach: the server.
         reason: kept in the record.
+        record: directory to keep the record in; by default `_erasures` in the archive, else `erasures` here.
         say: gets a line now and then.
 
     Raises:
         JobError: nothing is named, or a message could not be erased; the intent stays, and a second call goes on.
-        LakeError: the archive was changed by somebody else meanwhile.
+        LakeError: the archive is changed all the time by somebody else.
     """
     if not subjects or (stream is None and location is None):
         raise JobError("name the subjects to erase, and a stream, an archive, or both")
     report = Report("erase")
     reach, wish = reach or Reach(), Wish(subjects=tuple(subjects))
     lake = open_lake(location) if location else None
-    record: dict[str, Any] = {
+    about: dict[str, Any] = {
         "subjects": list(subjects),
         "stream": stream,
         "archive": location,
         "reason": reason,
         "asked_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    intent = _intend(location, record) if location else None
+    intent = _intend(Path(record or (Path(location) / _RECORDS if location else _RECORDS_HERE)), about)
     live = _erase_in_stream(reach, stream, subjects, say) if stream else []
-    cold = _erase_in_archive(spark, lake, wish, say) if lake else []
-    record |= {
+    hit: dict[str, _Rewritten] = {}
+    vacuumed = Vacuumed(0, 0)
+    if lake is not None:
+        with working(lake, "erase") as work:
+            hit = _erase_in_archive(spark, work, wish, say)
+        vacuumed = vacuum(lake)  # the old files hold what has to go
+    about |= {
         "stream_messages": len(live),
         "stream_sequences": _ranges(live),
-        "archive_messages": sum(count for _, count in cold),
-        "archive_files": len(cold),
+        "archive_messages": sum(one.erased for one in hit.values()),
+        "archive_files": len(hit),
+        "files_in_flight": vacuumed.in_flight,
         "done_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    record["sha256"] = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-    if intent is not None:
-        report.figures["record"] = _finish(intent, record)
+    about["sha256"] = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    report.figures["record"] = _finish(intent, about)
     report.figures |= {
-        "stream_messages": record["stream_messages"],
-        "archive_messages": record["archive_messages"],
-        "archive_files": record["archive_files"],
-        "sha256": record["sha256"],
+        "stream_messages": about["stream_messages"],
+        "archive_messages": about["archive_messages"],
+        "archive_files": about["archive_files"],
+        "files_in_flight": about["files_in_flight"],
+        "sha256": about["sha256"],
     }
     return report.finish()
 
@@ -107,39 +137,45 @@ def _erase_in_stream(reach: Reach, stream: str, subjects: Sequence[str], say: Sa
     facts = stream_facts(reach, stream)
     sequences: list[int] = []
     for piece in plan_stream(reach, facts, facts.first, facts.last, subjects=subjects):
-        for batch in read_batches(piece, ("seq",)):
-            sequences += batch.column("seq").to_pylist()
-    for number, sequence in enumerate(sequences, 1):
-        _delete(reach, stream, sequence)
-        if number % 1000 == 0 or number == len(sequences):
-            say(f"{stream}: {number:,} of {counted(len(sequences), 'message')} erased")
+        sequences += again(reach, partial(_sequences, piece))
+    delete_messages(reach, stream, sequences, say)
     return sequences
 
 
-def _delete(reach: Reach, stream: str, sequence: int) -> None:
-    call = f"STREAM.MSG.DELETE.{stream}"
-    try:
-        retrying(reach, RETRY_NS, lambda connection: connection.request(call, {"seq": sequence}))
-    except BulkError as error:
-        if error.err_code not in _NOT_FOUND:
-            raise JobError(f"message {sequence} of {stream} could not be erased: {reason(error)}") from error
+def _sequences(piece: ReadRange) -> list[int]:
+    return [sequence for batch in read_batches(piece, ("seq",)) for sequence in batch.column("seq").to_pylist()]
 
 
-def _erase_in_archive(spark: SparkSession, lake: Lake, wish: Wish, say: Say) -> list[tuple[str, int]]:
-    """Write the files that hold such messages anew; returns the old ones, with how many messages went."""
-    candidates = lake.select(wish)
-    items = [_RewriteWithout(lake.location, lake.path_of(file), wish) for file in candidates]
+def _erase_in_archive(spark: SparkSession, work: Work, wish: Wish, say: Say) -> dict[str, _Rewritten]:
+    """Write the files that hold such messages anew; returns what became of each, by its path."""
+    lake, seen = work.lake, dict[str, _Rewritten]()
+    for _ in range(_ATTEMPTS):
+        candidates = lake.select(wish)
+        seen |= _rewritten(spark, work, [file for file in candidates if file.path not in seen], wish)
+        hit = [file for file in candidates if seen[file.path].erased]
+        erased = sum(seen[file.path].erased for file in hit)
+        added = [one for one in (seen[file.path].file for file in hit) if one is not None]
+        facts = replace(lake.facts, erased=lake.facts.erased + erased, erasures=lake.facts.erasures + 1)
+        try:
+            work.commit(facts, add=added, remove=hit, operation="erase")
+        except LakeConflict:
+            lake.reload()  # there may be new files, and files put together
+            continue
+        if hit:
+            files = f"{len(hit):,} of {counted(len(candidates), 'file')}"
+            say(f"{lake.location}: {counted(erased, 'message')} erased in {files}")
+        return {file.path: seen[file.path] for file in hit}
+    raise LakeError(f"{lake.location} is changed all the time by somebody else; try again later")
+
+
+def _rewritten(spark: SparkSession, work: Work, files: Sequence[LakeFile], wish: Wish) -> dict[str, _Rewritten]:
+    lake = work.lake
+    items = [_RewriteWithout(lake.location, lake.path_of(file), wish, work.job) for file in files]
     results = run_tasks(spark, items, _rewrite_without)
-    hit = [(file, result) for file, result in zip(candidates, results, strict=True) if result["erased"]]
-    if hit:
-        added = [LakeFile(**result["file"]) for _, result in hit if result["file"] is not None]
-        erased = sum(result["erased"] for _, result in hit)
-        facts = replace(lake.facts, erased=lake.facts.erased + erased)
-        lake.commit(facts, add=added, remove=[file for file, _ in hit], operation="erase")
-        files = f"{len(hit):,} of {counted(len(candidates), 'file')}"
-        say(f"{lake.location}: {counted(erased, 'message')} erased in {files}")
-    lake.vacuum()  # the old files hold what has to go
-    return [(file.path, result["erased"]) for file, result in hit]
+    return {
+        file.path: _Rewritten(result["erased"], None if result["file"] is None else LakeFile(**result["file"]))
+        for file, result in zip(files, results, strict=True)
+    }
 
 
 def _rewrite_without(item: _RewriteWithout) -> Result:
@@ -160,13 +196,12 @@ def _rewrite_without(item: _RewriteWithout) -> Result:
         for batch in read_file(item.path, COLUMNS):
             yield batch.filter(pc.invert(matching(batch.column("subject"), item.wish.subjects)))
 
-    written = write_file(item.directory, kept())
+    written = write_file(item.directory, kept(), job=item.job)
     return {"erased": found, "file": None if written is None else written.as_json()}
 
 
-def _intend(location: str, record: dict[str, Any]) -> Path:
-    directory = Path(location) / _RECORDS
-    directory.mkdir(exist_ok=True)
+def _intend(directory: Path, record: dict[str, Any]) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
     name = hashlib.sha256(json.dumps([record["subjects"], record["stream"]]).encode()).hexdigest()[:16]
     intent = directory / f"{name}.intent.json"
     if not intent.exists():
@@ -175,9 +210,10 @@ def _intend(location: str, record: dict[str, Any]) -> Path:
 
 
 def _finish(intent: Path, record: dict[str, Any]) -> str:
-    done = intent.with_name(f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{intent.name.partition('.')[0]}.json")
+    moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    done = intent.with_name(f"{moment}-{intent.name.partition('.')[0]}-{record['sha256'][:8]}.json")
     _write(done, record)
-    intent.unlink()
+    intent.unlink(missing_ok=True)  # the same erasure may run twice at a time
     return str(done)
 
 

@@ -11,7 +11,22 @@ Files are written by Spark's workers, columnar from end to end; a commit names t
 
 from __future__ import annotations
 
-from slipstream.spark.lake.base import Archived, Lake, LakeError, LakeFile, Wish
+from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, Wish
 from slipstream.spark.lake.opening import create_lake, open_lake
+from slipstream.spark.lake.vacuum import Vacuumed, vacuum
+from slipstream.spark.lake.work import Work, working
 
-__all__ = ["Archived", "Lake", "LakeError", "LakeFile", "Wish", "create_lake", "open_lake"]
+__all__ = [
+    "Archived",
+    "Lake",
+    "LakeConflict",
+    "LakeError",
+    "LakeFile",
+    "Vacuumed",
+    "Wish",
+    "Work",
+    "create_lake",
+    "open_lake",
+    "vacuum",
+    "working",
+]

@@ -7,6 +7,7 @@ that the stream had when it was archived. Messages below the first file's range 
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,11 +15,15 @@ from typing import Any
 
 from slipstream.spark.errors import SparkSideError
 
-__all__ = ["Archived", "Lake", "LakeError", "LakeFile", "Wish"]
+__all__ = ["Archived", "Lake", "LakeConflict", "LakeError", "LakeFile", "Wish"]
 
 
 class LakeError(SparkSideError):
     """A lake table is missing, belongs to another stream, or was changed by somebody else meanwhile."""
+
+
+class LakeConflict(LakeError):
+    """Somebody else made a version since this one was read; nothing was changed. `reload`, look, and try again."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Archived:
     identity: str
     archived_upto: int = 0  # sequence; 0 for nothing yet
     erased: int = 0  # messages taken out by erasures
+    erasures: int = 0  # how many there were, also those that found nothing: what was read before one may be erased
 
     def upto(self, sequence: int) -> Archived:
         """The same, archived further."""
@@ -120,12 +126,57 @@ class Lake(ABC):
             Its number.
 
         Raises:
-            LakeError: somebody else made one meanwhile; nothing was changed.
+            LakeConflict: somebody else made one meanwhile; nothing was changed.
         """
 
     @abstractmethod
-    def vacuum(self) -> int:
-        """Remove the files that the newest version does not name, whoever wrote them; returns how many."""
+    def reload(self) -> None:
+        """See the newest version.
+
+        Raises:
+            LakeError: the table is gone, or is another one now.
+        """
+
+    @abstractmethod
+    def gone(self) -> set[str]:
+        """Paths that an older version names and the newest does not, as far as the log remembers."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Take from the log what it says about the content of files that the newest version does not name."""
+
+    def check_files(self, files: Sequence[LakeFile]) -> None:
+        """Look whether files are there, whole.
+
+        Raises:
+            LakeError: one is not.
+        """
+        for file in files:
+            try:
+                size = os.path.getsize(self.path_of(file))
+            except FileNotFoundError:
+                raise LakeError(f"{self.path_of(file)} is gone: it was removed before its job was done") from None
+            if size != file.size:
+                raise LakeError(f"{self.path_of(file)} has {size:,} bytes instead of {file.size:,}")
+
+    def check_content(self) -> None:
+        """Look whether every file of the newest version is there, can be opened and has its rows.
+
+        Raises:
+            LakeError: one is not, or has not.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        files = self.files()
+        self.check_files(files)
+        for file in files:
+            try:
+                rows = pq.read_metadata(self.path_of(file)).num_rows
+            except (OSError, pa.ArrowInvalid) as error:
+                raise LakeError(f"{self.path_of(file)} cannot be read: {error}") from error
+            if rows != file.rows:
+                raise LakeError(f"{self.path_of(file)} has {rows:,} messages instead of {file.rows:,}")
 
     def select(self, wish: Wish, version: int | None = None) -> list[LakeFile]:
         """The files that may hold wanted messages."""

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from slipstream.spark.lake.base import Archived, Lake, LakeError, LakeFile
+from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile
 from slipstream.spark.lake.files import SCHEMA
 
 __all__ = ["DeltaLake"]
@@ -24,6 +25,10 @@ _DESCRIPTION: Final = "Messages of the stream {stream} ({identity})"
 _DESCRIBED: Final = re.compile(r"Messages of the stream (\S+) \((\S+)\)")
 _ARCHIVED: Final = "slipstream-archived"
 _ERASED: Final = "slipstream-erased"
+_ERASURES: Final = "slipstream-erasures"
+_NEEDED: Final = ("num_records", "min.seq", "max.seq", "min.ts_ns", "max.ts_ns")
+_LOG: Final = "_delta_log"
+_ANY_SUBJECT: Final = ("", "\U0010ffff")  # of a file whose subjects the log does not say
 
 
 class DeltaLake(Lake):
@@ -38,14 +43,7 @@ class DeltaLake(Lake):
             LakeError: there is none, or it is not one of a stream.
         """
         super().__init__(location)
-        try:
-            self._table = DeltaTable(location)
-        except TableNotFoundError as error:
-            raise LakeError(f"there is no table at {location}") from error
-        described = _DESCRIBED.fullmatch(self._table.metadata().description or "")
-        if described is None:
-            raise LakeError(f"the table at {location} was not made by an archive of a stream")
-        self._stream, self._identity = described[1], described[2]
+        self.reload()
 
     @classmethod
     def create(cls, location: str, facts: Archived) -> DeltaLake:
@@ -61,6 +59,23 @@ class DeltaLake(Lake):
         )
         return cls(location)
 
+    def reload(self) -> None:
+        try:
+            table = DeltaTable(self.location)
+        except TableNotFoundError as error:
+            raise LakeError(f"there is no table at {self.location}") from error
+        described = _DESCRIBED.fullmatch(table.metadata().description or "")
+        if described is None:
+            raise LakeError(f"the table at {self.location} was not made by an archive of a stream")
+        names = [field.name for field in table.schema().fields]
+        if names != SCHEMA.names:
+            columns = ", ".join(names)
+            raise LakeError(
+                f"the table at {self.location} was an archive and was replaced: it has the columns {columns}"
+            )
+        self._table = table
+        self._stream, self._identity = described[1], described[2]
+
     @property
     def facts(self) -> Archived:
         return Archived(
@@ -68,6 +83,7 @@ class DeltaLake(Lake):
             self._identity,
             self._table.transaction_version(_ARCHIVED) or 0,
             self._table.transaction_version(_ERASED) or 0,
+            self._table.transaction_version(_ERASURES) or 0,
         )
 
     @property
@@ -94,34 +110,51 @@ class DeltaLake(Lake):
         changes_data: bool = True,
     ) -> int:
         now_ms = int(time.time() * 1000)
-        before = self.version
+        before, mark = self.version, uuid.uuid4().hex
         actions: list[AddAction | RemoveAction] = [_add_action(file, now_ms, changes_data) for file in add]
         actions += [_remove_action(file, now_ms, changes_data) for file in remove]
         properties = CommitProperties(
-            custom_metadata={"slipstreamOperation": operation},
-            app_transactions=[Transaction(_ARCHIVED, facts.archived_upto), Transaction(_ERASED, facts.erased)],
+            custom_metadata={"slipstreamOperation": operation, "slipstreamCommit": mark},
+            app_transactions=[
+                Transaction(_ARCHIVED, facts.archived_upto),
+                Transaction(_ERASED, facts.erased),
+                Transaction(_ERASURES, facts.erasures),
+            ],
             max_commit_retries=0,  # a version in between has to be looked at, not passed over
         )
         try:
             self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
         except CommitFailedError as error:
-            raise LakeError(f"somebody else changed {self.location} meanwhile: {error}") from error
-        self._table.update_incremental()
-        if self.version != before + 1:
-            raise LakeError(f"somebody else changed {self.location} meanwhile: version {self.version} after {before}")
-        return self.version
+            raise LakeConflict(f"somebody else changed {self.location} meanwhile: {error}") from error
+        self.reload()
+        # Somebody may have made another version since; the one after ours before says whether it is ours.
+        if mark not in self._log_file(before + 1).read_text():
+            raise LakeConflict(
+                f"somebody else changed {self.location} meanwhile: version {self.version} after {before}"
+            )
+        return before + 1
 
-    def vacuum(self) -> int:
-        removed = self._table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-        # Orphans of a job that died before its commit are not in any log.
-        orphans = 0
-        if "://" not in self.location:
-            named = {file.path for file in self.files()}
-            for path in Path(self.location).glob("*.parquet*"):
-                if path.name not in named:
-                    os.unlink(path)
-                    orphans += 1
-        return len(removed) + orphans
+    def gone(self) -> set[str]:
+        # A dry run of the library's own vacuum names the files that the log says were removed, and nothing else.
+        removed = self._table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
+        return {*removed} - {file.path for file in self.files()}
+
+    def forget(self) -> None:
+        """Redact statistics in the log, and drop checkpoints that have them.
+
+        Commits stay where they are: a writer that builds on an old version has to find the next one taken.
+        """
+        named = {file.path for file in self.files()}
+        self._table.create_checkpoint()
+        for path in sorted((Path(self.location) / _LOG).glob("[0-9]*")):
+            version = int(path.name.partition(".")[0])
+            if version < self.version and ".checkpoint." in path.name:
+                path.unlink()
+            elif path.name.endswith(".json"):
+                _redact(path, named)
+
+    def _log_file(self, version: int) -> Path:
+        return Path(self.location) / _LOG / f"{version:020}.json"
 
 
 def _rows(table: DeltaTable) -> list[dict[str, Any]]:
@@ -133,6 +166,8 @@ def _rows(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def _file(row: dict[str, Any]) -> LakeFile:
+    if any(row.get(name) is None for name in _NEEDED):
+        raise LakeError(f"{row['path']} has no statistics of sequences and times in the log: it is not ours")
     return LakeFile(
         path=row["path"],
         first_seq=row["min.seq"],
@@ -141,9 +176,34 @@ def _file(row: dict[str, Any]) -> LakeFile:
         size=row["size_bytes"],
         first_ns=row["min.ts_ns"],
         last_ns=row["max.ts_ns"],
-        first_subject=row["min.subject"],
-        last_subject=row["max.subject"],
+        first_subject=row.get("min.subject") or _ANY_SUBJECT[0],
+        last_subject=row.get("max.subject") or _ANY_SUBJECT[1],
     )
+
+
+def _redact(path: Path, named: set[str]) -> None:
+    """Take the subjects from what a commit says about files that are gone."""
+    lines, is_changed = [], False
+    for line in path.read_text().splitlines():
+        action = json.loads(line)
+        added = action.get("add")
+        if added and added["path"] not in named and added.get("stats"):
+            statistics = json.loads(added["stats"])
+            found = [statistics.get(side, {}).pop("subject", None) for side in ("minValues", "maxValues")]
+            if any(one is not None for one in found):
+                added["stats"] = json.dumps(statistics)
+                line, is_changed = json.dumps(action), True
+        lines.append(line)
+    if not is_changed:
+        return
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    times = path.stat()
+    with open(unfinished, "w") as file:
+        file.write("\n".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
+    os.utime(unfinished, ns=(times.st_atime_ns, times.st_mtime_ns))  # Delta takes the times of versions from them
+    os.replace(unfinished, path)
 
 
 def _statistics(file: LakeFile) -> str:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from slipstream.bulk.arrow import HEADERS_TYPE
 from slipstream.spark.lake.base import LakeFile, Wish
+from slipstream.spark.lake.syncing import sync_directory
 
 __all__ = ["COLUMNS", "SCHEMA", "filtered", "read_file", "write_file"]
 
@@ -41,18 +42,19 @@ _WRITE_BATCH_ROWS: Final = 16 * 1024  # values of a column that are encoded in o
 _ENCODINGS: Final = {"seq": "DELTA_BINARY_PACKED", "ts": "DELTA_BINARY_PACKED", "ts_ns": "DELTA_BINARY_PACKED"}
 
 
-def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, codec: str = "zstd") -> LakeFile | None:
+def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, job: str, codec: str = "zstd") -> LakeFile | None:
     """Write messages into one file of a table; it has its name when it is complete and synced.
 
     Args:
         directory: of the table, local.
         batches: columns `COLUMNS`, in the order of sequences.
+        job: who writes it; see `work`.
         codec: `zstd`, `snappy` or `none`.
 
     Returns:
         What a commit needs to know; None if there were no messages, and no file.
     """
-    name = f"part-{uuid.uuid4().hex}.parquet"
+    name = f"part-{job}-{uuid.uuid4().hex}.parquet"
     unfinished = os.path.join(directory, f"{name}.unfinished")
     seen = _Statistics()
     try:
@@ -80,7 +82,7 @@ def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, codec: str 
     finally:
         with suppress(FileNotFoundError):
             os.unlink(unfinished)
-    _sync_directory(directory)
+    sync_directory(directory)
     return seen.file(name, os.path.getsize(os.path.join(directory, name)))
 
 
@@ -177,11 +179,3 @@ def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _both(mask: pa.Array | None, more: pa.Array) -> pa.Array:
     return more if mask is None else pc.and_(mask, more)
-
-
-def _sync_directory(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,23 +4,31 @@
     <table>/_slipstream/0000000007.json      version 7: facts and files
 
 A version is a file that is written under another name, synced, and linked to its name, which fails if it is taken: so
-of two writers one is told. Old versions stay until `vacuum`.
+of two writers one is told. Old versions stay until `vacuum`, which empties them: a name that was free again could be
+taken by a writer that still builds on the version before, and nobody would ever see what it wrote.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
-from slipstream.spark.lake.base import Archived, Lake, LakeError, LakeFile
+from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile
+from slipstream.spark.lake.syncing import sync_directory
 
 __all__ = ["LOG_DIRECTORY", "PlainLake"]
 
-LOG_DIRECTORY = "_slipstream"
+LOG_DIRECTORY: Final = "_slipstream"
+_EMPTIED: Final = '{"emptied": true}'
+_EMPTIED_SECONDS: Final = 30 * 86_400.0  # no writer builds on a version that was replaced so long ago
+_RELOADS: Final = 100  # versions that may be made while we look for the newest
 
 
 class PlainLake(Lake):
@@ -36,11 +44,7 @@ class PlainLake(Lake):
         """
         super().__init__(location)
         self._log = Path(location) / LOG_DIRECTORY
-        versions = self._versions()
-        if not versions:
-            raise LakeError(f"there is no table at {location}")
-        self._version = versions[-1]
-        self._facts, self._files = self._read(self._version)
+        self.reload()
 
     @classmethod
     def create(cls, location: str, facts: Archived) -> PlainLake:
@@ -57,6 +61,19 @@ class PlainLake(Lake):
     @property
     def version(self) -> int:
         return self._version
+
+    def reload(self) -> None:
+        for _ in range(_RELOADS):
+            versions = self._versions()
+            if not versions:
+                raise LakeError(f"there is no table at {self.location}")
+            try:
+                self._facts, self._files = self._read(versions[-1])
+            except _Emptied:
+                continue  # somebody made a newer one, and emptied this
+            self._version = versions[-1]
+            return
+        raise LakeError(f"the table at {self.location} changes too fast to be read")
 
     def files(self, version: int | None = None) -> list[LakeFile]:
         if version is None or version == self._version:
@@ -79,21 +96,29 @@ class PlainLake(Lake):
         try:
             _write_once(self._log / _name(self._version + 1), _document(facts, files, operation))
         except FileExistsError as error:
-            raise LakeError(f"somebody else changed {self.location} meanwhile") from error
+            raise LakeConflict(f"somebody else changed {self.location} meanwhile") from error
         self._version += 1
         self._facts, self._files = facts, files
         return self._version
 
-    def vacuum(self) -> int:
+    def gone(self) -> set[str]:
         named = {file.path for file in self._files}
-        removed = 0
-        for path in Path(self.location).glob("*.parquet*"):
-            if path.name not in named:
+        older: set[str] = set()
+        for version in self._versions():
+            if version < self._version:
+                with suppress(_Emptied):
+                    older |= {file.path for file in self._read(version)[1]}
+        return older - named
+
+    def forget(self) -> None:
+        for version in self._versions():
+            path = self._log / _name(version)
+            if version >= self._version:
+                break
+            if path.stat().st_size > len(_EMPTIED):
+                _replace(path, _EMPTIED)
+            elif time.time() - path.stat().st_mtime > _EMPTIED_SECONDS:
                 path.unlink()
-                removed += 1
-        for version in self._versions()[:-1]:
-            (self._log / _name(version)).unlink()
-        return removed
 
     def _versions(self) -> list[int]:
         return sorted(int(path.stem) for path in self._log.glob("[0-9]*.json"))
@@ -101,11 +126,17 @@ class PlainLake(Lake):
     def _read(self, version: int) -> tuple[Archived, list[LakeFile]]:
         try:
             document = json.loads((self._log / _name(version)).read_text())
+            if document.get("emptied"):
+                raise _Emptied(f"version {version} of the table at {self.location} was vacuumed")
             return Archived(**document["facts"]), [LakeFile(**file) for file in document["files"]]
         except FileNotFoundError as error:
             raise LakeError(f"the table at {self.location} has no version {version}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise LakeError(f"version {version} of the table at {self.location} cannot be read: {error}") from error
+
+
+class _Emptied(LakeError):
+    """A version that cannot be read any more."""
 
 
 def _name(version: int) -> str:
@@ -118,17 +149,23 @@ def _document(facts: Archived, files: Sequence[LakeFile], operation: str) -> str
 
 def _write_once(path: Path, text: str) -> None:
     """Write a file that must not be there yet."""
-    unfinished = path.with_name(f".{uuid.uuid4().hex}")
+    unfinished = _written(path.parent, text)
     try:
-        with open(unfinished, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
         os.link(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(path.parent)
+
+
+def _replace(path: Path, text: str) -> None:
+    os.replace(_written(path.parent, text), path)
+
+
+def _written(directory: Path, text: str) -> Path:
+    """A file under a name of its own, synced."""
+    path = directory / f".{uuid.uuid4().hex}"
+    with open(path, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return path

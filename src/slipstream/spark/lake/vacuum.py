@@ -1,0 +1,73 @@
+"""Removing files that nobody needs: never those that a job may still commit.
+
+What goes: files that an older version names and the newest does not, and files of jobs that are dead or done. What
+stays: files of jobs that run (they remove what they do not commit themselves), and for a week files of unknown origin.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from slipstream.spark.lake.base import Lake, LakeConflict, LakeError
+from slipstream.spark.lake.work import UNKNOWN_SECONDS, job_of, settle_leases
+
+__all__ = ["Vacuumed", "vacuum"]
+
+_ATTEMPTS = 100
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What became of the files that the newest version does not name."""
+
+    removed: int
+    in_flight: int  # left to jobs that run
+
+
+def vacuum(lake: Lake) -> Vacuumed:
+    """Leave the newest version of a table and what is being written; older versions cannot be read afterwards.
+
+    Raises:
+        LakeError: the table is changed all the time.
+    """
+    # The order is what makes this safe. A file that is listed has a lease, or its job is done, and then the version
+    # that is read last names it; a job that lost its lease cannot build on that version.
+    paths = list(Path(lake.location).glob("*.parquet*"))
+    live, broken = settle_leases(lake.location)
+    lake.reload()
+    if broken:
+        _make_version(lake)
+    named, gone = {file.path for file in lake.files()}, lake.gone()
+    removed = in_flight = 0
+    for path in paths:
+        if path.name in named:
+            continue
+        if path.name not in gone and job_of(path.name) in live:
+            in_flight += 1
+        elif path.name in gone or _is_orphan(path):
+            path.unlink(missing_ok=True)
+            removed += 1
+    lake.forget()
+    return Vacuumed(removed, in_flight)
+
+
+def _make_version(lake: Lake) -> None:
+    """Tell everybody who builds on an older version that something has changed."""
+    for _ in range(_ATTEMPTS):
+        try:
+            lake.commit(lake.facts, operation="vacuum")
+            return
+        except LakeConflict:
+            lake.reload()
+    raise LakeError(f"{lake.location} is changed all the time; try again later")
+
+
+def _is_orphan(path: Path) -> bool:
+    if job_of(path.name) is not None:
+        return True
+    with suppress(FileNotFoundError):
+        return time.time() - path.stat().st_mtime > UNKNOWN_SECONDS
+    return False
