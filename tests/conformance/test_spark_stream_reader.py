@@ -180,6 +180,31 @@ def test_several_streams_and_new_ones(streams: Streams) -> None:
     assert query.run() == new
 
 
+def test_a_stream_that_joins_is_read_again_exactly(streams: Streams) -> None:
+    streams.create("Sa")
+    streams.fill("Sa", 10)
+    query = Query(streams, streams="S*")
+    query.run()
+    streams.create("Sb", max_msgs=50)
+    streams.fill("Sb", 20)
+    streams.purge("Sb", seq=5)
+    expected = streams.payloads("Sb")
+    start = query.checkpoint
+    assert start is not None
+    reader = query.reader()
+    end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+    streams.fill("Sb", 60, begin=20)
+    assert streams.state("Sb")["first_seq"] == 5, "held as soon as it was seen"
+    assert read(reader, start, end) == expected
+    assert read(query.reader(), start, end) == expected
+    query.checkpoint = end
+    assert len(query.run()) == 60
+    streams.purge("Sb", seq=9)
+    with pytest.raises(DataLoss, match="'Sb' no longer holds messages 5 to 8"):
+        query.reader().partitions(start, end)
+    assert len(read(query.reader(failOnDataLoss="false"), start, end)) == 12
+
+
 def test_a_durable_consumer_is_told(streams: Streams) -> None:
     streams.create("A")
     streams.fill("A", 60)

@@ -51,7 +51,7 @@ class Holds:
                 self._take(connection, name, at, now_ns)
 
     def keep_new(self, connection: Connection, positions: Mapping[str, Position], now_ns: int) -> None:
-        """The same for streams that are not held yet: a query that begins again with a batch that was left open."""
+        """The same for streams that are not held yet: those of a batch that was left open, and those that joined."""
         self.keep(connection, {name: at for name, at in positions.items() if name not in self._holds}, now_ns)
 
     def renew(self, connection: Connection, now_ns: int) -> None:

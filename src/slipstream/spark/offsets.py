@@ -4,7 +4,8 @@
 
 `q` is the next sequence to read, so an offset is an exclusive end. `id` says which stream it was: a stream that was
 deleted and created again has the same name and other messages. `t`, for streams that replace messages, is a time in
-nanoseconds before which nothing from `q` on was stored.
+nanoseconds before which nothing from `q` on was stored. `f` is where a stream begins that the offset before does not
+know: it joined a pattern, or was created anew.
 
 Invariant: the same pair of offsets names the same messages, always.
 """
@@ -33,6 +34,7 @@ class Position:
     seq: int  # next to read
     identity: str
     oldest_ns: int = field(default=0, compare=False)  # nothing from `seq` on was stored before; 0: not known
+    joined_at: int = field(default=0, compare=False)  # first sequence for a query that did not know the stream before
 
 
 @dataclass(frozen=True)
@@ -61,30 +63,26 @@ class Offset:
     def streams_with(self, other: Offset) -> Iterator[tuple[str, Position, Position]]:
         """The streams that moved from here to `other`: name, from, to.
 
-        A stream that is new, or another one of the same name, is read from its first sequence.
+        A stream that is new, or another one of the same name, is read from where it joined.
         """
         for name, end in sorted(other.positions.items()):
             begin = self.positions.get(name)
             if begin is None or begin.identity != end.identity:
-                begin = Position(1, end.identity)
+                begin = Position(end.joined_at or 1, end.identity)
             if end.seq > begin.seq:
                 yield name, begin, end
 
-    def knows(self, name: str, identity: str) -> bool:
-        """Whether this very stream has a place here."""
-        at = self.positions.get(name)
-        return at is not None and at.identity == identity
-
 
 def _json(at: Position) -> dict[str, Any]:
-    return {"q": at.seq, "id": at.identity} | ({"t": at.oldest_ns} if at.oldest_ns else {})
+    more = {"t": at.oldest_ns, "f": at.joined_at}
+    return {"q": at.seq, "id": at.identity, **{name: value for name, value in more.items() if value}}
 
 
 def _position(name: object, value: object) -> Position:
     if isinstance(value, dict):
-        seq, identity, oldest = value.get("q"), value.get("id"), value.get("t", 0)
-        if _whole(seq) and seq >= 1 and isinstance(identity, str) and _whole(oldest):
-            return Position(seq, identity, oldest)
+        seq, identity, oldest, joined = value.get("q"), value.get("id"), value.get("t", 0), value.get("f", 0)
+        if _whole(seq) and seq >= 1 and isinstance(identity, str) and _whole(oldest) and _whole(joined):
+            return Position(seq, identity, oldest, joined)
     raise OffsetError(f"the checkpoint's offset of stream {name!r} cannot be read: {str(value)[:200]}")
 
 

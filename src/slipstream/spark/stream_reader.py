@@ -168,6 +168,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         asked_ns = time.monotonic_ns()
         states = self._states(connection)
         places = self._places(connection, begin.positions, states)
+        self._hold_new(connection, places)
         self._quiet |= {name: (at.seq, asked_ns) for name, at in places.items() if at.seq == states[name].last + 1}
         if self._target is not None:
             states = {
@@ -182,14 +183,15 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             everything=everything,
             may_wait=self._target is None,
         )
-        # Streams without news keep the place Spark knows: a place moved by an accepted loss alone is no batch.
-        known = begin.positions
-        ends = {
-            name: known.get(name, at)
-            if at == places[name]
-            else replace(at, oldest_ns=connection.oldest_ns(states[name], at.seq))
-            for name, at in end.positions.items()
-        }
+        ends: dict[str, Position] = {}
+        for name, at in end.positions.items():
+            known, place = begin.positions.get(name), places[name]
+            if known is not None and at == place:
+                ends[name] = known  # also where an accepted loss moved the place: that alone is no batch
+                continue
+            joined = known is None or known.identity != at.identity
+            oldest_ns = connection.oldest_ns(states[name], at.seq)
+            ends[name] = replace(at, oldest_ns=oldest_ns, joined_at=place.seq if joined else 0)
         return Offset(ends)
 
     def _places(
@@ -219,13 +221,10 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         window = self._window
         if self.options.target.kind == "object":
             window = Window(subjects=(f"$O.{self.options.target.names[0]}.M.>",))
-        if self._holding(connection):
-            self._holds.keep_new(connection, begin.positions, time.monotonic_ns())
-        for name, start, stop in begin.streams_with(end):
-            state = connection.state(name)
-            if state is not None and not begin.knows(name, stop.identity):
-                start = Position(state.first, stop.identity)
-            place = self._checked(connection, name, start, state)
+        moved = list(begin.streams_with(end))
+        self._hold_new(connection, {**{name: start for name, start, _ in moved}, **begin.positions})
+        for name, start, stop in moved:
+            place = self._checked(connection, name, start, connection.state(name))
             if place is None or place.identity != stop.identity:
                 continue  # an accepted loss: the stream of this batch is gone
             tasks += plan_range(connection, self.options, name, place.identity, place.seq, stop.seq - 1, window)
@@ -247,6 +246,10 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _hold(self, connection: Connection, positions: Mapping[str, Position]) -> None:
         if self._holding(connection):
             self._holds.keep(connection, positions, time.monotonic_ns())
+
+    def _hold_new(self, connection: Connection, positions: Mapping[str, Position]) -> None:
+        if self._holding(connection):
+            self._holds.keep_new(connection, positions, time.monotonic_ns())
 
     def _holding(self, connection: Connection) -> bool:
         return self.options.hold and self.options.transport in ("auto", "bulk") and connection.is_slipstream

@@ -18,9 +18,10 @@ def test_the_form_in_a_checkpoint() -> None:
     text = json.dumps(offset.to_json())
     assert text == '{"v": 1, "s": {"A": {"q": 1, "id": "2/a"}, "B": {"q": 7, "id": "1/b"}}}'
     assert Offset.from_json(json.loads(text)) == offset
-    timed = Offset({"A": Position(1, "2/a", oldest_ns=5)}).to_json()
-    assert timed["s"]["A"] == {"q": 1, "id": "2/a", "t": 5}
-    assert Offset.from_json(timed).positions["A"].oldest_ns == 5
+    more = Offset({"A": Position(9, "2/a", oldest_ns=5, joined_at=3)}).to_json()
+    assert more["s"]["A"] == {"q": 9, "id": "2/a", "t": 5, "f": 3}
+    again = Offset.from_json(more).positions["A"]
+    assert (again.oldest_ns, again.joined_at) == (5, 3)
 
 
 @pytest.mark.parametrize(
@@ -47,10 +48,11 @@ def test_other_offsets_are_refused(value: object) -> None:
 
 def test_streams_that_moved() -> None:
     begin = Offset({"A": Position(5, "a"), "B": Position(9, "b")})
-    end = Offset({"A": Position(8, "a"), "B": Position(9, "b"), "C": Position(3, "c")})
-    assert list(begin.streams_with(end)) == [
+    ends = {"A": Position(8, "a"), "B": Position(9, "b"), "C": Position(3, "c"), "D": Position(7, "d", joined_at=4)}
+    assert list(begin.streams_with(Offset(ends | {"E": Position(4, "e", joined_at=4)}))) == [
         ("A", Position(5, "a"), Position(8, "a")),
         ("C", Position(1, "c"), Position(3, "c")),
+        ("D", Position(4, "d"), Position(7, "d")),
     ]
 
 
