@@ -35,6 +35,7 @@ SOURCE_OPTIONS = [
     "transport",
     "batchRows",
     "batchBytes",
+    "archive",
     "durable",
     "hold",
     "holdTimeout",
@@ -102,6 +103,7 @@ class SourceOptions:
     pushdown: bool  # for one query; see `reader`
     read_timeout_ns: int
     max_object_bytes: int
+    archive: str = ""  # location of the stream's archive, for what the stream has no more
 
 
 def read_source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -120,6 +122,9 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
     subjects = values.words("subjects")
     if subjects and target.kind == "object":
         raise OptionError("subjects", "does not go with 'objectStore'")
+    archive = values.text("archive")
+    if archive and (streaming or target.kind == "object" or target.has_patterns or len(target.stream_names) != 1):
+        raise OptionError("archive", "goes with batch reads of one stream or bucket")
     payload_format = values.choice("payloadFormat", ("raw", "string", "json"), "raw")
     if (payload_format == "json") != values.has("payloadSchema"):
         raise OptionError(
@@ -128,7 +133,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
     return SourceOptions(
         reach=read_reach(values),
         target=target,
-        subjects=() if ">" in subjects else subjects,
+        subjects=() if ">" in subjects else _subjects(subjects, target),
         start=_start(values, streaming),
         end_seq=values.number("endingSequence", None),
         end_time_ns=values.time_ns("endingTime"),
@@ -157,7 +162,19 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
         pushdown=values.flag("pushdown", False),
         read_timeout_ns=values.duration_ns("readTimeout", 60 * _SECOND_NS) or 0,
         max_object_bytes=values.size("maxObjectBytes", 256 * MIB) or 0,
+        archive=archive,
     )
+
+
+def _subjects(words: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    """Filters as the server takes them: for a bucket keys, or patterns of keys, will do."""
+    if target.kind != "bucket":
+        return words
+    whole = [
+        (word,) if word.startswith("$KV.") else tuple(f"$KV.{bucket}.{word}" for bucket in target.names)
+        for word in words
+    ]
+    return tuple(dict.fromkeys(subject for subjects in whole for subject in subjects))
 
 
 def _start(values: Values, streaming: bool) -> Start:

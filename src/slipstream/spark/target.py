@@ -167,4 +167,8 @@ def _check_variable(values: Values, option: str) -> None:
     if not _VARIABLE.fullmatch(name):
         raise OptionError(option, "takes the name of an environment variable, not the secret itself")
     if name not in os.environ:
-        raise OptionError(option, f"the environment variable {name} is not set here")
+        raise OptionError(
+            option,
+            f"the environment variable {name} is not set where Spark runs: set it before Spark starts (what a program "
+            "puts into os.environ later does not get there), and on a cluster also for its executors",
+        )

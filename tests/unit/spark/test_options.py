@@ -39,6 +39,16 @@ def test_names_come_in_any_case() -> None:
     assert options.limits == Limits(max_messages=5, max_bytes=2 << 20, max_delay_ns=90 * 10**9)
 
 
+def test_keys_of_a_bucket_are_filters() -> None:
+    def subjects(bucket: str, words: str) -> tuple[str, ...]:
+        found: tuple[str, ...] = read_source_options({"bucket": bucket, "subjects": words}, streaming=False).subjects
+        return found
+
+    assert subjects("b", "k0,a.*,$KV.b.k1") == ("$KV.b.k0", "$KV.b.a.*", "$KV.b.k1")
+    assert subjects("b,c", "k0") == ("$KV.b.k0", "$KV.c.k0")
+    assert subjects("b", ">") == ()
+
+
 def test_options_travel_to_tasks() -> None:
     options = read({"subjects": "orders.eu.>, orders.us.>", "columns": "seq,payload"})
     assert pickle.loads(pickle.dumps(options)) == options
@@ -113,7 +123,7 @@ def test_variables_hold_secrets_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("ORDERS_TOKEN", "s3cret")
     options = read({"tokenEnv": "ORDERS_TOKEN"})
     assert options.reach.token_env == "ORDERS_TOKEN" and "s3cret" not in repr(options)
-    with pytest.raises(OptionError, match="is not set"):
+    with pytest.raises(OptionError, match="set it before Spark starts"):
         read({"tokenEnv": "NO_SUCH_VARIABLE_HERE"})
     with pytest.raises(OptionError, match="not the secret itself"):
         read({"tokenEnv": "s3cret with blanks"})
