@@ -265,7 +265,9 @@ def _ended(wanted: Wanted, status: bytes, header: bytes) -> bool:
     if status == b"404":
         return False
     if status == b"503":
-        raise BulkError(f"{wanted.stream} does not offer direct gets")
+        raise BulkError(
+            f"stream {wanted.stream} does not offer direct gets: set its allow_direct, or use another transport"
+        )
     told = header.split(b"\r\n")[0].decode("utf-8", "replace")
     raise BulkError(f"direct get from {wanted.stream} failed: {told}")
 
