@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StructType
 
+from slipstream.bulk import BulkError
 from slipstream.spark import connection
 from slipstream.spark.errors import DataLoss, OptionError
 from slipstream.spark.source import SlipstreamSource
@@ -167,6 +168,22 @@ def test_starts(streams: Streams) -> None:
     assert first(startingSequence=2, outOfRange="adjust") == 4
 
 
+def test_a_start_beyond_the_end_is_waited_for(streams: Streams) -> None:
+    streams.create("A")
+    streams.fill("A", 10)
+    query = Query(streams, stream="A", startingSequence=15, starting="")
+    reader = query.reader()
+    start = json.loads(json.dumps(reader.initialOffset()))
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    streams.fill("A", 3, begin=10)
+    again = query.reader()
+    assert again.latestOffset(start, again.getDefaultReadLimit()) == start
+    streams.fill("A", 5, begin=13)
+    end = again.latestOffset(start, again.getDefaultReadLimit())
+    assert read(again, start, end) == [b"%06d" % number for number in range(14, 18)]
+    assert end["s"]["A"].keys() == {"q", "id"}
+
+
 def test_several_streams_and_new_ones(streams: Streams) -> None:
     for name in ("Sa", "Sb"):
         streams.create(name)
@@ -215,8 +232,18 @@ def test_a_durable_consumer_is_told(streams: Streams) -> None:
     streams.fill("A", 3, begin=60)
     info = streams.api("CONSUMER.INFO.A.LAG")
     assert (info["ack_floor"]["stream_seq"], info["num_pending"]) == (60, 3)
-    with pytest.raises(OptionError, match="consumer 'NOBODY'"):
+    made = len(query.batches)
+    with pytest.raises(OptionError, match=r"stream 'A' has no consumer 'NOBODY'; create it first.* --ack all"):
         query.run(durable="NOBODY")
+    with pytest.raises(OptionError, match="has no consumer 'NOBODY'"):
+        Query(streams, stream="A", durable="NOBODY").reader().initialOffset()
+    streams.api(
+        "CONSUMER.DURABLE.CREATE.A.EACH",
+        {"stream_name": "A", "config": {**config, "durable_name": "EACH", "ack_policy": "explicit"}},
+    )
+    with pytest.raises(OptionError, match="ack policy 'all'"):
+        query.run(durable="EACH")
+    assert len(query.batches) == made, "checked before a batch is made"
 
 
 def test_a_bucket_whose_entries_are_replaced_loses_nothing(streams: Streams) -> None:
@@ -277,6 +304,15 @@ def test_a_busy_bucket_with_an_age_loses_nothing_as_long_as_it_is_read_in_time(s
         query.run()
     end = reader.latestOffset(query.checkpoint, reader.getDefaultReadLimit())
     assert read(reader, query.checkpoint, end) == [b"newer"], "this reader has just seen that nothing was there"
+
+
+def test_a_stream_without_direct_gets_says_so(streams: Streams) -> None:
+    streams.create("A")
+    streams.fill("A", 3)
+    with pytest.raises(BulkError, match="set its allow_direct"):
+        Query(streams, stream="A", transport="direct").run()
+    streams.api("STREAM.UPDATE.A", {"name": "A", "subjects": ["A.>"], "storage": "file", "allow_direct": True})
+    assert len(Query(streams, stream="A", transport="direct").run()) == 3
 
 
 def test_options_that_make_no_sense(streams: Streams) -> None:

@@ -17,6 +17,7 @@ from slipstream.spark.errors import OptionError
 
 __all__ = ["DurableAcks"]
 
+_CONSUMER_NOT_FOUND = 10014
 _BATCH = 1_000
 _BATCHES_MAX = 10_000  # pulls of one commit; then the next one goes on
 
@@ -38,6 +39,12 @@ class DurableAcks:
         except BulkError as error:
             if error.retryable:
                 raise
+            if error.err_code == _CONSUMER_NOT_FOUND:
+                raise OptionError(
+                    "durable",
+                    f"stream {stream!r} has no consumer {consumer!r}; create it first, as a pull consumer with ack "
+                    f"policy 'all': slipstream consumer add {stream} {consumer} --pull --ack all --defaults",
+                ) from error
             raise OptionError("durable", f"consumer {consumer!r} of stream {stream!r}: {error}") from error
         if config.get("ack_policy") != "all" or config.get("deliver_subject"):
             raise OptionError("durable", f"consumer {consumer!r} has to be a pull consumer with ack policy 'all'")

@@ -5,7 +5,7 @@
 `q` is the next sequence to read, so an offset is an exclusive end. `id` says which stream it was: a stream that was
 deleted and created again has the same name and other messages. `t`, for streams that replace messages, is a time in
 nanoseconds before which nothing from `q` on was stored. `f` is where a stream begins that the offset before does not
-know: it joined a pattern, or was created anew.
+know: it joined a pattern, or was created anew. `w` says that a query is to begin where the stream has not come to yet.
 
 Invariant: the same pair of offsets names the same messages, always.
 """
@@ -34,6 +34,7 @@ class Position:
     seq: int  # next to read
     identity: str
     oldest_ns: int = field(default=0, compare=False)  # nothing from `seq` on was stored before; 0: not known
+    waits: bool = field(default=False, compare=False)  # a start that was asked for, beyond the end of the stream
     joined_at: int = field(default=0, compare=False)  # first sequence for a query that did not know the stream before
 
 
@@ -74,7 +75,7 @@ class Offset:
 
 
 def _json(at: Position) -> dict[str, Any]:
-    more = {"t": at.oldest_ns, "f": at.joined_at}
+    more = {"t": at.oldest_ns, "f": at.joined_at, "w": at.waits}
     return {"q": at.seq, "id": at.identity, **{name: value for name, value in more.items() if value}}
 
 
@@ -82,7 +83,7 @@ def _position(name: object, value: object) -> Position:
     if isinstance(value, dict):
         seq, identity, oldest, joined = value.get("q"), value.get("id"), value.get("t", 0), value.get("f", 0)
         if _whole(seq) and seq >= 1 and isinstance(identity, str) and _whole(oldest) and _whole(joined):
-            return Position(seq, identity, oldest, joined)
+            return Position(seq, identity, oldest, value.get("w") is True, joined)
     raise OffsetError(f"the checkpoint's offset of stream {name!r} cannot be read: {str(value)[:200]}")
 
 

@@ -74,7 +74,7 @@ def checked(
                 f"acknowledgements removed them before they were read; {_ACCEPT}"
             )
         return Position(state.first, state.identity)
-    if position.seq > state.last + 1:
+    if position.seq > state.last + 1 and not position.waits:
         if fail:
             raise DataLoss(
                 f"stream {name!r} ends at {state.last}, but this query has read up to {position.seq - 1}: the server "

@@ -12,7 +12,7 @@ held, where the server can; a loss is an error unless the user accepts it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -137,12 +137,13 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         if missing:
             raise DataLoss(f"there is no stream {missing[0]!r} on this server")
         offset = Offset({name: self._begin(connection, state) for name, state in states.items()})
+        self._check_durable(connection, states)
         self._hold(connection, offset.positions)
         return offset
 
     def _begin(self, connection: Connection, state: StreamState) -> Position:
         seq = self._start(connection, state)
-        return Position(seq, state.identity, connection.oldest_ns(state, seq))
+        return Position(seq, state.identity, connection.oldest_ns(state, seq), waits=seq > state.last + 1)
 
     def _start(self, connection: Connection, state: StreamState) -> int:
         start = self.options.start
@@ -162,6 +163,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         if self._admission is None:
             now = time.monotonic_ns()
             self._admission = Admission(self.options.limits, filtered=bool(self.options.subjects), now_ns=now)
+            self._check_durable(connection, begin.positions)
             self._hold(connection, begin.positions)
         elif self._holding(connection):
             self._holds.renew(connection, time.monotonic_ns())
@@ -237,11 +239,21 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         for name, at in done.positions.items():
             if at.seq <= 1:
                 continue
-            link = connection.client._link
-            acks = self._acks.get(name)
-            if acks is None or not acks.uses(link):
-                acks = self._acks[name] = DurableAcks(link, name, self.options.durable)
-            acks.ack_through(at.seq - 1)
+            self._acks_of(connection, name, self.options.durable).ack_through(at.seq - 1)
+
+    def _check_durable(self, connection: Connection, streams: Iterable[str]) -> None:
+        """Look for the consumers before a batch is made; a stream that is gone is somebody else's matter."""
+        if self.options.durable is not None:
+            for name in streams:
+                if connection.state(name) is not None:
+                    self._acks_of(connection, name, self.options.durable)
+
+    def _acks_of(self, connection: Connection, stream: str, consumer: str) -> DurableAcks:
+        link = connection.client._link
+        acks = self._acks.get(stream)
+        if acks is None or not acks.uses(link):
+            acks = self._acks[stream] = DurableAcks(link, stream, consumer)
+        return acks
 
     def _hold(self, connection: Connection, positions: Mapping[str, Position]) -> None:
         if self._holding(connection):

@@ -18,10 +18,10 @@ def test_the_form_in_a_checkpoint() -> None:
     text = json.dumps(offset.to_json())
     assert text == '{"v": 1, "s": {"A": {"q": 1, "id": "2/a"}, "B": {"q": 7, "id": "1/b"}}}'
     assert Offset.from_json(json.loads(text)) == offset
-    more = Offset({"A": Position(9, "2/a", oldest_ns=5, joined_at=3)}).to_json()
-    assert more["s"]["A"] == {"q": 9, "id": "2/a", "t": 5, "f": 3}
+    more = Offset({"A": Position(9, "2/a", oldest_ns=5, waits=True, joined_at=3)}).to_json()
+    assert more["s"]["A"] == {"q": 9, "id": "2/a", "t": 5, "f": 3, "w": True}
     again = Offset.from_json(more).positions["A"]
-    assert (again.oldest_ns, again.joined_at) == (5, 3)
+    assert (again.oldest_ns, again.waits, again.joined_at) == (5, True, 3)
 
 
 @pytest.mark.parametrize(
