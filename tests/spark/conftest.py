@@ -51,6 +51,14 @@ def node(server_pool: ServerPool) -> Iterator[ServerProcess]:
     server.end()
 
 
+@pytest.fixture(scope="session")
+def second_node(server_pool: ServerPool) -> Iterator[ServerProcess]:
+    """Another server of ours that no test may stop: streams there may have the subjects of streams here."""
+    server = started(server_pool, "ours")
+    yield server
+    server.end()
+
+
 @pytest.fixture
 def own_node(server_pool: ServerPool) -> Iterator[ServerProcess]:
     """A server of ours that the test may kill."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from slipstream.spark.jobs import Report
     from slipstream.spark.target import Reach
 
-__all__ = ["job_flags", "reach_of", "run_job"]
+__all__ = ["again_flag", "job_flags", "reach_of", "run_job"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _EXCEPTION = re.compile(r"^(?:(?:[\w$]+\.)+[\w$]+: )+")  # `org.apache.spark.SparkException: `
@@ -36,14 +36,18 @@ _LABELS = {
     **_LABELS_OF_TIMES,
     "archived_upto": "Archived up to",
     "bytes_per_second": "Volume per second",
+    "copied_before": "Copied before, up to",
+    "copied_upto": "Copied now, up to",
     "first_seq": "First sequence",
     "last_seq": "Last sequence",
     "sha256": "SHA-256",
+    "target_first_seq": "First sequence there",
     "target_last_seq": "Last sequence there",
-    "verified": "Compared by",
+    "verified": "Read back and compared",
 }
 _TITLES = {"dlq": "Count of dead letters", "stats": "Statistics"}
-_OF_MESSAGES = frozenset(("first_seq", "last_seq"))  # mean nothing where there were none
+# These mean nothing where there were none.
+_OF_MESSAGES = frozenset(("first_seq", "last_seq", "target_first_seq", "target_last_seq"))
 
 
 def job_flags(command: _F) -> _F:
@@ -54,6 +58,11 @@ def job_flags(command: _F) -> _F:
     ):
         command = decorate(command)
     return command
+
+
+def again_flag(command: _F) -> _F:
+    """Add `--again` to a job that copies only what it has not copied yet; the command takes it as `again`."""
+    return click.option("--again", is_flag=True, help="Copy once more what was copied before.")(command)
 
 
 def reach_of(settings: Settings) -> Reach:
@@ -167,7 +176,8 @@ def _active_session() -> SparkSession | None:
 
 def _print(report: Report) -> None:
     title = _TITLES.get(report.job, report.job.capitalize())
-    columns = Columns(f"{title} {'done' if report.ok else 'found differences'}")
+    wrong = "left messages out" if report.figures.get("left_out") else "found differences"
+    columns = Columns(f"{title} {'done' if report.ok else wrong}")
     for name, value in report.figures.items():
         columns.row(_label(name), _shown(name, value), when=name not in _OF_MESSAGES or report.figures.get("messages"))
     columns.print()

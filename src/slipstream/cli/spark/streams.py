@@ -7,7 +7,7 @@ import click
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.render import note, say
 from slipstream.cli.spark.archives import time_ns
-from slipstream.cli.spark.running import job_flags, reach_of, run_job
+from slipstream.cli.spark.running import again_flag, job_flags, reach_of, run_job
 from slipstream.cli.types import DURATION, list_option
 from slipstream.limits import MINUTE_NS
 
@@ -77,14 +77,22 @@ def materialize(session: Session, bucket: str, table: str, mode: str, master: st
 @click.argument("stream")
 @click.option("--redrive", default=None, metavar="STREAM", help="Publish the letters of this stream again, once.")
 @click.option("--delete", is_flag=True, help="Remove what was published again.")
+@again_flag
 @click.option("--name", default="", help="Another name makes the same redrive a new one.")
 @job_flags
 @click.pass_obj
 def dlq(
-    session: Session, stream: str, redrive: str | None, delete: bool, name: str, master: str | None, as_json: bool
+    session: Session,
+    stream: str,
+    redrive: str | None,
+    delete: bool,
+    again: bool,
+    name: str,
+    master: str | None,
+    as_json: bool,
 ) -> None:
     """Count the dead letters in STREAM by cause; publish them again on their subjects."""
-    run_job(session, "dlq", master, as_json, stream, redrive=redrive, delete=delete, name=name)
+    run_job(session, "dlq", master, as_json, stream, redrive=redrive, delete=delete, again=again, name=name)
 
 
 @click.command(cls=Command)
@@ -93,7 +101,8 @@ def dlq(
 @click.option("--target-server", default="", metavar="URL", help="Server of TARGET; the same by default.")
 @click.option("--first", type=click.IntRange(min=1), default=1, help="First sequence.")
 @click.option("--last", type=click.IntRange(min=1), default=None, help="Last sequence.")
-@click.option("--verify/--no-verify", default=True, help="Compare afterwards.")
+@click.option("--verify/--no-verify", default=True, help="Read back what was copied, and compare.")
+@again_flag
 @click.option("--name", default="", help="Another name makes the same copy a new one.")
 @job_flags
 @click.pass_obj
@@ -105,11 +114,12 @@ def mirror(
     first: int,
     last: int | None,
     verify: bool,
+    again: bool,
     name: str,
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Copy messages of STREAM into the stream TARGET, in their order, exactly once."""
+    """Copy messages of STREAM into the stream TARGET, in their order, exactly once; run again, what is new."""
     from dataclasses import replace
 
     reach = reach_of(session.settings)
@@ -126,6 +136,7 @@ def mirror(
         first=first,
         last=last,
         verify=verify,
+        again=again,
         name=name,
     )
 

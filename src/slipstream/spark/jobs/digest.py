@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BLOCK", "COLUMNS", "BlockDigest", "Digester", "combined"]
+__all__ = ["BLOCK", "COLUMNS", "CONTENT", "BlockDigest", "ContentDigest", "Digester", "combined"]
 
 BLOCK: Final = 100_000  # sequences of a block
 COLUMNS: Final = ("seq", "ts_ns", "subject", "hdr_raw", "payload")
-_CONTENT: Final = ("subject", "hdr_raw", "payload")
+CONTENT: Final = ("subject", "hdr_raw", "payload")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Digester:
 
     def _open(self, number: int) -> None:
         self._number = number
-        names = COLUMNS if self._places else _CONTENT
+        names = COLUMNS if self._places else CONTENT
         self._hashes = {name: (hashlib.sha256(), hashlib.sha256()) for name in names}
         self._messages = self._bytes = 0
 
@@ -84,6 +84,26 @@ class Digester:
             for hasher, buffer in zip(hashers, _bytes_of(rows.column(name)), strict=True):
                 hasher.update(buffer)
         self._bytes += _data_bytes(rows.column("payload"))
+
+
+class ContentDigest:
+    """One digest of what messages say, in their order; wherever they are stored, and however they are cut."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._hashes = {name: (hashlib.sha256(), hashlib.sha256()) for name in CONTENT}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add messages; columns `CONTENT`."""
+        if not batch.num_rows:
+            return
+        for name, hashers in self._hashes.items():
+            for hasher, buffer in zip(hashers, _bytes_of(batch.column(name)), strict=True):
+                hasher.update(buffer)
+
+    def hexdigest(self) -> str:
+        """The digest of all of them."""
+        return hashlib.sha256(b"".join(one.digest() for pair in self._hashes.values() for one in pair)).hexdigest()
 
 
 def combined(blocks: Iterable[BlockDigest]) -> str:

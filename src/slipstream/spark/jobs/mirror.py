@@ -1,16 +1,21 @@
-"""`mirror`: a stream copied in bulk into another one, on the same or another server, and compared afterwards."""
+"""`mirror`: a stream copied in bulk into another one, on the same or another server, and compared afterwards.
+
+It goes on where the last run stopped, so it can be run again and again to keep the copy up to date. Digests are made
+of what is read from the source and, afterwards, of what the target has stored in its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slipstream.spark.jobs.audit import stream_blocks
-from slipstream.spark.jobs.copying import copy_into, copy_name
-from slipstream.spark.jobs.digest import combined
-from slipstream.spark.jobs.ranges import ReadRange, plan_stream, read_batches, stream_facts
+from slipstream.spark.jobs.copying import Copied, CopiedPart, Target, copy_into, copy_name
+from slipstream.spark.jobs.digest import CONTENT, ContentDigest
+from slipstream.spark.jobs.ranges import ReadRange, StreamFacts, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
-from slipstream.spark.jobs.tasks import JobError
+from slipstream.spark.jobs.rollups import Rollups
+from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -19,7 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["mirror"]
 
-_CONTENT = ("subject", "hdr_raw", "payload")
+_DIFFERENCES_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Where in the target a part should be, and what it should be."""
+
+    piece: ReadRange
+    part: CopiedPart
 
 
 def mirror(
@@ -32,10 +45,15 @@ def mirror(
     first: int = 1,
     last: int | None = None,
     verify: bool = True,
+    again: bool = False,
     name: str = "",
     say: Say = quiet,
 ) -> Report:
-    """Copy messages of a stream into another one, in their order, exactly once.
+    """Copy what a stream has and an earlier run has not copied into another one, in order, exactly once.
+
+    Messages are equal to the byte. Headers that asked something of the source (message ids, conditions, roll-ups) are
+    kept and ask nothing of the target, except that a roll-up, such as a purged key, removes what earlier runs have
+    copied and the source has removed.
 
     Args:
         spark: the session.
@@ -43,9 +61,10 @@ def mirror(
         target: where to; its subjects must cover those of the messages.
         reach: server of the first, which may be a plain nats-server.
         target_reach: server of the second; the same by default.
-        first: first sequence to copy.
+        first: first sequence to copy; with another one it is another copy.
         last: last sequence to copy; the last one by default.
-        verify: compare what was copied, message by message, where the target was empty before.
+        verify: read what this run has copied from the target, and compare it with what was read from the source.
+        again: copy once more what was copied before.
         name: another name makes the same copy a new one.
         say: gets a line now and then.
 
@@ -58,36 +77,71 @@ def mirror(
     source, goal = stream_facts(reach, stream), stream_facts(target_reach, target)
     if source.identity == goal.identity and reach == target_reach:
         raise JobError(f"{stream} would be copied into itself")
-    low, high = max(first, source.first), min(last or source.last, source.last)
-    pieces = plan_stream(reach, source, low, high)
-    txn = copy_name("mirror", source.identity, goal.identity, low, high, name)
-    done = copy_into(spark, target_reach, target, txn, pieces, _read, say=say)
+    high = min(last or source.last, source.last)
+
+    def pieces_above(sequence: int) -> list[ReadRange]:
+        return plan_stream(reach, source, max(first, source.first, sequence + 1), high)
+
+    place = Target(
+        target_reach,
+        goal,
+        copy_name("mirror", source.name, source.identity, first, name, again=again),
+        rollups=Rollups.of(target_reach, goal),
+    )
+    done = copy_into(spark, place, pieces_above, _read, digest=verify, say=say)
     report.figures = {
         "stream": stream,
-        "first_seq": low,
-        "last_seq": high,
         "target": target,
+        "copied_before": done.before,
+        "copied_upto": max(done.upto, high),
         "messages": done.messages,
-        "repeated_batches": done.repeated_batches,
+        "left_out": done.left_out,
+        "target_first_seq": done.first_seq,
         "target_last_seq": done.last_seq,
     }
-    if verify and not goal.messages:
-        _verify(spark, report, (reach, stream, low, high), (target_reach, target), done.first_seq)
+    report.ok = not done.left_out
+    if verify:
+        _verify(spark, report, target_reach, goal, done)
     return report.finish()
 
 
 def _read(piece: ReadRange) -> Iterator[pa.RecordBatch]:
-    yield from read_batches(piece, _CONTENT)
+    yield from read_batches(piece, CONTENT)
 
 
-def _verify(
-    spark: SparkSession, report: Report, source: tuple[Reach, str, int, int], copy: tuple[Reach, str], offset: int
-) -> None:
-    """Compare whole copies: by blocks when sequences are the same, else by their number."""
-    reach, stream, low, high = source
-    ours = stream_blocks(spark, reach, stream, low, high, places=False)
-    theirs = stream_blocks(spark, *copy, places=False)
-    counts = sum(block.messages for block in ours), sum(block.messages for block in theirs)
-    same_places = offset == low and not any(block.last - block.first + 1 != block.messages for block in ours)
-    report.ok = counts[0] == counts[1] and (not same_places or combined(ours) == combined(theirs))
-    report.figures |= {"verified": "digests" if same_places else "number", "equal": report.ok}
+def _verify(spark: SparkSession, report: Report, reach: Reach, goal: StreamFacts, done: Copied) -> None:
+    """Compare every part that this run has copied with what is stored in its place."""
+    checked = 0
+    differences: list[dict[str, object]] = []
+    for wave in waves(spark, done.parts):
+        for part, found in zip(wave, run_tasks(spark, _stored(reach, goal, wave), _digest), strict=True):
+            checked += found["count"]
+            if (found["count"], found["digest"]) != (part.count, part.digest):
+                last = part.first_seq + part.count - 1
+                differences.append(
+                    {"first_seq": part.first_seq, "last_seq": last, "copied": part.count, "found": found["count"]}
+                )
+    equal = not differences and not done.left_out
+    report.ok = report.ok and equal
+    report.figures |= {"verified": checked, "equal": equal}
+    report.tables["differences"] = differences[:_DIFFERENCES_SHOWN]
+
+
+def _stored(reach: Reach, goal: StreamFacts, parts: Sequence[CopiedPart]) -> list[_Stored]:
+    return [
+        _Stored(ReadRange(reach, goal.name, goal.identity, part.first_seq, part.first_seq + part.count - 1), part)
+        for part in parts
+    ]
+
+
+def _digest(item: _Stored) -> Result:
+    """In a worker: what is stored where a part was copied to."""
+
+    def digest() -> Result:
+        made, count = ContentDigest(), 0
+        for batch in read_batches(item.piece, CONTENT):
+            made.add(batch)
+            count += batch.num_rows
+        return {"count": count, "digest": made.hexdigest()}
+
+    return again(item.piece.reach, digest)

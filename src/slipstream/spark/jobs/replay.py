@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from slipstream.spark.jobs.copying import copy_into, copy_name
+from slipstream.spark.jobs.copying import Target, copy_into, copy_name
 from slipstream.spark.jobs.ranges import stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
-from slipstream.spark.lake import Wish, open_lake
+from slipstream.spark.jobs.rollups import Rollups
+from slipstream.spark.jobs.tasks import JobError
+from slipstream.spark.lake import Lake, Wish, open_lake
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -19,12 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 _CONTENT = ("subject", "hdr_raw", "payload")
-_MARKED = ("stream", "seq", "ts_ns", "subject", "headers", "payload")
+_MARKED = ("stream", "seq", "ts_ns", "subject", "hdr_raw", "payload")
 
 
 @dataclass(frozen=True)
 class _FilePart:
     path: str
+    last: int  # sequence in it
     wish: Wish
     mark: bool
 
@@ -38,10 +42,18 @@ def replay(
     wish: Wish | None = None,
     version: int | None = None,
     mark: bool = False,
+    again: bool = False,
     name: str = "",
     say: Say = quiet,
 ) -> Report:
     """Publish archived messages into a stream, in their order, exactly once.
+
+    A second run adds what the archive has got since the first. What makes it another replay is another archive, another
+    beginning, other times or subjects; not a later end, other files, or marks.
+
+    Messages are equal to the byte. Their message ids are kept, and two with the same one both arrive: the stream that
+    was archived had taken them both. A roll-up, such as a purged key, removes older messages of its subject as it did
+    there.
 
     Args:
         spark: the session.
@@ -52,7 +64,8 @@ def replay(
         version: of the archive; the newest by default.
         mark: add headers that say where a message was: `Nats-Orig-Stream`, `-Sequence` and `-Time-Stamp`. Without them
             the copy is equal to the byte.
-        name: another name makes the same replay a new one, which adds the messages once more.
+        again: publish once more what was published before.
+        name: another name makes the same replay a new one.
         say: gets a line now and then.
 
     Raises:
@@ -64,22 +77,53 @@ def replay(
     lake = open_lake(location)
     version = lake.version if version is None else version
     files = lake.select(wish, version)
-    target = stream_facts(reach, stream)
-    parts = [_FilePart(lake.path_of(file), wish, mark) for file in files]
-    txn = copy_name("replay", lake.facts.identity, [file.path for file in files], wish, mark, target.identity, name)
-    done = copy_into(spark, reach, stream, txn, parts, _read, say=say)
+    goal = stream_facts(reach, stream)
+
+    def parts_above(sequence: int) -> list[_FilePart]:
+        above = replace(wish, first_seq=max(wish.first_seq or 1, sequence + 1))
+        parts: list[_FilePart] = []
+        reached = 0
+        for file in sorted(files, key=lambda file: file.first_seq):
+            if file.first_seq <= reached:
+                raise JobError(f"{lake.path_of(file)} repeats sequences of another file: the archive is damaged")
+            reached = file.last_seq
+            last = reached if wish.last_seq is None else min(reached, wish.last_seq)
+            if above.may_hold(file) and last > sequence:
+                parts.append(_FilePart(lake.path_of(file), last, above, mark))
+        return parts
+
+    selects = (wish.first_seq or 1, wish.start_ns, wish.end_ns, sorted(wish.subjects))
+    target = Target(
+        reach,
+        goal,
+        copy_name("replay", _table_id(lake), lake.facts.identity, selects, name, again=again),
+        rollups=Rollups.of(reach, goal),
+    )
+    done = copy_into(spark, target, parts_above, _read, say=say)
     report.figures = {
         "table": location,
         "version": version,
         "files": len(files),
         "stream": stream,
+        "copied_before": done.before,
+        "copied_upto": done.upto,
         "messages": done.messages,
+        "left_out": done.left_out,
         "batches": done.batches,
-        "repeated_batches": done.repeated_batches,
         "first_seq": done.first_seq,
         "last_seq": done.last_seq,
     }
+    report.ok = not done.left_out
     return report.finish()
+
+
+def _table_id(lake: Lake) -> str:
+    """What tells an archive from another one of the same stream: a Delta table has a number, others have a place."""
+    if lake.format != "delta":
+        return os.path.realpath(lake.location)
+    from deltalake import DeltaTable
+
+    return str(DeltaTable(lake.location).metadata().id)
 
 
 def _read(part: _FilePart) -> Iterator[pa.RecordBatch]:
@@ -93,22 +137,16 @@ def _marked(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with the place of each message in its headers."""
     import pyarrow as pa
 
-    from slipstream.bulk.arrow import HEADERS_TYPE
+    from slipstream.jetstream import headers
 
-    columns = batch.to_pydict()
-    headers = [
-        [
-            *(known or []),
-            ("Nats-Orig-Stream", [stream]),
-            ("Nats-Orig-Sequence", [str(sequence)]),
-            ("Nats-Orig-Time-Stamp", [_rfc3339(time_ns)]),
-        ]
-        for known, stream, sequence, time_ns in zip(
-            columns["headers"], columns["stream"], columns["seq"], columns["ts_ns"], strict=True
-        )
-    ]
-    arrays = [batch.column("subject"), pa.array(headers, HEADERS_TYPE), batch.column("payload")]
-    return pa.RecordBatch.from_arrays(arrays, names=["subject", "headers", "payload"])
+    columns = batch.select(["stream", "seq", "ts_ns", "hdr_raw"]).to_pydict()
+    blocks = []
+    for stream, sequence, time_ns, block in zip(*columns.values(), strict=True):
+        block = headers.append(block or b"", b"Nats-Orig-Stream", stream.encode())
+        block = headers.append(block, b"Nats-Orig-Sequence", b"%d" % sequence)
+        blocks.append(headers.append(block, b"Nats-Orig-Time-Stamp", _rfc3339(time_ns).encode()))
+    arrays = [batch.column("subject"), pa.array(blocks, pa.binary()), batch.column("payload")]
+    return pa.RecordBatch.from_arrays(arrays, names=list(_CONTENT))
 
 
 def _rfc3339(time_ns: int) -> str:
