@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from slipstream.kernels.subject import matches
+from slipstream.spark.archived import FilePartition, plan_archived, read_archived
 from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.errors import DataLoss
 from slipstream.spark.filters import Pushed, push
@@ -58,8 +59,10 @@ class SlipstreamReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        if not isinstance(partition, RangePartition):
+        if not isinstance(partition, RangePartition | FilePartition):
             return iter(())  # Spark's stand-in when there are no tasks
+        if self.options.archive or isinstance(partition, FilePartition):
+            return read_archived(self.options, self.shaper, partition)
         return read_range(self.options, self.shaper, partition)
 
     def _plan(self, connection: Connection) -> list[InputPartition]:
@@ -71,6 +74,11 @@ class SlipstreamReader(DataSourceReader):
         )
         tasks: list[InputPartition] = []
         for name in connection.stream_names(options.target):
+            if options.archive and not options.start.latest:
+                first = _latest(options.start.seq, pushed.first)
+                last = _earliest(options.end_seq, pushed.last)
+                tasks += plan_archived(connection, options, name, first, last, window)
+                continue
             state = connection.state(name)
             if state is None:
                 raise DataLoss(f"there is no stream {name!r} on this server")

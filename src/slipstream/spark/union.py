@@ -4,7 +4,8 @@
     orders = slipstream.spark.table(spark, "ORDERS", archive="./lake/orders", as_of=1_000_000)
 
 The cut is taken once, when the table is made: the archive's newest version, and the stream up to its last sequence
-then. Every message is in exactly one of the two.
+then. Every message is in exactly one of the two. What is archived and dropped from the stream before it is read is
+found in the archive (`archived`); what cannot be found is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def table(
     stream: str,
     *,
     archive: str | None = None,
-    as_of: int | datetime | None = None,
+    as_of: int | str | datetime | None = None,
     version: int | None = None,
     reach: Reach | None = None,
 ) -> DataFrame:
@@ -50,28 +51,33 @@ def table(
         spark: the session.
         stream: its name.
         archive: location of its archive; without one only what the server has.
-        as_of: show the stream as it was at a sequence (inside) or a time (outside).
+        as_of: show the stream as it was at a sequence (inside) or a time (outside); a time is a `datetime` (local
+            without a zone) or a text such as `2026-01-31` or `2026-01-31T12:00:00+01:00` (UTC without a zone).
         version: of the archive; the newest by default.
         reach: the server.
 
     Raises:
-        JobError: messages between the archive and the stream are missing.
+        JobError: messages between the archive and the stream are missing, or `as_of` is neither.
         LakeError: there is no such archive, or it is of another stream.
     """
     reach = reach or Reach()
     facts = stream_facts(reach, stream)
-    last = min(facts.last, as_of) if isinstance(as_of, int) else facts.last
-    before_ns = _nanoseconds(as_of) if isinstance(as_of, datetime) else None
+    upto_seq, before_ns = _moment(as_of)
+    last = facts.last if upto_seq is None else min(facts.last, upto_seq)
     if archive is None:
-        return _live(spark, reach, stream, facts.first, last, before_ns)
-    lake = open_lake(archive)
+        return _live(spark, reach, stream, facts.first, last, before_ns, None)
+    lake = open_lake(archive)  # after the stream: what that has no more is archived by now
     if lake.facts.identity != facts.identity:
         raise JobError(f"the archive at {archive} is of another stream: {lake.facts.stream} {lake.facts.identity}")
     upto = lake.facts.archived_upto if version is None else max((f.last_seq for f in lake.files(version)), default=0)
-    if facts.first > upto + 1 and facts.messages:
-        raise JobError(f"messages {upto + 1} to {facts.first - 1} of {stream} are neither archived nor in the stream")
+    found = lake.facts.archived_upto
+    if min(facts.first - 1, last) > found:
+        end = min(facts.first - 1, last)
+        raise JobError(f"messages {found + 1} to {end} of {stream} are neither archived nor in the stream")
     cold = _cold(spark, lake, Wish(last_seq=min(upto, last), end_ns=before_ns), version)
-    return cold.unionByName(_live(spark, reach, stream, upto + 1, last, before_ns))
+    oldest = min([facts.first, *(file.first_seq for file in lake.files()[:1])])
+    begin = upto + 1 if upto else oldest
+    return cold.unionByName(_live(spark, reach, stream, begin, last, before_ns, archive))
 
 
 def _cold(spark: SparkSession, lake: Lake, wish: Wish, version: int | None) -> DataFrame:
@@ -86,7 +92,15 @@ def _cold(spark: SparkSession, lake: Lake, wish: Wish, version: int | None) -> D
     return frame.select(*_COLUMNS)
 
 
-def _live(spark: SparkSession, reach: Reach, stream: str, first: int, last: int, before_ns: int | None) -> DataFrame:
+def _live(
+    spark: SparkSession,
+    reach: Reach,
+    stream: str,
+    first: int,
+    last: int,
+    before_ns: int | None,
+    archive: str | None,
+) -> DataFrame:
     if first > last:
         return spark.createDataFrame([], _EMPTY)
     reader = spark.read.format("slipstream").option("stream", stream)
@@ -94,15 +108,34 @@ def _live(spark: SparkSession, reach: Reach, stream: str, first: int, last: int,
         value = getattr(reach, name)
         if value is not None and name != "timeout":
             reader = reader.option(_OPTION_NAMES.get(name, name), value)
-    reader = reader.option("startingSequence", first).option("endingSequence", last).option("outOfRange", "adjust")
+    reader = reader.option("startingSequence", first).option("endingSequence", last)
+    if archive is not None:
+        reader = reader.option("archive", archive)
     if before_ns is not None:
         reader = reader.option("endingTime", _iso(before_ns))
     return reader.load().select(*_COLUMNS)
 
 
-def _nanoseconds(moment: datetime) -> int:
-    aware = moment if moment.tzinfo is not None else moment.astimezone()
-    return int(aware.timestamp()) * 10**9 + aware.microsecond * 1000
+def _moment(as_of: object) -> tuple[int | None, int | None]:
+    """The last sequence, or the time before which messages were stored.
+
+    Raises:
+        JobError: it is neither.
+    """
+    if as_of is None:
+        return None, None
+    if isinstance(as_of, int) and not isinstance(as_of, bool) and as_of >= 0:
+        return as_of, None
+    if isinstance(as_of, str):
+        try:
+            as_of = datetime.fromisoformat(as_of.strip())
+        except ValueError as error:
+            raise JobError(f"as_of: {as_of!r} is no time such as 2026-01-31 or 2026-01-31T12:00:00Z") from error
+        as_of = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
+    if not isinstance(as_of, datetime):
+        raise JobError(f"as_of is a sequence, a time, or the text of a time, not {as_of!r}")
+    aware = as_of.astimezone(UTC)  # one without a zone is local, as those that Spark collects are
+    return None, (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
 
 
 def _iso(time_ns: int) -> str:
