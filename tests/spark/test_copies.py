@@ -258,3 +258,39 @@ def test_a_replay_adds_what_was_archived_since(
     assert jobs.replay(spark, lake, name, reach=here, wish=some)["messages"] == 7, "a selection is a replay of its own"
     assert jobs.replay(spark, lake, name, reach=here, wish=some)["messages"] == 0
     assert jobs.replay(spark, lake, name, reach=here, wish=some, again=True)["messages"] == 7
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_the_server_is_killed_around_a_commit(
+    spark: SparkSession,
+    source: Streams,
+    own_node: ServerProcess,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: bool,
+) -> None:
+    """Before it, and between the commit and its answer: the same run goes on, and knows what it has copied."""
+    from slipstream.bulk import BulkClient
+
+    source.create(name)
+    payloads = source.fill(name, 40)
+    target = Streams(own_node.url)
+    target.create(name)
+    real, calls = BulkClient.commit, 0
+
+    def commit(self: BulkClient, *args: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            if committed:
+                real(self, *args, **more)
+            own_node.kill()
+            own_node.start()
+            raise BulkError("connection lost", retryable=True)
+        return real(self, *args, **more)
+
+    monkeypatch.setattr(BulkClient, "commit", commit)
+    ways = {"reach": Reach(servers=source.url), "target_reach": Reach(servers=own_node.url)}
+    report = jobs.mirror(spark, name, name, **ways)
+    assert target.payloads(name) == payloads
+    assert (report["messages"], report["verified"], report["equal"]) == (40, 40, True)
