@@ -5,6 +5,7 @@ More of the reader is in `tests/conformance/test_spark_stream_reader.py`, which 
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import slipstream.spark
 from slipstream.spark.progress import lag
 from support.spark_streams import Streams
 
@@ -65,6 +67,32 @@ def test_limits_and_restarts(spark: SparkSession, streams: Streams, name: str, t
     done = query.run()
     assert query.collected.payloads == expected
     assert lag(done.lastProgress) == {name: 0}
+
+
+def test_a_query_that_writes_is_started_in_a_thread(
+    spark: SparkSession, streams: Streams, name: str, tmp_path: Path
+) -> None:
+    """Spark itself finds no format there: the Java thread behind has no session until ours is asked for."""
+    streams.create(name)
+    streams.create(f"{name}T")
+    streams.fill(name, 10)
+    outcome: list[object] = []
+
+    def work() -> None:
+        own = slipstream.spark.session()
+        frame = (
+            own.readStream.format("slipstream").options(servers=streams.url, stream=name, starting="earliest").load()
+        )
+        rows = frame.selectExpr(f"'{name}T.x' subject", "payload")
+        target = rows.writeStream.format("slipstream").options(servers=streams.url, stream=f"{name}T")
+        target = target.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        outcome.extend([own is spark, target.start().awaitTermination(WAIT_S)])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(WAIT_S)
+    assert outcome == [True, True]
+    assert streams.state(f"{name}T")["messages"] == 10
 
 
 def test_a_new_query_begins_at_the_end_and_sees_what_comes(

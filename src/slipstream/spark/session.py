@@ -46,7 +46,10 @@ def session(
     heap: str | None = None,
     archive: Path | None = None,
 ) -> SparkSession:
-    """Get the running session, or start one.
+    """Get the running session, or start one; in either case it is the session of the thread that asks.
+
+    Spark's `writeStream.start()` looks for formats in the session of the Java thread behind the Python thread. A new
+    thread has none, so that it finds no format until this is called there.
 
     Args:
         profile: `test` starts fastest; `batch` is for throughput; `stream` for micro-batches.
@@ -64,8 +67,11 @@ def session(
     from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
 
-    running = SparkSession.getActiveSession()
+    running = SparkSession.getActiveSession() or _running_session()
     if running is not None:
+        java: Any = getattr(running, "_jvm", None)  # Spark Connect has none
+        if java is not None:
+            java.SparkSession.setActiveSession(running._jsparkSession)
         return running
     master = master or os.environ.get("SPARK_MASTER") or ("local[2]" if profile == "test" else "local[*]")
     all_settings = settings(profile, master) | {key: _text(value) for key, value in (config or {}).items()}
@@ -162,6 +168,14 @@ def check_spark() -> None:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise SetupError(f"pyarrow is not installed. {_INSTALL}") from error
+
+
+def _running_session() -> SparkSession | None:
+    """The session that another thread started."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession._instantiatedSession
+    return found if found is not None and found._sc._jsc is not None else None
 
 
 def _spark_version() -> str:
