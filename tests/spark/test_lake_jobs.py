@@ -11,10 +11,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from slipstream.bulk import BulkClient
@@ -299,6 +302,48 @@ def test_messages_that_were_purged_before_they_were_archived_are_an_error(
     assert (accepted["messages"], accepted["archived_upto"]) == (0, 20)
     streams.fill(name, 5, begin=20)
     assert jobs.archive(spark, name, lake, reach=reach)["messages"] == 5
+
+
+def test_materialize_replaces_nothing_but_its_own_tables(
+    spark: SparkSession, streams: Streams, reach: Reach, name: str, lake: str, tmp_path: Path
+) -> None:
+    for bucket in (name, f"{name}B"):
+        streams.create(f"KV_{bucket}", subjects=[f"$KV.{bucket}.>"], max_msgs_per_subject=1)
+        streams.publish([(f"$KV.{bucket}.key", b"value")])
+    jobs.archive(spark, f"KV_{name}", lake, reach=reach)
+    with pytest.raises(
+        jobs.JobError, match=r"holds another table \(Messages of the stream KV_\w+ .*name another place"
+    ):
+        jobs.materialize(spark, name, lake, reach=reach)
+    assert jobs.audit(spark, f"KV_{name}", location=lake, reach=reach)["equal"]
+    plain = str(tmp_path / "plain")
+    jobs.archive(spark, f"KV_{name}", plain, reach=reach, format="parquet")
+    with pytest.raises(jobs.JobError, match="is no table of a bucket"):
+        jobs.materialize(spark, name, plain, reach=reach)
+    place = str(tmp_path / "bucket")
+    for _ in range(2):
+        assert jobs.materialize(spark, name, place, reach=reach)["rows"] == 1
+    with pytest.raises(jobs.JobError, match="holds another table"):
+        jobs.materialize(spark, f"{name}B", place, reach=reach)
+    with pytest.raises(LakeError, match="was not made by an archive"):
+        jobs.audit(spark, location=place)
+    (row,) = DeltaTable(place).to_pyarrow_table().to_pylist()
+    assert abs(row["ts"] - datetime.now(UTC)) < timedelta(minutes=10)
+
+
+def test_an_archive_that_was_replaced_by_another_table_says_so(
+    spark: SparkSession, streams: Streams, reach: Reach, name: str, lake: str
+) -> None:
+    streams.create(name)
+    streams.fill(name, 10)
+    jobs.archive(spark, name, lake, reach=reach)
+    other = pa.table({"key": ["a"], "value": [b"1"]})
+    write_deltalake(lake, other, mode="overwrite", schema_mode="overwrite")
+    said = "was an archive and was replaced: it has the columns key, value"
+    with pytest.raises(LakeError, match=said):
+        jobs.audit(spark, location=lake)
+    with pytest.raises(LakeError, match=said):
+        jobs.archive(spark, name, lake, reach=reach)
 
 
 def test_an_erasure_in_a_stream_alone_has_a_record(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slipstream.spark.lake import Lake, LakeConflict, LakeError, LakeFile, Wish, create_lake, open_lake
+from slipstream.spark.lake import Lake, LakeConflict, LakeError, LakeFile, NoLake, Wish, create_lake, open_lake
 from slipstream.spark.lake.files import COLUMNS, filtered, read_file, write_file
 from support.lake_tables import FACTS, JOB, messages
 
@@ -125,6 +125,28 @@ def test_a_table_of_something_else_is_not_touched(tmp_path: Path) -> None:
         open_lake(str(tmp_path / "table"))
     with pytest.raises(LakeError, match="no format"):
         create_lake(str(tmp_path / "other"), FACTS, "orc")
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_of_two_who_make_a_table_one_is_told(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = str(tmp_path / "table")
+    create_lake(place, FACTS, kind)
+    looked = "slipstream.spark.lake.opening._is_free"
+    monkeypatch.setattr(looked, lambda _: True)  # it was made just after the other had looked
+    with pytest.raises(LakeConflict, match="just now"):
+        create_lake(place, FACTS, kind)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("log", ["_delta_log", "_slipstream"])
+def test_a_table_whose_maker_died_is_made_again(tmp_path: Path, kind: str, log: str) -> None:
+    place = tmp_path / "table"
+    (place / log).mkdir(parents=True)
+    (place / log / ".unfinished").write_text("{")
+    with pytest.raises(NoLake):
+        open_lake(str(place))
+    create_lake(str(place), FACTS, kind)
+    assert open_lake(str(place)).format == kind
 
 
 def test_filters_look_at_each_bound() -> None:

@@ -33,6 +33,7 @@ from slipstream.spark.lake import (
     LakeConflict,
     LakeError,
     LakeFile,
+    NoLake,
     Work,
     create_lake,
     open_lake,
@@ -231,7 +232,7 @@ def _check(location: str, archived: int, rows: int, begun: Archived) -> None:
 def _lake(location: str, facts: StreamFacts, kind: str) -> Lake:
     try:
         lake = open_lake(location)
-    except LakeError:
+    except NoLake:
         return create_lake(location, Archived(facts.name, facts.identity), kind)
     if lake.facts.identity != facts.identity:
         known = lake.facts

@@ -1,7 +1,8 @@
 """`materialize`: a key-value bucket as a table, the newest value of each key or everything that is kept.
 
 Workers reduce their range of the bucket to one row a key before anything crosses to Spark, which then reduces over
-ranges. The table is replaced in one commit; its version says up to which revision it goes.
+ranges. The table is replaced in one commit; its version says up to which revision it goes. Only a table that this job
+made of the same bucket is replaced.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = ["bucket_frame", "materialize"]
 
 _SCHEMA = "key string, value binary, op string, revision long, ts timestamp"
 _READ = ("seq", "ts", "subject", "headers", "payload")
+_MADE = "bucket-{bucket}"  # the transaction in the log of a table, by which we know our own
 _MODES = ("newest", "history")
 
 
@@ -58,7 +60,8 @@ def materialize(
     """Write a bucket as a Delta table with the columns key, value, op, revision and ts.
 
     Args:
-        spark: the session. bucket: its name. location: of the table; replaced if it is there. reach: the server.
+        spark: the session. bucket: its name. location: of the table; replaced if it is one of this bucket.
+        reach: the server.
         mode: `newest` has one row a key that has a value; `history` has everything that the bucket keeps, deletions
         too. say: gets a line now and then.
 
@@ -69,6 +72,7 @@ def materialize(
     reach = reach or Reach()
     if mode not in _MODES:
         raise JobError(f"there is no mode {mode!r}; there are {', '.join(_MODES)}")
+    _check_place(location, bucket)
     facts = _bucket_facts(reach, bucket)
     frame = bucket_frame(spark, bucket, reach=reach, mode=mode)
     say(f"bucket {bucket}: {counted(facts.messages, 'value')} up to revision {facts.last:,}")
@@ -155,14 +159,47 @@ def _operation(headers: list[tuple[str, list[str]]] | None) -> str:
     return {"MaxAge": "PURGE", "Purge": "PURGE", "Remove": "DEL"}.get(reason, "PUT")
 
 
+def _check_place(location: str, bucket: str) -> None:
+    """Look whether there is nothing, or a table of this bucket.
+
+    Raises:
+        JobError: it is something else, which somebody may want to keep.
+    """
+    from deltalake import DeltaTable
+
+    place = Path(location)
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        return
+    if not DeltaTable.is_deltatable(location):
+        raise JobError(f"{location} is there already and is no table of a bucket; name another place")
+    table = DeltaTable(location)
+    if table.transaction_version(_MADE.format(bucket=bucket)) is None or table.metadata().name != bucket:
+        about = table.metadata().description or table.metadata().name or "somebody else's"
+        raise JobError(f"{location} holds another table ({about}), not one of bucket {bucket}; name another place")
+
+
+def _zoned(batches: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Times as instants: Spark writes them without saying so."""
+    import pyarrow as pa
+
+    fields = [pa.field("ts", pa.timestamp("us", "UTC")) if one.name == "ts" else one for one in batches.schema]
+    schema = pa.schema(fields)
+
+    def zoned() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_arrays(
+                [column.cast(field.type) for column, field in zip(batch.columns, fields, strict=True)], schema=schema
+            )
+
+    return pa.RecordBatchReader.from_batches(schema, zoned())
+
+
 def _replace_table(frame: DataFrame, location: str, bucket: str, revision: int) -> int:
     """Let Spark write Parquet files, then make them the table in one commit."""
     import pyarrow.dataset as dataset
-    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake import CommitProperties, Transaction, write_deltalake
 
     place = Path(location)
-    if place.exists() and any(place.iterdir()) and not DeltaTable.is_deltatable(location):
-        raise JobError(f"{location} is there already and is no table")
     staged = place.parent / f".{place.name}.{uuid.uuid4().hex}"
     try:
         frame.write.parquet(str(staged))
@@ -170,11 +207,11 @@ def _replace_table(frame: DataFrame, location: str, bucket: str, revision: int) 
         rows = int(files.count_rows())
         write_deltalake(
             location,
-            files.scanner().to_reader(),
+            _zoned(files.scanner().to_reader()),
             mode="overwrite",
             schema_mode="overwrite",
             name=bucket,
-            commit_properties=CommitProperties(app_transactions=[Transaction(f"bucket-{bucket}", revision)]),
+            commit_properties=CommitProperties(app_transactions=[Transaction(_MADE.format(bucket=bucket), revision)]),
         )
     finally:
         shutil.rmtree(staged, ignore_errors=True)

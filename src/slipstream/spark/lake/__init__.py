@@ -11,7 +11,7 @@ Files are written by Spark's workers, columnar from end to end; a commit names t
 
 from __future__ import annotations
 
-from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, Wish
+from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake, Wish
 from slipstream.spark.lake.opening import create_lake, open_lake
 from slipstream.spark.lake.vacuum import Vacuumed, vacuum
 from slipstream.spark.lake.work import Work, working
@@ -22,6 +22,7 @@ __all__ = [
     "LakeConflict",
     "LakeError",
     "LakeFile",
+    "NoLake",
     "Vacuumed",
     "Wish",
     "Work",

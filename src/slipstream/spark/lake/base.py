@@ -15,11 +15,15 @@ from typing import Any
 
 from slipstream.spark.errors import SparkSideError
 
-__all__ = ["Archived", "Lake", "LakeConflict", "LakeError", "LakeFile", "Wish"]
+__all__ = ["Archived", "Lake", "LakeConflict", "LakeError", "LakeFile", "NoLake", "Wish"]
 
 
 class LakeError(SparkSideError):
     """A lake table is missing, belongs to another stream, or was changed by somebody else meanwhile."""
+
+
+class NoLake(LakeError):
+    """There is no table at all."""
 
 
 class LakeConflict(LakeError):

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile
+from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake
 from slipstream.spark.lake.files import SCHEMA
 
 __all__ = ["DeltaLake"]
@@ -50,20 +50,20 @@ class DeltaLake(Lake):
         """Make an empty table for a stream."""
         if "://" not in location:
             Path(location).mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(
-            location,
-            SCHEMA,
-            mode="error",
-            name=facts.stream,
-            description=_DESCRIPTION.format(stream=facts.stream, identity=facts.identity),
-        )
+        about = _DESCRIPTION.format(stream=facts.stream, identity=facts.identity)
+        try:
+            DeltaTable.create(location, SCHEMA, mode="error", name=facts.stream, description=about)
+        except DeltaError as error:
+            if not DeltaTable.is_deltatable(location):
+                raise
+            raise LakeConflict(f"somebody else made a table at {location} just now; run this again") from error
         return cls(location)
 
     def reload(self) -> None:
         try:
             table = DeltaTable(self.location)
         except TableNotFoundError as error:
-            raise LakeError(f"there is no table at {self.location}") from error
+            raise NoLake(f"there is no table at {self.location}") from error
         described = _DESCRIBED.fullmatch(table.metadata().description or "")
         if described is None:
             raise LakeError(f"the table at {self.location} was not made by an archive of a stream")

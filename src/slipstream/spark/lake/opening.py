@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slipstream.spark.lake.base import Archived, Lake, LakeError
+from slipstream.spark.lake.base import Archived, Lake, LakeError, NoLake
 from slipstream.spark.lake.plain import LOG_DIRECTORY, PlainLake
 
 __all__ = ["FORMATS", "create_lake", "open_lake"]
 
 FORMATS = ("delta", "parquet")
+_DELTA_LOG = "_delta_log"
+_VERSION = "[0-9]*.json"
 
 
 def open_lake(location: str) -> Lake:
@@ -18,10 +20,10 @@ def open_lake(location: str) -> Lake:
     Raises:
         LakeError: there is none.
     """
-    if (Path(location) / LOG_DIRECTORY).is_dir():
+    if any((Path(location) / LOG_DIRECTORY).glob(_VERSION)):
         return PlainLake(location)
-    if not (Path(location) / "_delta_log").is_dir():
-        raise LakeError(f"there is no table at {location}")
+    if not (Path(location) / _DELTA_LOG).is_dir():
+        raise NoLake(f"there is no table at {location}")
     from slipstream.spark.lake.delta import DeltaLake
 
     return DeltaLake(location)
@@ -36,10 +38,17 @@ def create_lake(location: str, facts: Archived, kind: str = "delta") -> Lake:
     if kind not in FORMATS:
         raise LakeError(f"there is no format {kind!r}; there are {', '.join(FORMATS)}")
     place = Path(location)
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+    if place.exists() and not _is_free(place):
         raise LakeError(f"{location} is there already and is no table of ours")
     if kind == "parquet":
         return PlainLake.create(location, facts)
     from slipstream.spark.lake.delta import DeltaLake
 
     return DeltaLake.create(location, facts)
+
+
+def _is_free(place: Path) -> bool:
+    """Whether a directory holds nothing but the log of a table whose maker died before the first version."""
+    if not place.is_dir() or any(one.name not in (LOG_DIRECTORY, _DELTA_LOG) for one in place.iterdir()):
+        return False
+    return not any(any((place / log).glob(_VERSION)) for log in (LOG_DIRECTORY, _DELTA_LOG))

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
-from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile
+from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake
 from slipstream.spark.lake.syncing import sync_directory
 
 __all__ = ["LOG_DIRECTORY", "PlainLake"]
@@ -51,7 +51,10 @@ class PlainLake(Lake):
         """Make an empty table for a stream."""
         log = Path(location) / LOG_DIRECTORY
         log.mkdir(parents=True, exist_ok=True)
-        _write_once(log / _name(0), _document(facts, [], "create"))
+        try:
+            _write_once(log / _name(0), _document(facts, [], "create"))
+        except FileExistsError as error:
+            raise LakeConflict(f"somebody else made a table at {location} just now; run this again") from error
         return cls(location)
 
     @property
@@ -66,7 +69,7 @@ class PlainLake(Lake):
         for _ in range(_RELOADS):
             versions = self._versions()
             if not versions:
-                raise LakeError(f"there is no table at {self.location}")
+                raise NoLake(f"there is no table at {self.location}")
             try:
                 self._facts, self._files = self._read(versions[-1])
             except _Emptied:
