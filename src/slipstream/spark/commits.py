@@ -19,7 +19,7 @@ from slipstream.bulk import BulkError
 from slipstream.bulk.writing import CommitResult, StagedPart
 from slipstream.spark.connection import Connection, drop_connection, get_connection, retrying
 from slipstream.spark.errors import SparkSideError
-from slipstream.spark.publish import Publisher
+from slipstream.spark.publish import PlainMessage, Publisher
 from slipstream.spark.sink_options import SinkOptions
 
 __all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts", "commit_stream"]
@@ -39,7 +39,8 @@ class TaskDone(WriterCommitMessage):
     parts: dict[str, Any] = field(default_factory=dict)  # staged part by stream
     rows: int = 0
     dead: int = 0  # rows that went to the dead letters
-    messages: list[tuple[str, bytes, bytes]] = field(default_factory=list)  # subject, payload, header: atomic batches
+    messages: list[PlainMessage] = field(default_factory=list)  # of an atomic batch
+    letters: list[PlainMessage] = field(default_factory=list)  # its dead letters
     replacing: list[str] = field(default_factory=list)  # subjects of objects written, of keys purged
 
 
@@ -128,14 +129,16 @@ def commit_atomic(options: SinkOptions, done: Sequence[TaskDone], batch_id: int)
     """Publish a batch as one atomic batch (ADR-50), unless it is there already.
 
     The last message carries the transaction and the batch; the stream's last sequence is a condition, so nothing can
-    come between looking and writing.
+    come between looking and writing. Dead letters may be for another stream, so they are no part of it: they are
+    published before, with ids, so that those of a batch that runs again are dropped.
 
     Raises:
         SparkSideError: too many messages, or it cannot be told whether the batch was written.
     """
     ordered = sorted(done, key=lambda one: one.partition)
     messages = [message for one in ordered for message in one.messages]
-    if not messages:
+    letters = [letter for one in ordered for letter in one.letters]
+    if not messages and not letters:
         return
     if len(messages) > ATOMIC_MESSAGES_MAX:
         raise SparkSideError(
@@ -150,8 +153,14 @@ def commit_atomic(options: SinkOptions, done: Sequence[TaskDone], batch_id: int)
     last = retrying(options.reach, options.write_timeout_ns, look)
     if last is None:
         return
-    with Publisher(options.reach, len(messages) + 1) as publisher:
-        publisher.publish_atomic(messages, last, f"{_MARK}: {txn} {batch_id}")
+    with Publisher(options.reach, ATOMIC_MESSAGES_MAX + 1) as publisher:
+        for letter in letters:
+            publisher.publish(*letter)
+        publisher.finish()
+        if letters:  # perhaps to this stream
+            last = retrying(options.reach, options.write_timeout_ns, look)
+        if messages and last is not None:
+            publisher.publish_atomic(messages, last, f"{_MARK}: {txn} {batch_id}")
 
 
 def _last_unless_written(connection: Connection, stream: str, txn: str, batch_id: int) -> int | None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from slipstream.ids import new_nuid
 from slipstream.spark.commits import TaskDone
-from slipstream.spark.errors import SparkSideError
+from slipstream.spark.dead_letters import DeadLetters
+from slipstream.spark.sink_checks import BadRow, Room, refusal
 from slipstream.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ _rng = random.SystemRandom()
 
 
 def object_messages(
-    options: SinkOptions, done: TaskDone, batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[pa.RecordBatch, None]]:
+    options: SinkOptions, room: Room, done: TaskDone, letters: DeadLetters | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
     """The messages of the objects of a task; what they replace is noted in `done`.
 
     Raises:
-        SparkSideError: an object has no name.
+        SparkSideError: an object has no name, and there are no dead letters.
     """
     import pyarrow as pa
 
@@ -40,15 +41,23 @@ def object_messages(
         descriptions = batch.column("description") if "description" in names else None
         for row in range(batch.num_rows):
             name, data = batch.column("name")[row].as_py(), batch.column("data")[row].as_py() or b""
-            if not name:
-                raise SparkSideError(f"row {row} has no name; every object of a store has one")
             content = data.encode() if isinstance(data, str) else data
+            if not name:
+                bad = BadRow(row, "it has no name; every object of a store has one")
+                if letters is None:
+                    raise refusal(room, [bad], batch.num_rows)
+                done.dead += 1
+                yield _batch(pa, []), letters.batch(_batch(pa, [("", content)]), [BadRow(0, bad.reason)])
+                continue
             text = descriptions[row].as_py() if descriptions is not None else None
             done.replacing.append(_description_subject(options.target.names[0], name))
             done.rows += 1
-            rows = _messages(options, name, content, text)
-            arrays = [pa.array([one[0] for one in rows]), pa.array([one[1] for one in rows], pa.binary())]
-            yield pa.RecordBatch.from_arrays(arrays, names=["subject", "payload"]), None
+            yield _batch(pa, _messages(options, name, content, text)), None
+
+
+def _batch(pa: Any, rows: list[tuple[str, bytes]]) -> pa.RecordBatch:
+    arrays = [pa.array([one[0] for one in rows], pa.string()), pa.array([one[1] for one in rows], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, names=["subject", "payload"])
 
 
 def _messages(options: SinkOptions, name: str, content: bytes, description: str | None) -> list[tuple[str, bytes]]:

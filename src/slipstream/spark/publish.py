@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from slipstream.bulk.options import open_wire
 from slipstream.client.options import ClientError
 from slipstream.spark.errors import SparkSideError
+from slipstream.spark.sink_headers import header_block
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PublishError", "Publisher", "header_block"]
+__all__ = ["ATOMIC_LINES_BYTES", "PlainMessage", "PublishError", "Publisher", "plain_messages"]
+
+PlainMessage = tuple[str, bytes, bytes]
+"""Subject, payload, header block."""
+ATOMIC_LINES_BYTES = len(f"Nats-Batch-Id: {'0' * 22}\r\nNats-Batch-Sequence: 1000\r\n")
+"""What every message of an atomic batch has besides its own headers; the first and the last one have more."""
 
 _SEND_BYTES = 256 << 10  # frames collected before they are sent
-_OWN_HEADERS = {
-    "msg_id": "Nats-Msg-Id",
-    "ttl": "Nats-TTL",
-    "expected_last_subject_seq": "Nats-Expected-Last-Subject-Sequence",
-}
 
 
 class PublishError(SparkSideError):
@@ -71,6 +72,9 @@ class Publisher:
         """
         if any(char in subject for char in " \t\r\n") or not subject:
             raise PublishError(f"{subject!r} is no subject to publish to")
+        size, most = len(header) + len(payload), self._wire.info.max_payload
+        if most and size > most:
+            raise PublishError(f"a message on {subject!r} has {size} bytes with its headers, the server takes {most}")
         self._sent += 1
         reply = f"{self._inbox}.{self._sent}"
         if header:
@@ -84,21 +88,12 @@ class Publisher:
             self._send()
             self._receive()
 
-    def publish_batch(self, messages: pa.RecordBatch, extra: Mapping[str, Sequence[str]] | None = None) -> None:
-        """Send the rows of a batch of messages.
+    def publish_batch(self, messages: pa.RecordBatch) -> None:
+        """Send the rows of a batch of messages, as `RowRules.messages` makes them."""
+        for subject, payload, header in plain_messages(messages):
+            self.publish(subject, payload, header)
 
-        Args:
-            messages: as `RowRules.messages` makes them.
-            extra: further headers, a value for each row.
-        """
-        for number, row in enumerate(messages.to_pylist()):
-            more = {name: values[number] for name, values in (extra or {}).items()}
-            payload = row["payload"] or b""
-            self.publish(
-                row["subject"], payload.encode() if isinstance(payload, str) else payload, header_block(row, more)
-            )
-
-    def publish_atomic(self, messages: Sequence[tuple[str, bytes, bytes]], last: int, mark: str) -> None:
+    def publish_atomic(self, messages: Sequence[PlainMessage], last: int, mark: str) -> None:
         """Publish all of these or none (ADR-50).
 
         Args:
@@ -159,30 +154,8 @@ class Publisher:
             self.duplicates += 1
 
 
-def header_block(row: Mapping[str, Any], more: Mapping[str, str] | None = None) -> bytes:
-    """The headers of a row as a block, empty if it has none.
-
-    Raises:
-        PublishError: a name or value cannot be in a header.
-    """
-    lines: list[str] = []
-    raw = row.get("hdr_raw")
-    for name, values in _pairs(row.get("headers")):
-        lines += [f"{name}: {value}" for value in ([values] if isinstance(values, str) else values)]
-    for column, name in _OWN_HEADERS.items():
-        value = row.get(column)
-        if value is not None:
-            lines.append(f"{name}: {value}")
-    lines += [f"{name}: {value}" for name, value in (more or {}).items()]
-    for line in lines:
-        if "\r" in line or "\n" in line or line.startswith(":") or " " in line.partition(":")[0]:
-            raise PublishError(f"{line!r} cannot be a header")
-    text = "".join(f"{line}\r\n" for line in lines).encode()
-    if raw:
-        return bytes(raw[:-2]) + text + b"\r\n"
-    return b"NATS/1.0\r\n" + text + b"\r\n" if text else b""
-
-
-def _pairs(headers: Any) -> list[tuple[str, Any]]:
-    """A map as Arrow gives it: pairs, or nothing."""
-    return [] if headers is None else list(headers)
+def plain_messages(messages: pa.RecordBatch) -> Iterator[PlainMessage]:
+    """Rows as they are published."""
+    for row in messages.to_pylist():
+        payload = row["payload"] or b""
+        yield row["subject"], payload.encode() if isinstance(payload, str) else payload, header_block(row)

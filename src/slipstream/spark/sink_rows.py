@@ -11,20 +11,18 @@ Other columns are ignored, so what was read can be written.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from slipstream.kernels.subject import is_valid_publish, matches
 from slipstream.spark.errors import SchemaError
+from slipstream.spark.sink_checks import BadRow, Room, bad_keys, bad_messages
 from slipstream.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BadRow", "RowRules", "row_rules"]
+__all__ = ["RowRules", "row_rules"]
 
 _TEXT = ("string", "binary")
 _NUMBERS = ("tinyint", "smallint", "int", "bigint")
@@ -49,20 +47,10 @@ _CONTRACT: Final[dict[str, dict[str, tuple[tuple[str, ...], bool]]]] = {
     },
     "object": {"name": (("string",), True), "data": (_TEXT, True), "description": (("string",), False)},
 }
-_KEY = re.compile(r"[-/_=A-Za-z0-9]+(\.[-/_=A-Za-z0-9]+)*")
 _OPERATION_HEADERS: Final = {
     "DEL": b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n",
     "PURGE": b"NATS/1.0\r\nKV-Operation: PURGE\r\n\r\n",
 }
-_HEADER_ROOM = 256  # bytes of headers that the sink itself may add
-
-
-@dataclass(frozen=True)
-class BadRow:
-    """A row that cannot be a message."""
-
-    row: int  # in its batch
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -75,6 +63,7 @@ class RowRules:
     subject: str | None
     id_column: str | None
     source_ids: bool  # message ids are made of the columns `stream` and `seq`
+    needs_ids: bool  # a row without one cannot be written
 
     def messages(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The columns the bulk client stages: `subject`, `payload` and what else there is."""
@@ -88,37 +77,68 @@ class RowRules:
             columns = {name: batch.column(name) for name in self.names}
             if self.subject is not None:
                 columns["subject"] = pa.repeat(pa.scalar(self.subject), batch.num_rows)
-            if self.id_column is not None:
-                columns["msg_id"] = batch.column(self.id_column).cast(pa.string())
-            elif self.source_ids:
-                numbers = batch.column("seq").cast(pa.string())
-                columns["msg_id"] = pc.binary_join_element_wise(batch.column("stream"), numbers, ":")
+        if self.id_column is not None:
+            columns["msg_id"] = batch.column(self.id_column).cast(pa.string())
+        elif self.source_ids:
+            numbers = batch.column("seq").cast(pa.string())
+            columns["msg_id"] = pc.binary_join_element_wise(batch.column("stream"), numbers, ":")
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def bad_rows(self, messages: pa.RecordBatch, max_bytes: int, accepts: Sequence[str] = ()) -> list[BadRow]:
-        """Rows that the server would not take.
+    def bad_rows(self, batch: pa.RecordBatch, messages: pa.RecordBatch, room: Room) -> list[BadRow]:
+        """Rows that cannot be messages; in `messages` they are something, but not what was meant.
 
         Args:
-            messages: from `messages`.
-            max_bytes: of a message with its headers.
-            accepts: the subjects of the stream; then every subject is looked at. Without it only what is cheap is
-                checked, and the encoder and the server do the rest.
+            batch: rows as they came.
+            messages: what `messages` has made of them.
+            room: what the target takes.
         """
-        bad = {one.row: one for one in _oversized(messages, max_bytes)}
-        if accepts:
-            prefix = f"$KV.{self.name}." if self.kind == "bucket" else ""
-            bad |= {one.row: one for one in _bad_subjects(messages, prefix, accepts)}
-        bad |= {one.row: one for one in _nulls(messages)}
-        return [bad[row] for row in sorted(bad)]
+        bad = bad_messages(messages, room)
+        if self.needs_ids:
+            bad |= self._without_id(messages)
+        if self.kind == "bucket":
+            bad |= self._bad_operations(batch)
+            bad |= bad_keys(batch.column("key"))
+        return [BadRow(row, bad[row]) for row in sorted(bad)]
 
     def purged(self, batch: pa.RecordBatch) -> list[str]:
-        """Subjects whose older messages go when the batch is there: keys with the operation PURGE."""
+        """Subjects whose older messages go when the batch is there: keys with the operation PURGE.
+
+        Args:
+            batch: rows as they came, without bad ones.
+        """
         import pyarrow.compute as pc
 
         if "op" not in self.names:
             return []
         keys = pc.filter(batch.column("key"), pc.equal(pc.utf8_upper(batch.column("op")), "PURGE"))
-        return [f"$KV.{self.name}.{key}" for key in keys.to_pylist() if key]
+        return [f"$KV.{self.name}.{key}" for key in keys.to_pylist()]
+
+    def _without_id(self, messages: pa.RecordBatch) -> dict[int, str]:
+        import pyarrow.compute as pc
+
+        missing = pc.equal(pc.fill_null(messages.column("msg_id"), ""), "")
+        if not pc.any(missing).as_py():
+            return {}
+        what = f"its {self.id_column!r}" if self.id_column else "its 'stream' or 'seq'"
+        text = f"{what} is empty, and mode=msgid would store it again on every run; give every row an id"
+        return {row: text for row, one in enumerate(missing.to_pylist()) if one}
+
+    def _bad_operations(self, batch: pa.RecordBatch) -> dict[int, str]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if "op" not in self.names:
+            return {}
+        words = pc.utf8_upper(pc.fill_null(batch.column("op"), "PUT"))
+        known = pc.is_in(words, pa.array(["PUT", *_OPERATION_HEADERS]))
+        if pc.all(known).as_py():
+            return {}
+        given = batch.column("op")
+        return {
+            row: f"its op is {given[row].as_py()!r}, not PUT, DEL or PURGE"
+            for row, one in enumerate(known.to_pylist())
+            if not one
+        }
 
     def _entries(self, batch: pa.RecordBatch) -> dict[str, Any]:
         import pyarrow as pa
@@ -128,16 +148,13 @@ class RowRules:
         columns = {"subject": subjects, "payload": batch.column("value")}
         if "op" in self.names:
             words = pc.utf8_upper(pc.fill_null(batch.column("op"), "PUT"))
-            known = pc.is_in(words, pa.array(["PUT", *_OPERATION_HEADERS]))
-            if not pc.all(known).as_py():
-                wrong = pc.filter(words, pc.invert(known))[0].as_py()
-                raise SchemaError(f"column 'op' is PUT, DEL or PURGE, not {wrong!r}")
             headers = pa.scalar(None, pa.binary())
             for word, block in _OPERATION_HEADERS.items():
                 headers = pc.if_else(pc.equal(words, word), pa.scalar(block), headers)
             columns["hdr_raw"] = headers
             empty = pa.scalar(b"", columns["payload"].type)
-            columns["payload"] = pc.if_else(pc.equal(words, "PUT"), columns["payload"], empty)
+            removed = pc.is_in(words, pa.array(list(_OPERATION_HEADERS)))
+            columns["payload"] = pc.if_else(removed, empty, columns["payload"])
         if "revision" in self.names:
             columns["expected_last_subject_seq"] = batch.column("revision")
         if "ttl" in self.names:
@@ -172,7 +189,8 @@ def row_rules(schema: StructType, options: SinkOptions) -> RowRules:
         raise SchemaError(f"idColumn {id_column!r} is no column; there are {_listed(found)}")
     source_ids = options.mode == "msgid" and id_column is None and {"stream", "seq"} <= set(found)
     used = [name for name in used if name != "msg_id"]
-    return RowRules(kind, options.target.names[0], tuple(used), options.subject, id_column, source_ids)
+    needs_ids = options.mode == "msgid" and (id_column is not None or source_ids)
+    return RowRules(kind, options.target.names[0], tuple(used), options.subject, id_column, source_ids, needs_ids)
 
 
 def _expected(kind: str, options: SinkOptions) -> str:
@@ -182,39 +200,3 @@ def _expected(kind: str, options: SinkOptions) -> str:
 
 def _listed(found: dict[str, str]) -> str:
     return ", ".join(found) or "none"
-
-
-def _nulls(messages: pa.RecordBatch) -> list[BadRow]:
-    subjects = messages.column("subject")
-    if not subjects.null_count:
-        return []
-    return [BadRow(row, "it has no subject") for row in range(len(subjects)) if not subjects[row].is_valid]
-
-
-def _oversized(messages: pa.RecordBatch, max_bytes: int) -> list[BadRow]:
-    import pyarrow.compute as pc
-
-    lengths = pc.fill_null(pc.binary_length(messages.column("payload")), 0)
-    largest = pc.max(lengths).as_py() or 0
-    if largest <= max_bytes - _HEADER_ROOM:
-        return []
-    text = f"the server takes messages of {max_bytes} bytes"
-    over = ((row, size.as_py()) for row, size in enumerate(lengths) if size.as_py() > max_bytes - _HEADER_ROOM)
-    return [BadRow(row, f"its payload has {size} bytes, {text}") for row, size in over]
-
-
-def _bad_subjects(messages: pa.RecordBatch, prefix: str, accepts: Sequence[str]) -> list[BadRow]:
-    subjects = messages.column("subject").dictionary_encode()
-    filters = [one.encode() for one in accepts]
-    wrong = {}
-    for number, subject in enumerate(subjects.dictionary.to_pylist()):
-        text = subject.encode()
-        if prefix and not _KEY.fullmatch(subject.removeprefix(prefix)):
-            wrong[number] = f"{subject.removeprefix(prefix)!r} is no key"
-        elif not is_valid_publish(text):
-            wrong[number] = f"{subject!r} is no subject to publish to"
-        elif not any(matches(one, text) for one in filters):
-            wrong[number] = f"{subject!r} is not among the subjects of the stream"
-    if not wrong:
-        return []
-    return [BadRow(row, wrong[at]) for row, at in enumerate(subjects.indices.to_pylist()) if at in wrong]

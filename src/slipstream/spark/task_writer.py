@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any
 from slipstream.bulk import BulkError
 from slipstream.spark.commits import TaskDone, commit_stream
 from slipstream.spark.connection import Connection, drop_connection, retrying, settle_worker
-from slipstream.spark.errors import OptionError, SparkSideError
-from slipstream.spark.publish import Publisher, header_block
+from slipstream.spark.dead_letters import DeadLetters, dead_stream
+from slipstream.spark.publish import ATOMIC_LINES_BYTES, Publisher, plain_messages
+from slipstream.spark.sink_checks import BadRow, Room, refusal
 from slipstream.spark.sink_options import SinkOptions
-from slipstream.spark.sink_rows import BadRow, RowRules
+from slipstream.spark.sink_rows import RowRules
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["TaskPlace", "write_task"]
-
-_BAD_ROWS_NAMED = 3  # in an error text
-_DEAD_PAYLOAD_MAX = 64 << 10  # bytes of a dead letter's payload; the rest is cut off
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,15 @@ class TaskPlace:
 
 
 @dataclass(frozen=True)
-class _Room:
-    """What the target takes."""
-
-    stream: str
-    subjects: tuple[str, ...]
-    max_bytes: int
-
-
-@dataclass(frozen=True)
 class _Task:
     """A task at work."""
 
     options: SinkOptions
-    room: _Room
+    mode: str
+    room: Room
     place: TaskPlace
     done: TaskDone
+    letters: DeadLetters | None
 
 
 def write_task(
@@ -66,50 +57,55 @@ def write_task(
         BulkError: the server refused or was lost; Spark runs the task again.
     """
     settle_worker()
-    room = retrying(options.reach, options.write_timeout_ns, lambda connection: _room(options, connection))
-    done = TaskDone(place.txn, place.partition)
+    room = retrying(options.reach, options.write_timeout_ns, lambda connection: _room(options, mode, connection))
+    with_ids = mode in ("msgid", "atomic")
+    letters = DeadLetters(options.dlq_subject, place.partition, with_ids=with_ids) if options.dlq_subject else None
+    task = _Task(options, mode, room, place, TaskDone(place.txn, place.partition), letters)
     if rules.kind == "object":
         from slipstream.spark.object_sink import object_messages
 
-        checked = object_messages(options, done, batches)
+        checked = object_messages(options, room, task.done, letters, batches)
     else:
-        checked = _checked(options, rules, room, done, batches)
-    writer = {"transaction": _stage, "append": _append, "msgid": _publish_ids, "atomic": _collect}[mode]
+        checked = _checked(task, rules, batches)
+    writer = {"transaction": _stage, "append": _append, "msgid": _publish, "atomic": _collect}[mode]
     try:
-        writer(_Task(options, room, place, done), checked)
+        writer(task, checked)
     except BulkError:
         drop_connection(options.reach)
         raise
-    return done
+    return task.done
 
 
 # A stream of (messages, dead letters): both as the bulk client and the publisher take them.
 _Checked = Iterator[tuple["pa.RecordBatch", "pa.RecordBatch | None"]]
 
 
-def _checked(
-    options: SinkOptions, rules: RowRules, room: _Room, done: TaskDone, batches: Iterator[pa.RecordBatch]
-) -> _Checked:
+def _checked(task: _Task, rules: RowRules, batches: Iterator[pa.RecordBatch]) -> _Checked:
+    done, number = task.done, 0
     for batch in batches:
         if not batch.num_rows:
             continue
         messages = rules.messages(batch)
-        done.replacing += rules.purged(batch)
-        bad = rules.bad_rows(messages, room.max_bytes, room.subjects if options.to_dlq else ())
-        if not bad:
-            done.rows += messages.num_rows
-            yield messages, None
-            continue
-        if not options.to_dlq:
-            text = "; ".join(f"row {one.row}: {one.reason}" for one in bad[:_BAD_ROWS_NAMED])
-            raise SparkSideError(
-                f"{len(bad)} of {messages.num_rows} rows cannot be messages of {room.stream}: {text}; "
-                "set onError=dlq and dlqSubject to put such rows aside"
-            )
+        if task.mode == "msgid" and not rules.needs_ids:
+            messages = _numbered(messages, task.place, number)
+        number += messages.num_rows
+        bad = rules.bad_rows(batch, messages, task.room)
+        if bad and task.letters is None:
+            raise refusal(task.room, bad, messages.num_rows)
         good = _without(messages, bad)
+        done.replacing += rules.purged(_without(batch, bad))
         done.rows += good.num_rows
         done.dead += len(bad)
-        yield good, _dead_letters(options, messages, bad)
+        yield good, task.letters.batch(messages, bad) if task.letters is not None and bad else None
+
+
+def _numbered(messages: pa.RecordBatch, place: TaskPlace, first: int) -> pa.RecordBatch:
+    """Messages with ids by their place, which are the same when the query gives the same rows in the same order."""
+    import pyarrow as pa
+
+    numbers = range(first, first + messages.num_rows)
+    ids = pa.array([f"{place.txn}:{place.batch}:{place.partition}:{one}" for one in numbers])
+    return messages.append_column("msg_id", ids)
 
 
 def _stage(task: _Task, checked: _Checked) -> None:
@@ -128,12 +124,12 @@ def _stage(task: _Task, checked: _Checked) -> None:
         return connection
 
     connection = retrying(options.reach, options.write_timeout_ns, begin)
-    dead_stream = _dead_stream(options, connection)
+    letters = dead_stream(connection, options.dlq_subject) if options.dlq_subject is not None else ""
     for messages, dead in checked:
         if messages.num_rows:
             stage(connection, task.room.stream).write(messages)
-        if dead is not None and dead_stream:
-            stage(connection, dead_stream).write(dead)
+        if dead is not None:
+            stage(connection, letters).write(dead)
     task.done.parts = {stream: one.close() for stream, one in stages.items()}
 
 
@@ -142,7 +138,7 @@ def _append(task: _Task, checked: _Checked) -> None:
     options, done = task.options, task.done
     offers = retrying(options.reach, options.write_timeout_ns, lambda connection: connection.is_slipstream)
     if not offers:
-        _publish(options, checked, None)
+        _publish(task, checked)
         return
     own = TaskPlace(f"append-{secrets.token_hex(11)}", 0, 0)
     _stage(replace(task, place=own), checked)
@@ -152,83 +148,42 @@ def _append(task: _Task, checked: _Checked) -> None:
         commit_stream(options, stream, own.txn, 0, [part], brief=True)
 
 
-def _publish_ids(task: _Task, checked: _Checked) -> None:
-    """Publish with message ids: a stream drops an id that it has had within its window."""
-    _publish(task.options, checked, task.place)
-
-
-def _publish(options: SinkOptions, checked: _Checked, place: TaskPlace | None) -> None:
-    number = 0
-    with Publisher(options.reach, options.max_in_flight) as publisher:
+def _publish(task: _Task, checked: _Checked) -> None:
+    """Publish one by one. A stream drops a message whose id it has had within its window."""
+    with Publisher(task.options.reach, task.options.max_in_flight) as publisher:
         for messages, dead in checked:
-            extra = None
-            if place is not None and "msg_id" not in messages.schema.names:
-                numbers = range(number, number + messages.num_rows)
-                extra = {"Nats-Msg-Id": [f"{place.txn}:{place.batch}:{place.partition}:{one}" for one in numbers]}
-            publisher.publish_batch(messages, extra)
-            number += messages.num_rows
+            publisher.publish_batch(messages)
             if dead is not None:
                 publisher.publish_batch(dead)
         publisher.finish()
 
 
 def _collect(task: _Task, checked: _Checked) -> None:
-    """Hand the messages to the driver, which publishes them as one batch."""
+    """Hand the messages to the driver, which publishes them as one batch, and the letters before it."""
     for messages, dead in checked:
-        for batch in (messages, dead) if dead is not None else (messages,):
-            for row in batch.to_pylist():
-                payload = row["payload"] or b""
-                data = payload.encode() if isinstance(payload, str) else payload
-                task.done.messages.append((row["subject"], data, header_block(row)))
+        task.done.messages += plain_messages(messages)
+        if dead is not None:
+            task.done.letters += plain_messages(dead)
 
 
-def _room(options: SinkOptions, connection: Connection) -> _Room:
+def _room(options: SinkOptions, mode: str, connection: Connection) -> Room:
     stream = options.target.one
     info = connection.client.stream_info(stream)
     config = info["config"]
     limit = connection.client._link.max_payload
     own = int(config.get("max_msg_size", -1))
-    return _Room(stream, tuple(config.get("subjects") or ()), min(limit, own) if own > 0 else limit)
+    return Room(
+        stream,
+        tuple(config.get("subjects") or ()),
+        min(limit, own) if own > 0 else limit,
+        ATOMIC_LINES_BYTES if mode == "atomic" else 0,
+    )
 
 
-def _without(messages: pa.RecordBatch, bad: list[BadRow]) -> pa.RecordBatch:
+def _without(rows: pa.RecordBatch, bad: list[BadRow]) -> pa.RecordBatch:
     import pyarrow as pa
 
+    if not bad:
+        return rows
     wrong = {one.row for one in bad}
-    return messages.filter(pa.array([row not in wrong for row in range(messages.num_rows)]))
-
-
-def _dead_letters(options: SinkOptions, messages: pa.RecordBatch, bad: list[BadRow]) -> pa.RecordBatch:
-    """The bad rows as messages that say what is wrong with them."""
-    import pyarrow as pa
-
-    subjects, payloads = messages.column("subject"), messages.column("payload")
-    contents, blocks = [], []
-    for one in bad:
-        payload = payloads[one.row].as_py() or b""
-        data = payload.encode() if isinstance(payload, str) else payload
-        contents.append(data[:_DEAD_PAYLOAD_MAX])
-        lines = {
-            "Slipstream-Error": one.reason,
-            "Slipstream-Subject": subjects[one.row].as_py() or "",
-            "Slipstream-Size": str(len(data)),
-        }
-        text = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in lines.items())
-        blocks.append(b"NATS/1.0\r\n" + text.encode() + b"\r\n")
-    subject = pa.repeat(pa.scalar(options.dlq_subject), len(bad))
-    arrays = [subject, pa.array(contents, pa.binary()), pa.array(blocks, pa.binary())]
-    return pa.RecordBatch.from_arrays(arrays, names=["subject", "payload", "hdr_raw"])
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:1_000]
-
-
-def _dead_stream(options: SinkOptions, connection: Connection) -> str | None:
-    """The stream that takes dead letters."""
-    if options.dlq_subject is None:
-        return None
-    found = connection.request("STREAM.NAMES", {"subject": options.dlq_subject}).get("streams") or []
-    if len(found) != 1:
-        raise OptionError("dlqSubject", f"{options.dlq_subject!r} is not a subject of exactly one stream")
-    return str(found[0])
+    return rows.filter(pa.array([row not in wrong for row in range(rows.num_rows)]))

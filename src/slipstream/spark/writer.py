@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from slipstream.spark.commits import TaskDone, abort_parts, commit_atomic, commit_parts
 from slipstream.spark.connection import Connection, retrying
+from slipstream.spark.dead_letters import dead_stream
 from slipstream.spark.errors import OptionError, SparkSideError
 from slipstream.spark.replaced import remove_replaced
 from slipstream.spark.sink_options import SinkOptions, read_sink_options
@@ -151,6 +152,8 @@ def _ready(options: SinkOptions, connection: Connection) -> str:
             raise OptionError("streamSubjects", "says which subjects the stream to be created takes, e.g. 'orders.>'")
         body: dict[str, object] = {"name": name, "subjects": list(options.stream_subjects), "storage": "file"}
         connection.request(f"STREAM.CREATE.{name}", body)
+    if options.dlq_subject is not None:
+        dead_stream(connection, options.dlq_subject)
     if mode == "auto":
         if not connection.is_slipstream:
             raise OptionError(

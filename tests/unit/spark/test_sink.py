@@ -8,8 +8,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
-from slipstream.spark.errors import OptionError, SchemaError
-from slipstream.spark.publish import PublishError, header_block
+from slipstream.bulk.encode import encode_batch
+from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.spark.dead_letters import DeadLetters
+from slipstream.spark.errors import OptionError, SchemaError, SparkSideError
+from slipstream.spark.sink_checks import BadRow, Room
+from slipstream.spark.sink_headers import header_block, header_bytes_bound
 from slipstream.spark.sink_options import read_sink_options
 from slipstream.spark.sink_rows import RowRules, row_rules
 
@@ -29,6 +33,7 @@ def rules(schema: StructType, **options: str) -> RowRules:
         ({"onError": "dlq"}, "goes together"),
         ({"dlqSubject": "dead"}, "goes together"),
         ({"txnId": "a b"}, "letters"),
+        ({"onChangedBatch": "ignore"}, "fail, skip"),
         ({"maxInFlight": "0"}, "whole number"),
         ({"subjects": "a"}, "did you mean 'subject'"),
         ({"password": "x"}, "passwordEnv"),
@@ -119,29 +124,145 @@ def test_entries_of_a_bucket() -> None:
     assert rules(schema, bucket="prices").purged(batch) == ["$KV.prices.d"]
     assert found["expected_last_subject_seq"] == [None, 4, None]
     wrong = batch.set_column(2, "op", pa.array(["PUT", "DROP", "PUT"]))
-    with pytest.raises(SchemaError, match="'DROP'"):
-        rules(schema, bucket="prices").messages(wrong)
+    assert bad(rules(schema, bucket="prices"), wrong) == [BadRow(1, "its op is 'DROP', not PUT, DEL or PURGE")]
+
+
+def bad(one: RowRules, batch: pa.RecordBatch, max_bytes: int = 1 << 20, added: int = 0) -> list[BadRow]:
+    accepts = (f"$KV.{one.name}.>",) if one.kind == "bucket" else ("orders.>",)
+    return one.bad_rows(batch, one.messages(batch), Room("S", accepts, max_bytes, added))
 
 
 def test_bad_rows() -> None:
-    messages = pa.RecordBatch.from_pydict(
+    batch = pa.RecordBatch.from_pydict(
         {
-            "subject": ["orders.eu", None, "orders.*", "other", "orders.us", "orders..x"],
-            "payload": [b"", b"", b"", b"", b"x" * 5000, b""],
+            "subject": ["orders.eu", None, "orders.*", "other", "orders.us", "orders..x", "", "orders.", "orders.a*b"],
+            "payload": [b"", b"", b"", b"", b"x" * 5000, b"", b"", b"", b""],
         }
     )
-    found = rules(MESSAGE).bad_rows(messages, 4096, ("orders.>",))
-    assert [one.row for one in found] == [1, 2, 3, 4, 5]
+    found = bad(rules(MESSAGE), batch, 4096)
+    assert [one.row for one in found] == [1, 2, 3, 4, 5, 6, 7]
     reasons = " | ".join(one.reason for one in found)
-    for words in ("no subject", "no subject to publish to", "not among the subjects", "5000 bytes", "4096"):
+    for words in ("no subject", "no subject to publish to", r"'other' is not among the subjects", "5000 bytes", "4096"):
         assert words in reasons
-    assert [one.row for one in rules(MESSAGE).bad_rows(messages, 4096)] == [1, 4]
+
+
+@pytest.mark.parametrize("accepts", ["orders.>", ">", "orders.*.a", "b orders.>", "orders.x.a", "*.>"])
+@pytest.mark.parametrize(
+    "subject", ["orders.x.a", "orders.", "orders", "b", "orders. ", ".", "orders.>", "ordersx.a", ""]
+)
+def test_judging_many_subjects_at_once_is_as_judging_each(accepts: str, subject: str) -> None:
+    def is_bad(*subjects: str) -> bool:
+        batch = pa.RecordBatch.from_pydict({"subject": list(subjects), "payload": [b""] * len(subjects)})
+        one = rules(MESSAGE)
+        found = one.bad_rows(batch.slice(1), one.messages(batch.slice(1)), Room("S", tuple(accepts.split()), 4096))
+        return any(bad.row == 0 for bad in found)
+
+    assert is_bad("skipped", subject) == is_bad("skipped", subject, "a..b", "orders.*")
 
 
 def test_bad_keys() -> None:
     one = rules(ENTRY, bucket="b")
-    batch = pa.RecordBatch.from_pydict({"key": ["ok", "no blanks", "no.*", ""], "value": [b""] * 4})
-    assert [bad.row for bad in one.bad_rows(one.messages(batch), 4096, ("$KV.b.>",))] == [1, 2, 3]
+    batch = pa.RecordBatch.from_pydict({"key": ["ok", "no blanks", "no.*", "", None, "a.", "a.b"], "value": [b""] * 7})
+    assert [found.row for found in bad(one, batch)] == [1, 2, 3, 4, 5]
+    assert bad(one, batch.slice(6)) == []
+
+
+def test_sizes_are_those_of_messages() -> None:
+    """As a server counts: the payload and the header block, and no byte more."""
+    batch = pa.RecordBatch.from_pydict({"subject": ["orders.a"] * 2, "payload": [b"x" * 200, b"x" * 201]})
+    assert [one.row for one in bad(rules(MESSAGE), batch, 200)] == [1]
+    block = header_block({"headers": [("Kind", "new")], "msg_id": "17"})
+    headers = pa.array([[("Kind", "new")], None], pa.map_(pa.string(), pa.string()))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["orders.a"] * 2), pa.array([b"x" * 100] * 2), headers, pa.array(["17", None])],
+        names=["subject", "payload", "headers", "msg_id"],
+    )
+    one = rules(StructType([*MESSAGE_WITH_HEADERS, StructField("msg_id", StringType())]))
+    assert bad(one, batch, 100 + len(block)) == []
+    found = bad(one, batch, 100 + len(block) - 1)
+    assert [(this.row, f"{len(block)} of headers" in this.reason) for this in found] == [(0, True)]
+    assert [this.row for this in bad(one, batch, 99)] == [0, 1]
+    assert [this.row for this in bad(one, batch, 111, added=5)] == [0, 1], "a block for what is added to the second row"
+    assert bad(one, batch, 100 + len(block) + 5, added=5) == []
+
+
+LISTS = pa.map_(pa.string(), pa.list_(pa.string()))
+TEXTS = pa.map_(pa.string(), pa.string())
+
+
+@pytest.mark.parametrize(
+    ("kind", "headers", "words"),
+    [
+        (LISTS, [("A", None)], "its header 'A' has null in the place of a list"),
+        (LISTS, [("", ["1"])], "'' is no name"),
+        (LISTS, [("A:", ["1"])], "'A:' is no name"),
+        (LISTS, [("A", ["1", "2\r\nInjected: 3"])], "'A' has a value with a line end"),
+        (TEXTS, [("A\n", "1")], "no name"),
+        (TEXTS, [("A", "\r")], "line end"),
+        (TEXTS, [("A", "x" * 65_535)], "its headers have 65552 bytes, more than 65535"),
+    ],
+)
+def test_bad_headers(kind: pa.DataType, headers: list[tuple[str, object]], words: str) -> None:
+    fine: list[object] = [
+        None,
+        [],
+        [("B", [] if kind is LISTS else None)],
+        [("B", ["1", None] if kind is LISTS else "1")],
+    ]
+    arrays = [pa.array(["orders.a"] * 5), pa.array([b""] * 5), pa.array([*fine, headers], kind)]
+    batch = pa.RecordBatch.from_arrays(arrays, names=["subject", "payload", "headers"])
+    one = rules(MESSAGE_WITH_HEADERS)
+    found = bad(one, batch)
+    assert [this.row for this in found] == [4] and words in found[0].reason
+    assert bad(one, batch.slice(0, 4)) == []
+    assert [this.row for this in bad(one, batch.slice(3))] == [1]
+
+
+def test_headers_that_no_check_refuses_are_encoded() -> None:
+    fine: list[object] = [None, [], [("B", [])], [("B", ["1", None]), ("C d", ["ä"])]]
+    arrays = [pa.array(["a"] * 4), pa.array([b""] * 4), pa.array(fine, LISTS), pa.array(["x", None, "y", None])]
+    batch = pa.RecordBatch.from_arrays(arrays, names=["subject", "payload", "headers", "msg_id"])
+    staged = b"".join(encode_batch(RowEncoder(), batch))
+    for row in batch.to_pylist():
+        assert header_block(row) in staged
+    assert header_bytes_bound(batch) >= max(len(header_block(row)) for row in batch.to_pylist())
+
+
+def test_blocks_that_are_none() -> None:
+    schema = StructType([*MESSAGE, StructField("hdr_raw", BinaryType())])
+    blocks = [None, b"", b"NATS/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0\r\nA: 1\r\n", b"A: 1\r\n\r\n"]
+    batch = pa.RecordBatch.from_pydict({"subject": ["orders.a"] * 5, "payload": [b""] * 5, "hdr_raw": blocks})
+    assert [one.row for one in bad(rules(schema), batch)] == [3, 4]
+
+
+def test_rows_without_an_id() -> None:
+    schema = StructType([*MESSAGE, StructField("msg_id", StringType())])
+    batch = pa.RecordBatch.from_pydict({"subject": ["orders.a"] * 3, "payload": [b""] * 3, "msg_id": ["1", None, ""]})
+    found = bad(rules(schema, mode="msgid"), batch)
+    assert [one.row for one in found] == [1, 2] and "its 'msg_id' is empty" in found[0].reason
+    assert bad(rules(schema), batch) == [], "a transaction needs none"
+    entries = pa.RecordBatch.from_pydict({"key": ["a"], "value": [b""], "id": ["7"]})
+    one = rules(StructType([*ENTRY, StructField("id", StringType())]), bucket="b", mode="msgid", idColumn="id")
+    assert one.messages(entries).column("msg_id").to_pylist() == ["7"]
+
+
+def test_dead_letters_have_ids_of_their_rows() -> None:
+    columns = {
+        "subject": ["a", "a", "b", None],
+        "payload": [b"1", b"1", b"1", b"2"],
+        "msg_id": [None, None, "x", "\r\n"],
+    }
+    rows = [BadRow(row, "wrong\r\nInjected: 1") for row in range(4)]
+
+    def ids(partition: int) -> list[str]:
+        letters = DeadLetters("dead", partition, with_ids=True).batch(pa.RecordBatch.from_pydict(columns), rows)
+        assert all(len(block.splitlines()) == 5 for block in letters.column("hdr_raw").to_pylist())
+        return letters.column("msg_id").to_pylist()  # type: ignore[no-any-return]
+
+    assert ids(0) == ids(0) and len(set(ids(0))) == 4
+    assert set(ids(0)) & set(ids(1)) == {"dead:x"}
+    without = DeadLetters("dead", 0, with_ids=False).batch(pa.RecordBatch.from_pydict(columns), rows)
+    assert "msg_id" not in without.schema.names
 
 
 def test_headers_of_plain_publishes() -> None:
@@ -149,12 +270,12 @@ def test_headers_of_plain_publishes() -> None:
     assert header_block(row) == b"NATS/1.0\r\nA: 1\r\nA: 2\r\nB: 3\r\nNats-Msg-Id: x\r\nNats-TTL: 5\r\n\r\n"
     assert header_block({"headers": None}) == b""
     raw = b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n"
-    assert header_block({"hdr_raw": raw}, {"N": "1"}) == b"NATS/1.0\r\nKV-Operation: DEL\r\nN: 1\r\n\r\n"
+    assert header_block({"hdr_raw": raw, "ttl": "1"}) == b"NATS/1.0\r\nKV-Operation: DEL\r\nNats-TTL: 1\r\n\r\n"
 
 
-@pytest.mark.parametrize("headers", [[("A", "1\r\nInjected: 2")], [("A\r\n", "1")], [("", "1")], [("A b", "1")]])
+@pytest.mark.parametrize("headers", [[("A", "1\r\nInjected: 2")], [("A\r\n", "1")], [("", "1")], [("A:b", "1")]])
 def test_headers_cannot_be_smuggled_in(headers: list[tuple[str, str]]) -> None:
-    with pytest.raises(PublishError, match="cannot be a header"):
+    with pytest.raises(SparkSideError, match="cannot be a header"):
         header_block({"headers": headers})
 
 
