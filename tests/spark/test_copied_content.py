@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from slipstream.bulk import ConnectOptions, connect
 from slipstream.spark import jobs
+from slipstream.spark.jobs import copying
 from slipstream.spark.jobs.rollups import Rollups
 from slipstream.spark.target import Reach
 from support import nats_py
@@ -252,3 +253,29 @@ def test_a_verified_copy_does_not_depend_on_what_else_is_written(
     monkeypatch.setattr(mirror_module, "_verify", verify)
     report = jobs.mirror(spark, name, name, **ways)
     assert report.ok and (report["messages"], report["verified"]) == (20, 20)
+
+
+def test_a_bucket_that_is_written_to_meanwhile(
+    spark: SparkSession,
+    source: Streams,
+    streams: Streams,
+    ways: dict[str, Reach],
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was planned is held until it is read, though new values replace it."""
+    for server in (source, streams):
+        server.create(name, max_msgs_per_subject=1)
+    source.fill(name, 10)
+    real = copying.run_tasks
+
+    def run_tasks(*args: Any) -> Any:
+        if not streams.state(name)["messages"]:
+            source.fill(name, 10, begin=10)
+        return real(*args)
+
+    monkeypatch.setattr(copying, "run_tasks", run_tasks)
+    report = jobs.mirror(spark, name, name, **ways)
+    assert report.ok and report["messages"] == 10
+    assert jobs.mirror(spark, name, name, **ways)["messages"] == 10
+    assert streams.payloads(name) == source.payloads(name) == [b"%06d" % number for number in range(10, 20)]

@@ -145,8 +145,12 @@ def test_a_mirror_that_is_run_again_adds_what_is_new(
     nothing = jobs.mirror(spark, name, name, **ways)
     assert (nothing["messages"], nothing["copied_before"], nothing["verified"]) == (0, 42, 0) and nothing.ok
     assert streams.payloads(name) == payloads
-    assert jobs.mirror(spark, name, name, **ways, again=True)["messages"] == 42
-    assert streams.payloads(name) == payloads * 2
+    twice = payloads + source.fill(name, 3, begin=42)
+    assert jobs.mirror(spark, name, name, **ways, again=True)["messages"] == 45
+    assert jobs.mirror(spark, name, name, **ways)["messages"] == 0, "all of it is there"
+    assert streams.payloads(name) == payloads + twice
+    payloads += source.fill(name, 1, begin=45)
+    assert jobs.mirror(spark, name, name, **ways)["messages"] == 1
 
 
 def test_a_commit_whose_answer_was_lost(

@@ -282,7 +282,7 @@ def test_the_hold_of_an_archive_is_renewed_while_it_runs(
         return found
 
     monkeypatch.setattr(BulkClient, "hold", noted)
-    monkeypatch.setattr(importlib.import_module("slipstream.spark.jobs.archive"), "_HOLD_SECONDS", 1.0)
+    monkeypatch.setattr("slipstream.spark.jobs.held._HOLD_SECONDS", 1.0)
     meanwhile.after_tasks("archive", lambda: renewed.wait(60))
     assert jobs.archive(spark, name, lake, reach=reach)["messages"] == 20
     assert renewed.is_set() and len(set(holds)) == 1

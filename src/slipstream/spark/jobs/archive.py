@@ -9,13 +9,12 @@ archived: that is tiering.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from slipstream.bulk import BulkError, connect
-from slipstream.spark.connection import get_connection, retrying
+from slipstream.spark.connection import retrying
+from slipstream.spark.jobs.held import held
 from slipstream.spark.jobs.ranges import (
     RETRY_NS,
     ReadRange,
@@ -39,7 +38,6 @@ from slipstream.spark.lake import (
     open_lake,
     working,
 )
-from slipstream.spark.repeating import repeating
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -47,9 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["archive"]
 
-_HOLD_SECONDS = 600.0
-_RENEWALS = 10  # in that time
-_HOLD_NOT_FOUND = 30009
 _ATTEMPTS = 20  # each is a version that somebody else made
 _OF_ANOTHER = "the table at {place} holds stream {stream} ({identity}), not this one ({other})"
 
@@ -113,7 +108,7 @@ def archive(
     begun, rows_before = lake.facts, sum(file.rows for file in lake.files())
     last = min(facts.last, upto) if upto is not None else facts.last
     done = _Done()
-    with working(lake, "archive") as work, _held(reach, stream, begun.archived_upto + 1):
+    with working(lake, "archive") as work, held(reach, stream, begun.archived_upto + 1):
         run = _Run(spark, reach, stream, last, work, codec, target_bytes, accept_gap, say, done)
         for _ in range(_ATTEMPTS):
             if run.go():
@@ -250,35 +245,6 @@ def _write(item: _WriteFile) -> Result:
         return {"file": None if file is None else file.as_json()}
 
     return again(item.piece.reach, write)
-
-
-@contextmanager
-def _held(reach: Reach, stream: str, first: int) -> Iterator[None]:
-    """Keep limits from removing what is being archived, where the server can, for as long as this takes."""
-    connection = get_connection(reach)
-    if not connection.is_slipstream:
-        yield
-        return
-    hold = connection.client.hold(stream, first, ttl_s=_HOLD_SECONDS)
-
-    def renew() -> None:
-        nonlocal hold
-        # A connection of its own, since this is another thread. What fails here is tried again, and what is removed
-        # because of it is missed: a plan says how many messages have to come.
-        with suppress(BulkError), connect(reach.connect_options()) as client:
-            try:
-                hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS, hold_id=hold)
-            except BulkError as error:
-                if error.err_code != _HOLD_NOT_FOUND:
-                    raise
-                hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS)  # the server was restarted
-
-    try:
-        with repeating(_HOLD_SECONDS / _RENEWALS, renew, f"hold of {stream}"):
-            yield
-    finally:
-        with suppress(BulkError):
-            get_connection(reach).client.release(stream, hold)
 
 
 def _drop(reach: Reach, stream: str, before: int, keep: int) -> int:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Copied", "CopiedPart", "Target", "copied_upto", "copy_into", "copy_name"]
+__all__ = ["Copied", "CopiedPart", "Target", "copied_upto", "copy_into", "copy_name", "open_target"]
 
 
 class _Source(Protocol):
@@ -58,8 +58,10 @@ class Target:
     reach: Reach
     facts: StreamFacts
     name: str  # see `copy_name`
+    again_of: str | None = None  # name of the copy that is made once more; afterwards it has come as far as this one
     copied: bool = True  # messages come from a stream as they are; else they are held to what publishes are held to
     rollups: Rollups | None = None  # how to do what roll-ups among the messages ask for, if the stream does so
+    renames: bool = False  # the stream stores messages under other subjects than they come with
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,40 @@ class _StagePart:
     rollups: bool
 
 
-def copy_name(job: str, *what: object, again: bool = False) -> str:
+def open_target(
+    spark: SparkSession, reach: Reach, facts: StreamFacts, name: str, *, again: bool = False, copied: bool = True
+) -> Target:
+    """A stream that messages are copied to.
+
+    Args:
+        spark: the session.
+        reach: the server.
+        facts: the stream.
+        name: of the copy; see `copy_name`.
+        again: do not go on with the copy of that name, but make it once more from its beginning.
+        copied: messages come from a stream as they are, with headers that were for that one.
+
+    Raises:
+        JobError: the server cannot be reached.
+    """
+    try:
+        info = retrying(reach, RETRY_NS, lambda connection: connection.client.stream_info(facts.name))
+    except BulkError as error:
+        raise JobError(f"{facts.name}: {reason(error)}") from error
+    config = info["config"]
+    rolls_up = copied and config.get("allow_rollup_hdrs") and not config.get("deny_purge")
+    return Target(
+        reach,
+        facts,
+        f"{name}-{secrets.token_hex(12)}" if again else name,
+        name if again else None,
+        copied,
+        Rollups(spark, reach, facts) if rolls_up else None,
+        bool(config.get("subject_transform")),
+    )
+
+
+def copy_name(job: str, *what: object) -> str:
     """A name for a copy that is the same whenever the same is copied.
 
     The target is not in it, for it is the target that remembers the name.
@@ -106,10 +141,8 @@ def copy_name(job: str, *what: object, again: bool = False) -> str:
     Args:
         job: what copies.
         what: the source and what selects messages of it; not how far it goes.
-        again: make it another copy than any before.
     """
-    words = [*what, secrets.token_hex(12)] if again else what
-    return f"{job}-{hashlib.sha256(json.dumps(words, default=str).encode()).hexdigest()[:24]}"
+    return f"{job}-{hashlib.sha256(json.dumps(what, default=str).encode()).hexdigest()[:24]}"
 
 
 def copied_upto(target: Target) -> Fence | None:
@@ -167,6 +200,7 @@ def copy_into(
             copied = f"{counted(done.messages, 'message')} in {counted(done.batches, 'commit')}"
             say(f"{target.facts.name}: {copied}, last sequence {done.last_seq:,}")
         else:
+            _bring_up(target, done.upto)
             return done
         fence = copied_upto(target)
         if _number(fence) <= done.upto:
@@ -238,6 +272,16 @@ def _commit(target: Target, after: int, number: int, results: Sequence[Result]) 
     if tries > 1 and result.offered == sum(part["count"] for part in staged):
         return replace(result, left_out=result.offered - result.count)
     return None
+
+
+def _bring_up(target: Target, upto: int) -> None:
+    """What was copied once more needs no other copy: let the one of the usual name go on behind it as well."""
+    if target.again_of is None:
+        return
+    usual = replace(target, name=target.again_of)
+    before = _number(copied_upto(usual))
+    if before < upto:
+        _commit(usual, before, upto, [])  # if another run comes in between, it has seen to that itself
 
 
 def _note(done: Copied, wave: Sequence[_Source], results: Sequence[Result], result: CommitResult) -> None:

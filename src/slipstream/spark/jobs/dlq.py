@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.bulk import BulkError
 from slipstream.spark.connection import retrying
-from slipstream.spark.jobs.copying import Copied, Target, copied_upto, copy_into, copy_name
+from slipstream.spark.jobs.copying import Copied, copied_upto, copy_into, copy_name, open_target
 from slipstream.spark.jobs.letters import Goal, Letter, open_letter
 from slipstream.spark.jobs.ranges import RETRY_NS, ReadRange, again, plan_stream, read_batches, reason, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
@@ -75,7 +75,8 @@ def dlq(
     if redrive is not None:
         place = stream_facts(reach, redrive)
         goal = Goal.of(_ask(reach, f"STREAM.INFO.{redrive}", {})["config"])
-        target = Target(reach, place, copy_name("redrive", facts.name, facts.identity, name, again=again), copied=False)
+        txn = copy_name("redrive", facts.name, facts.identity, name)
+        target = open_target(spark, reach, place, txn, again=again, copied=False)
         fence = copied_upto(target)
         before = fence.batch_id if fence is not None else 0
 

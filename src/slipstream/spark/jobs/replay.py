@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from slipstream.spark.jobs.copying import Target, copy_into, copy_name
+from slipstream.spark.jobs.copying import copy_into, copy_name, open_target
 from slipstream.spark.jobs.ranges import stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
-from slipstream.spark.jobs.rollups import Rollups
 from slipstream.spark.jobs.tasks import JobError
 from slipstream.spark.lake import Lake, Wish, open_lake
 from slipstream.spark.target import Reach
@@ -93,12 +92,8 @@ def replay(
         return parts
 
     selects = (wish.first_seq or 1, wish.start_ns, wish.end_ns, sorted(wish.subjects))
-    target = Target(
-        reach,
-        goal,
-        copy_name("replay", _table_id(lake), lake.facts.identity, selects, name, again=again),
-        rollups=Rollups.of(reach, goal),
-    )
+    txn = copy_name("replay", _table_id(lake), lake.facts.identity, selects, name)
+    target = open_target(spark, reach, goal, txn, again=again)
     done = copy_into(spark, target, parts_above, _read, say=say)
     report.figures = {
         "table": location,

@@ -8,20 +8,30 @@ that goes on behind a commit does it for that commit once more, for whoever made
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from slipstream.bulk import BulkError, CommitResult, Fence
 from slipstream.jetstream import headers
-from slipstream.spark.connection import Connection, get_connection, retrying
-from slipstream.spark.jobs.ranges import RETRY_NS, StreamFacts, again, reason, stream_facts
-from slipstream.spark.jobs.tasks import JobError, Result
+from slipstream.spark.connection import Connection, retrying
+from slipstream.spark.jobs.ranges import (
+    RETRY_NS,
+    ReadRange,
+    StreamFacts,
+    again,
+    plan_stream,
+    read_batches,
+    reason,
+    stream_facts,
+)
+from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 __all__ = ["Rollups", "find_rollups"]
 
@@ -33,18 +43,9 @@ _WHOLE_STREAM: Final = ""  # instead of a subject
 class Rollups:
     """Does in one stream what roll-ups ask for."""
 
+    spark: SparkSession
     reach: Reach
     facts: StreamFacts
-
-    @classmethod
-    def of(cls, reach: Reach, facts: StreamFacts) -> Self | None:
-        """For a stream; None if it does no roll-ups, and their headers mean nothing there."""
-        try:
-            info = retrying(reach, RETRY_NS, lambda connection: connection.client.stream_info(facts.name))
-        except BulkError as error:
-            raise JobError(f"{facts.name}: {reason(error)}") from error
-        config = info["config"]
-        return cls(reach, facts) if config.get("allow_rollup_hdrs") and not config.get("deny_purge") else None
 
     def apply(self, commit: CommitResult, parts: Sequence[Result]) -> None:
         """After a commit: remove what the roll-ups in its parts remove. `parts` say which rows they are."""
@@ -63,22 +64,11 @@ class Rollups:
         if not fence.count:
             return
         now = stream_facts(self.reach, self.facts.name)
-        first, last = max(fence.first_seq, now.first), min(fence.last_seq, now.last)
-
-        def look() -> dict[str, int]:
-            found: dict[str, int] = {}
-            if first <= last:
-                client = get_connection(self.reach).client
-                columns = ("seq", "subject", "hdr_raw")
-                for batch in client.read(self.facts.name, first, last, columns=columns, identity=self.facts.identity):
-                    sequences = batch.column("seq")
-                    found |= {subject: sequences[row].as_py() for subject, row in find_rollups(batch).items()}
-            return found
-
-        try:
-            self._remove(again(self.reach, look))
-        except BulkError as error:
-            raise JobError(f"{self.facts.name}: {reason(error)}") from error
+        pieces = plan_stream(self.reach, self.facts, max(fence.first_seq, now.first), min(fence.last_seq, now.last))
+        found: dict[str, int] = {}
+        for result in run_tasks(self.spark, [replace(one, messages=None) for one in pieces], _look):
+            found |= result
+        self._remove(found)
 
     def _remove(self, found: Mapping[str, int]) -> None:
         """Remove what is older than the roll-ups: sequences by subject."""
@@ -94,6 +84,19 @@ class Rollups:
             retrying(self.reach, RETRY_NS, purge)
         except BulkError as error:
             raise JobError(f"{self.facts.name} refused to remove what was purged: {reason(error)}") from error
+
+
+def _look(piece: ReadRange) -> Result:
+    """In a worker: sequences of roll-ups in a range of the target."""
+
+    def look() -> Result:
+        found: dict[str, int] = {}
+        for batch in read_batches(piece, ("seq", "subject", "hdr_raw")):
+            sequences = batch.column("seq")
+            found |= {subject: sequences[row].as_py() for subject, row in find_rollups(batch).items()}
+        return found
+
+    return again(piece.reach, look)
 
 
 def find_rollups(batch: pa.RecordBatch, first_row: int = 0) -> dict[str, int]:
