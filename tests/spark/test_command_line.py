@@ -83,6 +83,9 @@ def test_stats_materialize_dlq_mirror(commands: Commands, streams: Streams, name
     shown = commands.run("stats", f"KV_{name}", "--chart", str(tmp_path / "page.html"), "--top", "2")
     assert shown.exit_code == 0 and "Top subjects" in shown.output, shown.output
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    refused = commands.run("stats", f"KV_{name}", "--chart", str(tmp_path / "page.png"))
+    assert refused.exit_code == 1 and "(.html) or a drawing (.svg)" in refused.output, refused.output
+    assert not (tmp_path / "page.png").exists()
     assert commands.json("materialize", name, str(tmp_path / "kv"))["rows"] == 3
     assert commands.json("dlq", f"KV_{name}")["letters"] == 9
     streams.create(f"{name}_COPY", subjects=[f"never.{name}"])

@@ -237,10 +237,13 @@ def test_stats_and_their_picture(
     streams.create(name)
     sent = str(time.time_ns() - 5_000_000_000).encode()
     streams.publish([(f"{name}.<b>", b"x" * 100)] * 30, b"NATS/1.0\r\nSent-At: " + sent + b"\r\n\r\n")
-    streams.publish([(f"{name}.rare", b"y" * 10)] * 5)
+    streams.publish([(f"{name}.rare", b"y" * 10)] * 3)
+    for odd in (b"99999999999999999999", "²".encode()):
+        streams.publish([(f"{name}.rare", b"y" * 10)], b"NATS/1.0\r\nSent-At: " + odd + b"\r\n\r\n")
     report = jobs.stats(spark, name, reach=reach, latency_header="Sent-At", window_ns=10**9)
     assert (report["messages"], report["subjects"], report["latency_samples"]) == (35, 2, 30)
     assert report["top_subjects"][0]["subject"] == f"{name}.<b>" and report["top_subjects"][0]["messages"] == 30
+    assert report["latency_odd"] == 2
     assert 4_900 < report["latency_ms_p50"] < 60_000
     assert sum(window["messages"] for window in report["windows"]) == 35
     page = tmp_path / "stats.html"

@@ -40,6 +40,7 @@ _LABELS = {
     "copied_upto": "Copied now, up to",
     "first_seq": "First sequence",
     "last_seq": "Last sequence",
+    "latency_odd": "Headers without a time",
     "sha256": "SHA-256",
     "target_first_seq": "First sequence there",
     "target_last_seq": "Last sequence there",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from slipstream.cli.connection import Command, Session
+from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.render import note, say
 from slipstream.cli.spark.archives import time_ns
 from slipstream.cli.spark.running import again_flag, job_flags, reach_of, run_job
@@ -24,7 +24,7 @@ __all__ = ["dlq", "materialize", "mirror", "prepare", "stats"]
 )
 @click.option("--top", type=click.IntRange(min=0), default=10, help="Busiest subjects to name; 10 by default.")
 @click.option("--latency-header", default="", help="Header with the time a message was sent.")
-@click.option("--chart", default="", metavar="FILE", help="Write a page with pictures.")
+@click.option("--chart", default="", metavar="FILE", help="Draw rates and latencies: FILE.html or FILE.svg.")
 @job_flags
 @click.pass_obj
 def stats(
@@ -41,6 +41,14 @@ def stats(
     as_json: bool,
 ) -> None:
     """Measure STREAM: rates, sizes, busiest subjects, latencies."""
+    if chart:
+        from slipstream.spark.jobs.chart import check_chart
+        from slipstream.spark.jobs.tasks import JobError
+
+        try:
+            check_chart(chart)
+        except JobError as error:
+            raise Failure(str(error)) from error
     report = run_job(
         session,
         "stats",

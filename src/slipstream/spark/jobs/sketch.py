@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Sketch"]
+__all__ = ["Sketch", "buckets_of"]
 
 _GROWTH: Final = math.log(1.02)
+
+
+def buckets_of(values: pa.Array) -> pa.Array:
+    """The bucket of each number; nothing is in none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    safe = pc.max_element_wise(values.cast(pa.float64()), pa.scalar(1.0), skip_nulls=False)
+    buckets = pc.floor(pc.divide(pc.ln(safe), _GROWTH)).cast(pa.int64())
+    return pc.if_else(pc.less(values, 1), -1, buckets)
 
 
 class Sketch:
@@ -27,14 +37,11 @@ class Sketch:
 
     def add(self, values: pa.Array) -> None:
         """Add numbers; those below one count as zero."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         if not len(values):
             return
-        safe = pc.max_element_wise(values.cast(pa.float64()), pa.scalar(1.0))
-        buckets = pc.floor(pc.divide(pc.ln(safe), _GROWTH)).cast(pa.int64())
-        for entry in pc.value_counts(pc.if_else(pc.less(values, 1), -1, buckets)).to_pylist():
+        for entry in pc.value_counts(buckets_of(values)).to_pylist():
             self.counts[entry["values"]] += entry["counts"]
 
     def merge(self, counts: Mapping[int, int] | Mapping[str, int]) -> None:

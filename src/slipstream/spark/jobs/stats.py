@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
-from slipstream.spark.jobs.sketch import Sketch
+from slipstream.spark.jobs.sketch import Sketch, buckets_of
 from slipstream.spark.jobs.tasks import JobError, Result, at_once, run_tasks, waves
 from slipstream.spark.target import Reach
 
@@ -22,6 +23,9 @@ __all__ = ["stats"]
 _SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 _SUBJECTS_A_TASK: Final = 10_000  # a worker forgets rarer ones
 _WINDOWS_MAX: Final = 100_000
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
+_UNITS_NS: Final = {10: 10**9, 13: 10**6, 16: 10**3, 19: 1}  # digits of a time since 1970 in each unit, until 2286
+_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d)?)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,9 @@ def stats(
         end_ns: only messages stored before this time.
         window_ns: rates are counted in windows of this length.
         top: so many subjects are named.
-        latency_header: header with the time a message was sent, in RFC 3339 or as nanoseconds, seconds or milliseconds
-            since 1970; the time until it was stored is its latency.
+        latency_header: header with the time a message was sent, in RFC 3339 or as seconds, milliseconds, microseconds
+            or nanoseconds since 1970; the time until it was stored is its latency. Values that are no time are counted
+            as odd and otherwise left out.
         say: gets a line now and then.
 
     Raises:
@@ -90,6 +95,8 @@ class _Total:
         self.subject_bytes: Counter[str] = Counter()
         self.sizes = Sketch()
         self.latencies = Sketch()
+        self.window_latencies: defaultdict[int, Sketch] = defaultdict(Sketch)
+        self.odd_times = 0
         self.rarer = False
 
     def add(self, result: Result) -> None:
@@ -109,6 +116,9 @@ class _Total:
         self.rarer |= result["rarer"]
         self.sizes.merge(result["sizes"])
         self.latencies.merge(result["latencies"])
+        for window, bucket, count in result["window_latencies"]:
+            self.window_latencies[window].counts[bucket] += count
+        self.odd_times += result["odd_times"]
 
 
 def _describe(report: Report, stream: str, total: _Total, window_ns: int, top: int, latency_header: str) -> None:
@@ -126,6 +136,7 @@ def _describe(report: Report, stream: str, total: _Total, window_ns: int, top: i
     if latency_header:
         report.figures |= {f"latency_ms_p{share * 100:g}": round(v / 1e6, 3) for share, v in _each(total.latencies)}
         report.figures["latency_samples"] = sum(total.latencies.counts.values())
+        report.figures["latency_odd"] = total.odd_times
     if total.rarer:
         report.figures["subjects_note"] = "rare subjects of large ranges are not counted"
     report.tables["top_subjects"] = [
@@ -138,9 +149,22 @@ def _describe(report: Report, stream: str, total: _Total, window_ns: int, top: i
             "messages": total.windows[window],
             "bytes": total.window_bytes[window],
             "messages_per_second": round(total.windows[window] * 1e9 / window_ns, 3),
+            **_latencies_of(total, window, bool(latency_header)),
         }
         for window in sorted(total.windows)
     ]
+
+
+def _latencies_of(total: _Total, window: int, measured: bool) -> dict[str, float | None]:
+    """Of one window; None where no message said when it was sent."""
+    if not measured:
+        return {}
+    found = total.window_latencies.get(window)
+    half, most = found.percentiles((0.5, 0.99)) if found is not None else (None, None)
+    return {
+        "latency_ms_p50": None if half is None else round(half / 1e6, 3),
+        "latency_ms_p99": None if most is None else round(most / 1e6, 3),
+    }
 
 
 def _each(sketch: Sketch) -> list[tuple[float, float]]:
@@ -168,6 +192,8 @@ _NOTHING: Final[Result] = {
     "rarer": False,
     "sizes": {},
     "latencies": {},
+    "window_latencies": [],
+    "odd_times": 0,
 }
 
 
@@ -181,10 +207,12 @@ def _figures(table: pa.Table, item: _Measure) -> Result:
     rarer = subjects.num_rows > _SUBJECTS_A_TASK
     if rarer:
         subjects = subjects.sort_by([("size_count", "descending")]).slice(0, _SUBJECTS_A_TASK)
-    sizes, latencies = Sketch(), Sketch()
+    sizes, latencies, by_window, odd = Sketch(), Sketch(), [], 0
     sizes.add(table.column("size").combine_chunks())
     if item.latency_header:
-        latencies.add(_latencies(table, item.latency_header))
+        passed, odd = _latencies(table, item.latency_header)
+        latencies.add(passed.drop_null())
+        by_window = _counts_by_window(table.column("window"), passed)
     bounds = pc.min_max(times).as_py()
     return {
         "messages": table.num_rows,
@@ -196,6 +224,8 @@ def _figures(table: pa.Table, item: _Measure) -> Result:
         "rarer": rarer,
         "sizes": dict(sizes.counts),
         "latencies": dict(latencies.counts),
+        "window_latencies": by_window,
+        "odd_times": odd,
     }
 
 
@@ -204,28 +234,47 @@ def _triples(table: pa.Table, key: str) -> list[list[Any]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _latencies(table: pa.Table, header: str) -> pa.Array:
-    """Nanoseconds from the time in a header to the time of storing; messages without one are left out."""
+def _counts_by_window(windows: pa.ChunkedArray, passed: pa.Array) -> list[list[Any]]:
+    """Window, bucket of the latency, messages."""
+    import pyarrow as pa
+
+    pairs = pa.table({"window": windows, "bucket": buckets_of(passed)}).drop_null()
+    counts = pairs.group_by(["window", "bucket"]).aggregate([([], "count_all")])
+    columns = [counts.column(name).to_pylist() for name in ("window", "bucket", "count_all")]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _latencies(table: pa.Table, header: str) -> tuple[pa.Array, int]:
+    """Nanoseconds from the time in a header to the time of storing, or null; and how many headers hold no time."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = pc.map_lookup(table.column("headers").combine_chunks(), header, "first")
-    sent = pa.array([_time_ns(values[0]) if values else None for values in texts.to_pylist()], pa.int64())
+    texts = pc.map_lookup(table.column("headers").combine_chunks(), header, "first").to_pylist()
+    times = [_time_ns(values[0]) if values else None for values in texts]
+    sent = pa.array(times, pa.int64())
     passed = pc.subtract(table.column("ts_ns").combine_chunks(), sent)
-    return pc.max_element_wise(pc.drop_null(passed), 0)
+    odd = sum(1 for values, found in zip(texts, times, strict=True) if values and found is None)
+    return pc.max_element_wise(passed, 0, skip_nulls=False), odd
 
 
-def _time_ns(text: str) -> int | None:
-    """A time in whatever form senders write it."""
-    from datetime import datetime
+def _time_ns(text: str | None) -> int | None:
+    """A time in whatever form senders write it; None if it is none, or not between 1970 and 2262."""
+    from datetime import UTC, datetime
 
-    if text.isdigit():
-        return int(text) * {10: 10**9, 13: 10**6, 16: 10**3}.get(len(text), 1)
-    try:
-        whole, dot, fraction = text.rstrip("Z").partition(".")
-        moment = datetime.fromisoformat(f"{whole}+00:00" if text.endswith("Z") else text)
-    except ValueError:
+    if text is None:
         return None
-    if not text.endswith("Z"):
-        return int(moment.timestamp() * 1e9)
-    return int(moment.timestamp()) * 10**9 + int(fraction.ljust(9, "0")[:9] if dot else 0)
+    text = text.strip()
+    if _DIGITS.fullmatch(text):
+        unit = _UNITS_NS.get(len(text))
+        found = None if unit is None else int(text) * unit
+    else:
+        parts = _RFC3339.fullmatch(text)
+        if parts is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(parts[1] + (parts[3] or "+00:00").upper().replace("Z", "+00:00"))
+        except ValueError:
+            return None
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        found = (since.days * 86_400 + since.seconds) * 10**9 + int((parts[2] or "").ljust(9, "0")[:9])
+    return found if found is not None and 0 <= found < 2**63 else None
