@@ -6,7 +6,9 @@ A wave is some messages here, so that few of them make many commits.
 from __future__ import annotations
 
 import importlib
+import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -298,3 +300,53 @@ def test_the_server_is_killed_around_a_commit(
     report = jobs.mirror(spark, name, name, **ways)
     assert target.payloads(name) == payloads
     assert (report["messages"], report["verified"], report["equal"]) == (40, 40, True)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("job", ["mirror", "replay"])
+def test_whatever_happens_every_message_comes_once(
+    spark: SparkSession,
+    source: Streams,
+    streams: Streams,
+    ways: dict[str, Reach],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    job: str,
+    seed: int,
+) -> None:
+    """Growth, deletions, compactions, other cores and deaths, in any order."""
+    chance = random.Random(f"{job} {seed}")
+    source.create(name)
+    streams.create(name)
+    lake = str(tmp_path / "lake")
+    expected: list[bytes] = []
+    published = 0
+
+    def run() -> None:
+        if job == "mirror":
+            jobs.mirror(spark, name, name, **ways)
+        else:
+            jobs.replay(spark, lake, name, reach=ways["target_reach"])
+
+    for _ in range(6):
+        count = chance.randrange(1, 40)
+        new = source.fill(name, count, begin=published)
+        gone = set(chance.sample(range(count), count // 4))
+        for number in gone:
+            source.api(f"STREAM.MSG.DELETE.{name}", {"seq": published + number + 1})
+        published += count
+        if job == "replay":
+            jobs.archive(spark, name, lake, reach=ways["reach"])
+            if chance.random() < 0.4:
+                jobs.compact(spark, lake, target_bytes=chance.choice([1 << 15, 1 << 20]))
+        expected += [payload for number, payload in enumerate(new) if number not in gone]
+        cores(monkeypatch, chance.randrange(1, 5))
+        dies(monkeypatch, at=chance.randrange(1, 4), before=chance.random() < 0.5)
+        with suppress(Death):
+            run()
+        lives(monkeypatch)
+        arrived = streams.payloads(name)
+        assert arrived == expected[: len(arrived)]
+    run()
+    assert streams.payloads(name) == expected
