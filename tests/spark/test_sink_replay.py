@@ -16,6 +16,7 @@ from slipstream.spark import writer
 from slipstream.spark.errors import SparkSideError
 from support import nats_py
 from support.server_process import ServerProcess
+from support.spark_faults import FaultySource
 from support.spark_sink import MESSAGE, Sink
 from support.spark_streams import Streams
 
@@ -130,7 +131,25 @@ def test_of_objects_with_one_name_the_last_stays(node: ServerProcess, streams: S
     assert len(contents(streams, f"OBJ_{name}")) == 4
 
 
-def test_an_appending_write_replaces_too(node: ServerProcess, streams: Streams, name: str) -> None:
+@pytest.mark.parametrize("others", [0, 6000])
+def test_many_objects_and_keys_at_once(node: ServerProcess, streams: Streams, name: str, others: int) -> None:
+    """Which of them have something older is asked in one go, unless the bucket has a great many others."""
+    make_store(node, name, **{f"o{number}": LARGE for number in range(3)})
+    store = Sink(node.url, OBJECT, objectStore=name)
+    store.write([(f"o{number}", b"new") for number in range(1, 20)], [("o5", b"newer")])
+    assert objects(node, name) == {"o0": LARGE, "o5": b"newer"} | {f"o{n}": b"new" for n in range(1, 20) if n != 5}
+    assert len(contents(streams, f"OBJ_{name}")) == 5 + 2 * 19
+    make_bucket(node, name, k3=b"1", k18=b"1")
+    streams.publish((f"$KV.{name}.x{number}", b"") for number in range(others))
+    bucket = Sink(node.url, ENTRY, bucket=name)
+    bucket.write([(f"k{number}", None, "PURGE") for number in range(20)])
+    assert len(contents(streams, f"KV_{name}")) == others + 20
+
+
+@pytest.mark.parametrize("server", ["node", "plain_node"])
+def test_an_appending_write_replaces_too(request: pytest.FixtureRequest, name: str, server: str) -> None:
+    node: ServerProcess = request.getfixturevalue(server)
+    streams = Streams(node.url)
     make_store(node, name, x=LARGE)
     sink = Sink(node.url, OBJECT, objectStore=name, mode="append")
     for _ in range(2):
@@ -139,37 +158,52 @@ def test_an_appending_write_replaces_too(node: ServerProcess, streams: Streams, 
     assert len(contents(streams, f"OBJ_{name}")) == 2
 
 
-@pytest.mark.parametrize("kind", ["object", "bucket"])
-def test_a_query_whose_last_batch_runs_again(
-    spark: SparkSession, node: ServerProcess, streams: Streams, name: str, tmp_path: Path, kind: str
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [("object", "commit-raise"), ("bucket", "commit-raise"), ("object", "write-exit"), ("bucket", "write-raise")],
+)
+def test_queries_into_buckets_and_stores_under_faults(
+    spark: SparkSession, node: ServerProcess, streams: Streams, name: str, tmp_path: Path, kind: str, fault: str
 ) -> None:
-    """The driver was killed between the server's commit and Spark's: the batch is not in Spark's log."""
+    """A task fails or dies, or the driver fails between the server's commit and Spark's; rows go to dead letters."""
     if kind == "object":
-        make_store(node, f"{name}T")
-        columns, target = ["subject name", "repeat(string(payload), 30000) data"], {"objectStore": f"{name}T"}
+        make_store(node, f"{name}T", x3=LARGE)
+        columns, target = (
+            ["nullif(concat('x', seq % 8), 'x2') name", "repeat(string(payload), 30000) data"],
+            "objectStore",
+        )
     else:
-        make_bucket(node, f"{name}T")
-        columns = ["subject key", "payload value", "if(seq % 5 = 0, 'PURGE', 'PUT') op"]
-        target = {"bucket": f"{name}T"}
+        make_bucket(node, f"{name}T", x3=b"1")
+        columns = ["concat('x', seq % 8) key", "payload value"]
+        columns, target = [*columns, "if(seq % 8 = 2, 'WRONG', if(seq % 8 = 3, 'PURGE', 'PUT')) op"], "bucket"
     streams.create(name)
-    streams.fill(name, 10)
+    streams.create(f"{name}D", subjects=[f"dead.{name}"])
+    payloads = streams.fill(name, 20)
+    spark.dataSource.register(FaultySource)
 
-    def run() -> list[tuple[int, str]]:
+    def run() -> None:
         source = spark.readStream.format("slipstream").options(servers=node.url, stream=name, starting="earliest")
-        sink = source.option("maxMessagesPerTrigger", 6).load().selectExpr(*columns).writeStream.format("slipstream")
-        sink = sink.options(servers=node.url, checkpointLocation=str(tmp_path), **target)
-        assert sink.trigger(availableNow=True).start().awaitTermination(120)
-        return contents(streams, ("OBJ_" if kind == "object" else "KV_") + f"{name}T")
+        frame = source.option("maxMessagesPerTrigger", 10).load().selectExpr(*columns)
+        sink = frame.writeStream.format("slipstream_faulty").options(fault=fault, faultDir=str(tmp_path))
+        sink = sink.options(servers=node.url, onError="dlq", dlqSubject=f"dead.{name}", **{target: f"{name}T"})
+        sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        sink.trigger(availableNow=True).start().awaitTermination(120)
 
-    first = run()
-    newest = max(int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdigit())
-    assert newest == 1
-    for path in (tmp_path / "commits").glob("*1*"):
-        path.unlink()
-    assert run() == first
+    if fault == "commit-raise":
+        with pytest.raises(Exception, match="fault commit-raise"):
+            run()
+    run()
+    assert (tmp_path / f"{fault}.happened").exists()
+    assert [payload[:6] for payload in streams.payloads(f"{name}D")] == payloads[1::8]
+    newest = {f"x{number % 8}": payload for number, payload in enumerate(payloads, 1)}
     if kind == "object":
-        expected = {f"{name}.{number}": b"%06d" % number * 30000 for number in range(10)}
-        assert objects(node, f"{name}T") == expected
+        del newest["x2"]
+        assert objects(node, f"{name}T") == {key: payload * 30000 for key, payload in newest.items()}
+        assert streams.state(f"OBJ_{name}T")["messages"] == 7 * (1 + 2)
+    else:
+        rows = streams.rows(f"KV_{name}T")
+        purged = [row["seq"] for row in rows if row["subject"].endswith(".x3")]
+        assert len(purged) == 1 and len(rows) == 20 - 3 - 2, "of the purged key one mark is left"
 
 
 def test_a_batch_that_is_not_what_it_was(node: ServerProcess, streams: Streams, name: str) -> None:

@@ -183,3 +183,16 @@ def test_objects_without_a_name(node: ServerProcess, streams: Streams, name: str
     sink = Sink(node.url, columns, objectStore=name, onError="dlq", dlqSubject=f"dead.{name}")
     sink.write([("a", b"1"), (None, b"2")])
     assert streams.payloads(f"{name}D") == [b"2"] and streams.state(f"OBJ_{name}")["messages"] == 2
+
+
+def test_chunks_have_the_size_that_is_asked_for(node: ServerProcess, streams: Streams, name: str) -> None:
+    async def create() -> None:
+        async with nats_py.connected(node) as client:
+            await client.jetstream().create_object_store(name)
+
+    nats_py.run(create)
+    columns = {"name": pa.string(), "data": pa.binary()}
+    Sink(node.url, columns, objectStore=name, chunkBytes="100").write([("a", b"x" * 250)])
+    assert [len(payload) for payload in streams.payloads(f"OBJ_{name}")[:3]] == [100, 100, 50]
+    with pytest.raises(OptionError, match=r"chunkBytes.*2097152 is more than the 1048576 bytes"):
+        Sink(node.url, columns, objectStore=name, chunkBytes="2m").write([("a", b"x")])

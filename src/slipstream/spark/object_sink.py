@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.ids import new_nuid
 from slipstream.spark.commits import TaskDone
 from slipstream.spark.dead_letters import DeadLetters
+from slipstream.spark.errors import OptionError
 from slipstream.spark.sink_checks import BadRow, Room, refusal
 from slipstream.spark.sink_options import SinkOptions
 
@@ -32,10 +33,13 @@ def object_messages(
     """The messages of the objects of a task; what they replace is noted in `done`.
 
     Raises:
+        OptionError: chunks would be larger than messages may be.
         SparkSideError: an object has no name, and there are no dead letters.
     """
     import pyarrow as pa
 
+    if options.chunk_bytes > room.max_bytes:
+        raise OptionError("chunkBytes", f"{options.chunk_bytes} is more than the {room.max_bytes} bytes of a message")
     for batch in batches:
         names = batch.schema.names
         descriptions = batch.column("description") if "description" in names else None

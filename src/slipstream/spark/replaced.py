@@ -23,6 +23,8 @@ from slipstream.spark.sink_options import SinkOptions
 __all__ = ["remove_replaced"]
 
 _NO_MESSAGE = 10037
+_ASKED_SINGLY = 16  # subjects that are looked at without asking first which have older messages
+_SUBJECTS_A_QUESTION = 256  # a server lists about as many subjects in the time of one question
 _PURGE_MARK = b"KV-Operation: PURGE\r\n"
 
 
@@ -34,12 +36,32 @@ def remove_replaced(options: SinkOptions, subjects: Iterable[str]) -> None:
         subjects: descriptions of objects that were written, or keys that were purged.
     """
     tidy = _tidy_object if options.target.kind == "object" else _tidy_key
-    for subject in dict.fromkeys(subjects):
+    wanted = list(dict.fromkeys(subjects))
+    if len(wanted) > _ASKED_SINGLY:
+        wanted = retrying(options.reach, options.write_timeout_ns, lambda found: _with_older(found, options, wanted))
+    for subject in wanted:
 
         def call(connection: Connection, subject: str = subject) -> None:
             tidy(connection, options, subject)
 
         retrying(options.reach, options.write_timeout_ns, call)
+
+
+def _with_older(connection: Connection, options: SinkOptions, subjects: list[str]) -> list[str]:
+    """Those of many subjects that may have more than one message, with few questions."""
+    stream, name = options.target.one, options.target.names[0]
+    call = f"STREAM.INFO.{stream}"
+    if int(connection.request(call)["state"]["num_subjects"]) > _SUBJECTS_A_QUESTION * len(subjects):
+        return subjects
+    prefix = f"$O.{name}.M.>" if options.target.kind == "object" else f"$KV.{name}.>"
+    counts: dict[str, int] = {}
+    while True:
+        page = connection.request(call, {"subjects_filter": prefix, "offset": len(counts)})
+        found = page["state"].get("subjects") or {}
+        known = len(counts)
+        counts |= found
+        if len(counts) == known or len(counts) >= int(page.get("total", 0)):
+            return [subject for subject in subjects if counts.get(subject) != 1]
 
 
 def _tidy_object(connection: Connection, options: SinkOptions, subject: str) -> None:
