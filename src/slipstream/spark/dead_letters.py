@@ -5,6 +5,8 @@
 | `Slipstream-Error` | what is wrong |
 | `Slipstream-Subject` | the subject it was for |
 | `Slipstream-Size` | bytes of its payload, of which a letter has the first 64 KiB |
+| the row's own | except `Nats-*`, which would mean something to the stream of the letters |
+| `Slipstream-Headers` | `lost`, if the row's own cannot be headers or are too many |
 | `Nats-Msg-Id` | where letters are not part of a transaction: made of the row, so a write that is repeated makes one |
 """
 
@@ -16,8 +18,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slipstream.spark.connection import Connection
-from slipstream.spark.errors import OptionError
+from slipstream.spark.errors import OptionError, SparkSideError
 from slipstream.spark.sink_checks import BadRow
+from slipstream.spark.sink_headers import header_block
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["DeadLetters", "dead_stream"]
 
 _PAYLOAD_MAX = 64 << 10  # bytes of a letter's payload; the rest is cut off
+_LOST = b"Slipstream-Headers: lost\r\n"
 _LINE_MAX = 1_000  # characters of a header value
+_HEADERS_MAX = 32 << 10  # bytes of a row's own headers; so many leave room for those of the letter
 _ID_MAX = 256  # characters of a row's id that becomes part of the letter's
 
 
@@ -74,7 +79,7 @@ class DeadLetters:
                 "Slipstream-Size": str(len(data)),
             }
             text = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in lines.items())
-            blocks.append(b"NATS/1.0\r\n" + text.encode() + b"\r\n")
+            blocks.append(b"NATS/1.0\r\n" + text.encode() + _own_headers(messages, one.row) + b"\r\n")
             ids.append(self._id(own[one.row].as_py() if own is not None else None, subject, data, one.reason))
         columns = {
             "subject": pa.repeat(pa.scalar(self._subject), len(bad)),
@@ -95,6 +100,21 @@ class DeadLetters:
         name = digest.hexdigest()
         self._seen[name] += 1
         return f"dead:{name}:{self._partition}:{self._seen[name]}"
+
+
+def _own_headers(messages: pa.RecordBatch, row: int) -> bytes:
+    """The headers of a row as lines of its letter."""
+    names = [name for name in ("headers", "hdr_raw") if name in messages.schema.names]
+    try:
+        block = header_block({name: messages.column(name)[row].as_py() for name in names})
+    except (SparkSideError, TypeError, AttributeError):
+        return _LOST
+    if not block:
+        return b""
+    if len(block) > _HEADERS_MAX or not (block.startswith(b"NATS/1.0") and block.endswith(b"\r\n\r\n")):
+        return _LOST
+    kept = [line for line in block.split(b"\r\n")[1:-2] if not line.lower().startswith((b"nats-", b"slipstream-"))]
+    return b"".join(line + b"\r\n" for line in kept)
 
 
 def _one_line(text: str) -> str:

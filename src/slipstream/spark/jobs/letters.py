@@ -3,10 +3,11 @@
 | written by | headers |
 |---|---|
 | a consumer with `slipstream.dlq` | `Slipstream-Dlq-Stream`, `-Consumer`, `-Reason`, `-Subject` and others |
-| the Spark sink with `onError=dlq` | `Slipstream-Error`, `-Subject`, `-Size`; the payload is cut if it is long |
+| the Spark sink with `onError=dlq` | `Slipstream-Error`, `-Subject`, `-Size`, `-Headers`; see `spark/dead_letters.py` |
 
 A consumer's letter belongs to the stream it names. The sink's rows never were in a stream: a letter of it belongs to
-the stream that takes its subject, if it is whole.
+the stream that takes its subject, if the letter is whole and what was wrong is not the row itself: a subject that the
+stream did not take then, or more bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ __all__ = ["Goal", "Letter", "open_letter"]
 Headers = list[tuple[str, list[str]]]
 
 _CONSUMER: Final = "Slipstream-Dlq-"
-_SINK: Final = frozenset(("Slipstream-Error", "Slipstream-Subject", "Slipstream-Size"))
+_SINK: Final = frozenset(("Slipstream-Error", "Slipstream-Subject", "Slipstream-Size", "Slipstream-Headers"))
+# What the sink says of rows that another stream, or the same one with other settings, may take as they are.
+_CURABLE: Final = ("is not among the subjects of the stream", "the server takes messages of")
+_SUBJECT_MAX: Final = 1_000  # characters; the sink cuts what is longer
 _DIGITS_MAX: Final = 19
 _OF_ONE_ROW: Final = re.compile(r"'[^']*'|\d+")  # what differs between rows with the same fault
 
@@ -38,6 +42,7 @@ class Letter:
     headers: Headers | None  # of the message
     is_consumers: bool
     size: int | None = None  # bytes the payload had, where it may have been cut
+    is_curable: bool = True  # the row could have been a message of some stream, and its headers are there
 
     @property
     def cause(self) -> tuple[str, str, str, str]:
@@ -65,7 +70,8 @@ class Goal:
             return letter.stream == self.stream and bool(letter.subject)
         subject = letter.subject.encode()
         return (
-            letter.size == payload_bytes
+            letter.is_curable
+            and letter.size == payload_bytes
             and (self.max_bytes is None or payload_bytes <= self.max_bytes)
             and is_valid_publish(subject)
             and any(matches(one.encode(), subject) for one in self.subjects)
@@ -85,6 +91,9 @@ def open_letter(headers: Headers | None) -> Letter:
             headers=[(name, values) for name, values in headers or () if not _is_sinks(name)] or None,
             is_consumers=False,
             size=int(size) if size.isascii() and size.isdecimal() and len(size) < _DIGITS_MAX else None,
+            is_curable=any(one in first["Slipstream-Error"] for one in _CURABLE)
+            and "Slipstream-Headers" not in first
+            and len(first.get("Slipstream-Subject", "")) < _SUBJECT_MAX,
         )
     stream, consumer, reason, subject = (
         first.get(_CONSUMER + name, "") for name in ("Stream", "Consumer", "Reason", "Subject")
