@@ -17,6 +17,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from slipstream.bulk import BulkError
 from slipstream.bulk.writing import CommitResult, StagedPart
+from slipstream.jetstream.bulk.errors import TOO_MANY_TXNS
 from slipstream.spark.connection import Connection, drop_connection, get_connection, retrying
 from slipstream.spark.errors import SparkSideError
 from slipstream.spark.publish import PlainMessage, Publisher
@@ -72,7 +73,8 @@ def commit_stream(
     """Commit parts to one stream, again until the server has answered.
 
     Raises:
-        SparkSideError: the stream is full and discards new messages; trying again makes no room.
+        SparkSideError: the stream is full and discards new messages, or remembers as many transactions as it can;
+            trying again makes no room.
         BulkError: refused for another reason.
     """
 
@@ -84,6 +86,11 @@ def commit_stream(
                 raise SparkSideError(
                     f"stream {stream!r} is full and refuses new messages (discard=new): {error.text}; nothing was "
                     "written; raise its limits or remove messages, then write again"
+                ) from error
+            if error.err_code == TOO_MANY_TXNS.err_code:
+                raise SparkSideError(
+                    f"{error.text}; nothing was written; every query, and every txnId of a batch write, takes a place "
+                    "until it was idle for a month: write to another stream, or leave out txnId"
                 ) from error
             raise
 

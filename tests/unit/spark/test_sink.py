@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, StringType, StructField, StructType
 
+from slipstream.bulk import BulkError
 from slipstream.bulk.encode import encode_batch
 from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.spark import commits
+from slipstream.spark.connection import Connection
 from slipstream.spark.dead_letters import DeadLetters
 from slipstream.spark.errors import OptionError, SchemaError, SparkSideError
 from slipstream.spark.sink_checks import BadRow, Room
@@ -277,6 +280,29 @@ def test_headers_of_plain_publishes() -> None:
 def test_headers_cannot_be_smuggled_in(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(SparkSideError, match="cannot be a header"):
         header_block({"headers": headers})
+
+
+@pytest.mark.parametrize(
+    ("err_code", "text", "words"),
+    [
+        (10077, "maximum messages exceeded", "is full and refuses new messages"),
+        (30014, "8192 transactions have written", "leave out txnId"),
+        (10077, "the disk failed", None),
+        (30012, "no room to stage", None),
+    ],
+)
+def test_refusals_that_do_not_pass(
+    monkeypatch: pytest.MonkeyPatch, err_code: int, text: str, words: str | None
+) -> None:
+    """What trying again does not help is an error of its own at once; the rest is left to the retries."""
+
+    class Client:
+        def commit(self, *_: object, **__: object) -> None:
+            raise BulkError(text, retryable=True, err_code=err_code)
+
+    monkeypatch.setattr(commits, "retrying", lambda _reach, _timeout, call: call(Connection(Client())))  # type: ignore[arg-type]
+    with pytest.raises(SparkSideError if words else BulkError, match=words or text):
+        commits.commit_stream(read_sink_options({"stream": "S"}), "S", "t", 0, [], brief=False)
 
 
 def test_map_types_of_headers() -> None:
