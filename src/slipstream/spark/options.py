@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slipstream.limits import BULK_HOLD_NS_MAX
 from slipstream.spark.errors import OptionError
 from slipstream.spark.target import CONNECT_OPTIONS, TARGET_OPTIONS, Reach, Target, read_reach, read_target
 from slipstream.spark.values import Values
@@ -125,6 +126,9 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
     archive = values.text("archive")
     if archive and (streaming or target.kind == "object" or target.has_patterns or len(target.stream_names) != 1):
         raise OptionError("archive", "goes with batch reads of one stream or bucket")
+    hold_timeout_ns = values.duration_ns("holdTimeout", 600 * _SECOND_NS) or 0
+    if hold_timeout_ns > BULK_HOLD_NS_MAX:
+        raise OptionError("holdTimeout", "is at most 24h; a hold is renewed while a query runs")
     payload_format = values.choice("payloadFormat", ("raw", "string", "json"), "raw")
     if (payload_format == "json") != values.has("payloadSchema"):
         raise OptionError(
@@ -153,7 +157,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
         batch_bytes=values.size("batchBytes", 2 * MIB) or 2 * MIB,
         durable=values.text("durable") or None,
         hold=values.flag("hold", True),
-        hold_timeout_ns=values.duration_ns("holdTimeout", 600 * _SECOND_NS) or 0,
+        hold_timeout_ns=hold_timeout_ns,
         headers=values.choice("headers", ("map", "raw", "none"), "map"),
         columns=values.words("columns"),
         payload_format=payload_format,
