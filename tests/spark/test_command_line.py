@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from slipstream.cli.main import cli
+from support.server_process import ServerProcess
 from support.spark_streams import Streams
 
 pytestmark = pytest.mark.timeout(300)
@@ -91,6 +92,26 @@ def test_stats_materialize_dlq_mirror(commands: Commands, streams: Streams, name
     streams.create(f"{name}_COPY", subjects=[f"never.{name}"])
     refused = commands.run("mirror", f"KV_{name}", f"{name}_COPY")
     assert refused.exit_code == 1 and "slipstream: error:" in refused.output
+
+
+def test_copies_say_what_was_there_and_what_was_compared(
+    commands: Commands, streams: Streams, second_node: ServerProcess, name: str
+) -> None:
+    other = Streams(second_node.url)
+    streams.create(name)
+    streams.fill(name, 30)
+    other.create(name)
+    words = ("mirror", name, name, "--target-server", other.url)
+    first = commands.run(*words, "--last", "20")
+    assert first.exit_code == 0 and "Mirror done" in first.output
+    for line in ("Copied before, up to: 0", "Copied now, up to: 20", "Read back and compared: 20", "Equal: true"):
+        assert line in first.output, first.output
+    assert "Copied before, up to: 20" in commands.run(*words).output
+    assert commands.json(*words, "--again", "--no-verify")["messages"] == 30
+    other.delete(name)
+    other.create(name, retention="interest")
+    nobody = commands.run(*words)
+    assert nobody.exit_code == 1 and "Mirror left messages out" in nobody.output and "Left out: 30" in nobody.output
 
 
 def test_what_is_wrong_is_said_in_a_line(commands: Commands, tmp_path: Path) -> None:
