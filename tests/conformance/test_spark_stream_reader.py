@@ -24,8 +24,18 @@ SCHEMA = StructType().add("seq", LongType()).add("payload", BinaryType())
 @pytest.fixture
 def streams(ours: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
     """A server of the test's own."""
+    yield from started(ours, monkeypatch)
+
+
+@pytest.fixture
+def any_streams(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
+    """The same, also nats-server."""
+    yield from started(launcher, monkeypatch)
+
+
+def started(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
     monkeypatch.setattr(connection, "_settled", True)  # the garbage of other tests is not to be frozen
-    server = ours.prepared("", "-js")
+    server = launcher.prepared("", "-js")
     server.flags += ["-sd", str(server.directory / "store")]
     server.start()
     yield Streams(server.url)
@@ -168,17 +178,17 @@ def test_starts(streams: Streams) -> None:
     assert first(startingSequence=2, outOfRange="adjust") == 4
 
 
-def test_a_start_beyond_the_end_is_waited_for(streams: Streams) -> None:
-    streams.create("A")
-    streams.fill("A", 10)
-    query = Query(streams, stream="A", startingSequence=15, starting="")
+def test_a_start_beyond_the_end_is_waited_for(any_streams: Streams) -> None:
+    any_streams.create("A")
+    any_streams.fill("A", 10)
+    query = Query(any_streams, stream="A", startingSequence=15, starting="")
     reader = query.reader()
     start = json.loads(json.dumps(reader.initialOffset()))
     assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
-    streams.fill("A", 3, begin=10)
+    any_streams.fill("A", 3, begin=10)
     again = query.reader()
     assert again.latestOffset(start, again.getDefaultReadLimit()) == start
-    streams.fill("A", 5, begin=13)
+    any_streams.fill("A", 5, begin=13)
     end = again.latestOffset(start, again.getDefaultReadLimit())
     assert read(again, start, end) == [b"%06d" % number for number in range(14, 18)]
     assert end["s"]["A"].keys() == {"q", "id"}
@@ -246,52 +256,52 @@ def test_a_durable_consumer_is_told(streams: Streams) -> None:
     assert len(query.batches) == made, "checked before a batch is made"
 
 
-def test_a_bucket_whose_entries_are_replaced_loses_nothing(streams: Streams) -> None:
+def test_a_bucket_whose_entries_are_replaced_loses_nothing(any_streams: Streams) -> None:
     config = {"max_msgs_per_subject": 1, "subjects": ["$KV.b.>"], "allow_rollup_hdrs": True}
-    streams.create("KV_b", **config)
-    streams.publish([("$KV.b.x", b"1"), ("$KV.b.y", b"2")])
-    source = SlipstreamSource({"servers": streams.url, "bucket": "b", "starting": "earliest", "hold": "false"})
+    any_streams.create("KV_b", **config)
+    any_streams.publish([("$KV.b.x", b"1"), ("$KV.b.y", b"2")])
+    source = SlipstreamSource({"servers": any_streams.url, "bucket": "b", "starting": "earliest", "hold": "false"})
     reader = source.streamReader(StructType().add("revision", LongType()).add("value", BinaryType()))
     start = reader.initialOffset()
-    streams.publish([("$KV.b.x", b"3")])
+    any_streams.publish([("$KV.b.x", b"3")])
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     rows = [row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()]
     assert sorted((row["revision"], row["value"]) for row in rows) == [(2, b"2"), (3, b"3")]
 
 
-def test_limits_are_losses_also_where_messages_are_replaced(streams: Streams) -> None:
-    streams.create("A", max_msgs_per_subject=1000, max_msgs=100)
-    streams.fill("A", 100)
-    query = Query(streams, stream="A", hold="false")
+def test_limits_are_losses_also_where_messages_are_replaced(any_streams: Streams) -> None:
+    any_streams.create("A", max_msgs_per_subject=1000, max_msgs=100)
+    any_streams.fill("A", 100)
+    query = Query(any_streams, stream="A", hold="false")
     assert len(query.run()) == 100
-    streams.fill("A", 500, begin=100)
+    any_streams.fill("A", 500, begin=100)
     with pytest.raises(DataLoss, match="no longer holds messages 101 to 500"):
         query.run()
     with pytest.raises(DataLoss, match="startingSequence 1 of stream 'A' is older"):
-        Query(streams, stream="A", startingSequence=1, starting="").run()
+        Query(any_streams, stream="A", startingSequence=1, starting="").run()
     assert len(query.run(failOnDataLoss="false")) == 100
 
 
-def test_a_purge_is_a_loss_also_where_messages_are_replaced(streams: Streams) -> None:
-    streams.create("A", max_msgs_per_subject=5)
-    query = Query(streams, stream="A", hold="false")
-    streams.fill("A", 10)
+def test_a_purge_is_a_loss_also_where_messages_are_replaced(any_streams: Streams) -> None:
+    any_streams.create("A", max_msgs_per_subject=5)
+    query = Query(any_streams, stream="A", hold="false")
+    any_streams.fill("A", 10)
     assert len(query.run()) == 10
-    streams.fill("A", 20, begin=10)
-    streams.purge("A")
+    any_streams.fill("A", 20, begin=10)
+    any_streams.purge("A")
     with pytest.raises(DataLoss, match="no longer holds messages 11 to 30"):
         query.run()
 
 
-def test_a_busy_bucket_with_an_age_loses_nothing_as_long_as_it_is_read_in_time(streams: Streams) -> None:
+def test_a_busy_bucket_with_an_age_loses_nothing_as_long_as_it_is_read_in_time(any_streams: Streams) -> None:
     hour_ns = 3_600 * 10**9
-    streams.create(
+    any_streams.create(
         "KV_b", max_msgs_per_subject=1, max_age=hour_ns, subjects=["$KV.b.>"], discard="new", max_bytes=10**6
     )
-    streams.publish([("$KV.b.x", b"0")])
-    query = Query(streams, stream="KV_b", hold="false")
+    any_streams.publish([("$KV.b.x", b"0")])
+    query = Query(any_streams, stream="KV_b", hold="false")
     for number in range(3):
-        streams.publish([("$KV.b.x", b"%d" % n) for n in range(number + 5)])
+        any_streams.publish([("$KV.b.x", b"%d" % n) for n in range(number + 5)])
         assert query.run() == [b"%d" % (number + 4)], "the newest of the only key"
     assert query.checkpoint is not None
     place = query.checkpoint["s"]["KV_b"]
@@ -299,7 +309,7 @@ def test_a_busy_bucket_with_an_age_loses_nothing_as_long_as_it_is_read_in_time(s
     query.checkpoint["s"]["KV_b"] = {**place, "t": place["t"] - hour_ns}
     reader = query.reader()
     assert reader.latestOffset(query.checkpoint, reader.getDefaultReadLimit()) == query.checkpoint
-    streams.publish([("$KV.b.x", b"new"), ("$KV.b.x", b"newer")])
+    any_streams.publish([("$KV.b.x", b"new"), ("$KV.b.x", b"newer")])
     with pytest.raises(DataLoss, match="no longer holds"):
         query.run()
     end = reader.latestOffset(query.checkpoint, reader.getDefaultReadLimit())
