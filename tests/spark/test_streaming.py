@@ -69,6 +69,25 @@ def test_limits_and_restarts(spark: SparkSession, streams: Streams, name: str, t
     assert lag(done.lastProgress) == {name: 0}
 
 
+def test_a_batch_with_a_stream_that_joined_is_run_again(
+    spark: SparkSession, streams: Streams, name: str, tmp_path: Path
+) -> None:
+    """The driver died before it noted that batch 1 was done, and the new stream has limits."""
+    streams.create(f"{name}a")
+    streams.fill(f"{name}a", 5)
+    query = Query(spark, streams, tmp_path, streams=f"{name}*")
+    query.run()
+    streams.create(f"{name}b", max_msgs=50)
+    expected = streams.fill(f"{name}b", 50)
+    query.run()
+    assert query.collected.batches[1] == expected
+    (tmp_path / "commits" / "1").unlink()
+    (tmp_path / "commits" / ".1.crc").unlink(missing_ok=True)
+    more = streams.fill(f"{name}b", 30, begin=50)
+    query.run()
+    assert (query.collected.batches[1], query.collected.batches[2]) == (expected, more)
+
+
 def test_a_query_that_writes_is_started_in_a_thread(
     spark: SparkSession, streams: Streams, name: str, tmp_path: Path
 ) -> None:
