@@ -21,7 +21,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from slipstream.bulk import BulkClient
-from slipstream.spark import jobs
+from slipstream.spark import jobs, table
 from slipstream.spark.lake import LakeError, open_lake
 from slipstream.spark.lake.work import LEASE_SECONDS
 from slipstream.spark.target import Reach
@@ -76,8 +76,8 @@ def die() -> None:
 
 def payloads(spark: SparkSession, location: str) -> list[bytes]:
     """What a reader of the table sees."""
-    table = open_lake(location)
-    paths = [table.path_of(file) for file in table.files()]
+    found = open_lake(location)
+    paths = [found.path_of(file) for file in found.files()]
     if not paths:
         return []
     return [bytes(row.payload) for row in spark.read.parquet(*paths).orderBy("seq").select("payload").collect()]
@@ -252,8 +252,7 @@ def test_an_erasure_that_dies_is_finished_by_the_same_call(
     wish = [f"{name}.customer.7"]
     with pytest.raises(RuntimeError, match="killed"):
         jobs.erase(spark, wish, stream=name, location=lake, reach=reach)
-    (intent,) = Path(lake, "_erasures").iterdir()
-    assert intent.name.endswith(".intent.json")
+    (intent,) = Path(lake, "_erasures").glob("*.intent.json")
     report = jobs.erase(spark, wish, stream=name, location=lake, reach=reach)
     assert (report["archive_messages"], intent.exists()) == (2, False)
     assert payloads(spark, lake) == expected and bytes_below(lake, secret) == []
@@ -343,6 +342,25 @@ def test_an_archive_that_was_replaced_by_another_table_says_so(
     with pytest.raises(LakeError, match=said):
         jobs.audit(spark, location=lake)
     with pytest.raises(LakeError, match=said):
+        jobs.archive(spark, name, lake, reach=reach)
+
+
+def test_what_is_erased_before_it_is_archived_is_no_loss(
+    spark: SparkSession, streams: Streams, reach: Reach, name: str, lake: str, tmp_path: Path
+) -> None:
+    streams.create(name)
+    streams.fill(name, 10)
+    jobs.archive(spark, name, lake, reach=reach, drop=True)
+    streams.publish([(f"{name}.customer", b"")] * 3 + [(f"{name}.other", b"")] * 2)
+    jobs.erase(spark, [f"{name}.customer"], stream=name, location=lake, reach=reach, record=str(tmp_path / "records"))
+    assert table(spark, name, archive=lake, reach=reach).count() == 12
+    assert jobs.archive(spark, name, lake, reach=reach, drop=True)["messages"] == 2
+    streams.publish([(f"{name}.customer", b"")] * 3)
+    jobs.erase(spark, [f"{name}.customer"], stream=name, location=lake, reach=reach)
+    assert jobs.archive(spark, name, lake, reach=reach)["archived_upto"] == 18
+    streams.publish([(f"{name}.customer", b"")] * 2)
+    streams.purge(name)
+    with pytest.raises(jobs.JobError, match="messages 19 to 20"):
         jobs.archive(spark, name, lake, reach=reach)
 
 

@@ -120,7 +120,7 @@ def _files(
     options: SourceOptions, lake: Lake, state: StreamState, first: int | None, last: int, window: Window
 ) -> tuple[list[FilePartition], int]:
     """The files of a range, and where its live part begins."""
-    from slipstream.spark.lake import Wish
+    from slipstream.spark.lake import Wish, is_erased
 
     known = lake.files()
     oldest = known[0].first_seq if known else state.first
@@ -133,9 +133,11 @@ def _files(
     archived_end = min(state.first - 1, last)
     if begin > archived_end:
         return [], max(begin, state.first)
-    if archived_end > lake.facts.archived_upto and options.fail_on_data_loss and not options.adjust:
+    missing = max(begin, lake.facts.archived_upto + 1)
+    is_strict = options.fail_on_data_loss and not options.adjust
+    if missing <= archived_end and is_strict and not is_erased(options.archive, missing, archived_end):
         raise DataLoss(
-            f"messages {max(begin, lake.facts.archived_upto + 1)} to {archived_end} of stream {state.name!r} are "
+            f"messages {missing} to {archived_end} of stream {state.name!r} are "
             "neither archived nor in the stream; set failOnDataLoss=false to read without them"
         )
     wish = Wish(begin, archived_end, window.start_time_ns, window.end_time_ns, window.subjects)

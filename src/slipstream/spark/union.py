@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.spark.jobs.ranges import stream_facts
 from slipstream.spark.jobs.tasks import JobError
-from slipstream.spark.lake import Lake, Wish, open_lake
+from slipstream.spark.lake import Lake, Wish, is_erased, open_lake
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def table(
         raise JobError(f"the archive at {archive} is of another stream: {lake.facts.stream} {lake.facts.identity}")
     upto = lake.facts.archived_upto if version is None else max((f.last_seq for f in lake.files(version)), default=0)
     found = lake.facts.archived_upto
-    if min(facts.first - 1, last) > found:
-        end = min(facts.first - 1, last)
+    end = min(facts.first - 1, last)
+    if end > found and not is_erased(archive, found + 1, end):
         raise JobError(f"messages {found + 1} to {end} of {stream} are neither archived nor in the stream")
     cold = _cold(spark, lake, Wish(last_seq=min(upto, last), end_ns=before_ns), version)
     oldest = min([facts.first, *(file.first_seq for file in lake.files()[:1])])

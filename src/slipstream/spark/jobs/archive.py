@@ -10,7 +10,7 @@ archived: that is tiering.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slipstream.spark.connection import retrying
@@ -35,6 +35,7 @@ from slipstream.spark.lake import (
     NoLake,
     Work,
     create_lake,
+    is_erased,
     open_lake,
     working,
 )
@@ -113,7 +114,7 @@ def archive(
         for _ in range(_ATTEMPTS):
             if run.go():
                 break
-            say(f"{location} was changed by somebody else; reading again what is not committed")
+            say(f"{location} or {stream} was changed by somebody else; reading again what is not committed")
         else:
             raise LakeError(f"{location} is changed all the time by somebody else; try again later")
     archived = lake.facts.archived_upto
@@ -152,13 +153,13 @@ class _Run:
     done: _Done
 
     def go(self) -> bool:
-        """Archive from where the table ends; False if the table changed so that this has to begin anew."""
+        """Archive from where the table ends; False if something changed so that this has to begin anew."""
         lake = self.work.lake
         facts = stream_facts(self.reach, self.stream)
         lake.reload()  # after the stream: what that has no more, another run may just have archived
         known = lake.facts
         if not self.accept_gap:
-            _check_front(facts, known.archived_upto)
+            _check_front(lake, facts)
         pieces = plan_stream(
             self.reach,
             facts,
@@ -170,6 +171,10 @@ class _Run:
         for wave in waves(self.spark, pieces):
             items = [_WriteFile(piece, lake.location, self.codec, self.work.job) for piece in wave]
             results = run_tasks(self.spark, items, _write)
+            if not all(result["is_whole"] for result in results):
+                # Somebody deletes messages, or has archived and dropped them; the front tells if they are lost.
+                self.work.discard()
+                return False
             added = [LakeFile(**result["file"]) for result in results if result["file"] is not None]
             if not self._commit(known, wave[-1].last, added):
                 return False
@@ -197,9 +202,11 @@ class _Run:
         return False
 
 
-def _check_front(facts: StreamFacts, done: int) -> None:
+def _check_front(lake: Lake, facts: StreamFacts) -> None:
     """Look whether the stream still has what follows the archived messages."""
-    if done and facts.first > done + 1:  # of a stream without messages that is the sequence of the next one
+    done = lake.facts.archived_upto
+    # Without messages the first sequence is that of the next one.
+    if done and facts.first > done + 1 and not is_erased(lake.location, done + 1, facts.first - 1):
         raise JobError(
             f"messages {done + 1} to {facts.first - 1} of {facts.name} were removed before they were archived; archive "
             "more often or give the stream higher limits. Accept the gap to go on without them (--accept-gap), or "
@@ -237,14 +244,18 @@ def _lake(location: str, facts: StreamFacts, kind: str) -> Lake:
 
 
 def _write(item: _WriteFile) -> Result:
-    """In a worker: one piece of the stream into one file."""
+    """In a worker: one piece of the stream into one file; tells if messages that were planned are gone."""
     from slipstream.spark.lake.files import COLUMNS, write_file
 
-    def write() -> Result:
-        file = write_file(item.directory, read_batches(item.piece, COLUMNS), job=item.job, codec=item.codec)
-        return {"file": None if file is None else file.as_json()}
+    piece = replace(item.piece, messages=None)
 
-    return again(item.piece.reach, write)
+    def write() -> Result:
+        file = write_file(item.directory, read_batches(piece, COLUMNS), job=item.job, codec=item.codec)
+        rows = file.rows if file else 0
+        is_whole = item.piece.messages in (None, rows)
+        return {"file": None if file is None else file.as_json(), "is_whole": is_whole}
+
+    return again(piece.reach, write)
 
 
 def _drop(reach: Reach, stream: str, before: int, keep: int) -> int:

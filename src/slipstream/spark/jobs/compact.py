@@ -64,7 +64,12 @@ def compact(
                 _Rewrite(location, tuple(map(lake.path_of, one)), sum(file.rows for file in one), codec, work.job)
                 for one in bins
             ]
-            added = [LakeFile(**result["file"]) for result in run_tasks(spark, items, _rewrite)]
+            results = run_tasks(spark, items, _rewrite)
+            if any(result["file"] is None for result in results):
+                lake.reload()
+                lake.check_files(lake.files())
+                raise LakeConflict(f"somebody else changed {location} meanwhile; run this again")
+            added = [LakeFile(**result["file"]) for result in results]
             _commit(work, added, [file for one in bins for file in one])
     vacuumed = vacuum_lake(lake) if vacuum else Vacuumed(0, 0)
     report.figures = {
@@ -116,14 +121,17 @@ def _bins(files: list[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
 
 
 def _rewrite(item: _Rewrite) -> Result:
-    """In a worker: some files into one."""
+    """In a worker: some files into one; none if one of them is gone."""
     from slipstream.spark.lake.files import COLUMNS, read_file, write_file
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in item.paths:
             yield from read_file(path, COLUMNS)
 
-    file = write_file(item.directory, batches(), job=item.job, codec=item.codec)
+    try:
+        file = write_file(item.directory, batches(), job=item.job, codec=item.codec)
+    except FileNotFoundError:
+        return {"file": None}  # somebody has replaced one and removed it
     if file is None or file.rows != item.rows:
         raise JobError(f"{len(item.paths)} files have {file.rows if file else 0} rows, the table says {item.rows}")
     return {"file": file.as_json()}

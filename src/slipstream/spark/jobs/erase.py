@@ -33,10 +33,12 @@ from slipstream.spark.lake import (
     Vacuumed,
     Wish,
     Work,
+    note_erased,
     open_lake,
     vacuum,
     working,
 )
+from slipstream.spark.lake.erasures import RECORDS
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["erase"]
 
-_RECORDS = "_erasures"  # in the table
 _RECORDS_HERE = "erasures"  # where there is no table
 _ATTEMPTS = 20  # each is a version that somebody else made
 
@@ -105,8 +106,8 @@ def erase(
         "reason": reason,
         "asked_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    intent = _intend(Path(record or (Path(location) / _RECORDS if location else _RECORDS_HERE)), about)
-    live = _erase_in_stream(reach, stream, subjects, say) if stream else []
+    intent = _intend(Path(record or (Path(location) / RECORDS if location else _RECORDS_HERE)), about)
+    live = _erase_in_stream(reach, stream, subjects, location, say) if stream else []
     hit: dict[str, _Rewritten] = {}
     vacuumed = Vacuumed(0, 0)
     if lake is not None:
@@ -133,11 +134,13 @@ def erase(
     return report.finish()
 
 
-def _erase_in_stream(reach: Reach, stream: str, subjects: Sequence[str], say: Say) -> list[int]:
+def _erase_in_stream(reach: Reach, stream: str, subjects: Sequence[str], location: str | None, say: Say) -> list[int]:
     facts = stream_facts(reach, stream)
     sequences: list[int] = []
     for piece in plan_stream(reach, facts, facts.first, facts.last, subjects=subjects):
         sequences += again(reach, partial(_sequences, piece))
+    if location and sequences:
+        note_erased(location, _ranges(sequences))
     delete_messages(reach, stream, sequences, say)
     return sequences
 
@@ -152,6 +155,10 @@ def _erase_in_archive(spark: SparkSession, work: Work, wish: Wish, say: Say) -> 
     for _ in range(_ATTEMPTS):
         candidates = lake.select(wish)
         seen |= _rewritten(spark, work, [file for file in candidates if file.path not in seen], wish)
+        if any(file.path not in seen for file in candidates):
+            lake.reload()
+            lake.check_files(lake.files())
+            continue
         hit = [file for file in candidates if seen[file.path].erased]
         erased = sum(seen[file.path].erased for file in hit)
         added = [one for one in (seen[file.path].file for file in hit) if one is not None]
@@ -175,11 +182,19 @@ def _rewritten(spark: SparkSession, work: Work, files: Sequence[LakeFile], wish:
     return {
         file.path: _Rewritten(result["erased"], None if result["file"] is None else LakeFile(**result["file"]))
         for file, result in zip(files, results, strict=True)
+        if "is_gone" not in result
     }
 
 
 def _rewrite_without(item: _RewriteWithout) -> Result:
     """In a worker: look whether a file holds such messages; if so, write it anew without them."""
+    try:
+        return _without(item)
+    except FileNotFoundError:
+        return {"is_gone": True}  # somebody has replaced it and removed it
+
+
+def _without(item: _RewriteWithout) -> Result:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

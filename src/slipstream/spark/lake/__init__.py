@@ -12,6 +12,7 @@ Files are written by Spark's workers, columnar from end to end; a commit names t
 from __future__ import annotations
 
 from slipstream.spark.lake.base import Archived, Lake, LakeConflict, LakeError, LakeFile, NoLake, Wish
+from slipstream.spark.lake.erasures import is_erased, note_erased
 from slipstream.spark.lake.opening import create_lake, open_lake
 from slipstream.spark.lake.vacuum import Vacuumed, vacuum
 from slipstream.spark.lake.work import Work, working
@@ -27,6 +28,8 @@ __all__ = [
     "Wish",
     "Work",
     "create_lake",
+    "is_erased",
+    "note_erased",
     "open_lake",
     "vacuum",
     "working",

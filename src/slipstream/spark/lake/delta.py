@@ -7,9 +7,10 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -20,6 +21,8 @@ from slipstream.spark.lake.files import SCHEMA
 
 __all__ = ["DeltaLake"]
 
+_T = TypeVar("_T")
+
 # The kernel of Delta refuses properties it does not know, so the stream is named where people look.
 _DESCRIPTION: Final = "Messages of the stream {stream} ({identity})"
 _DESCRIBED: Final = re.compile(r"Messages of the stream (\S+) \((\S+)\)")
@@ -27,6 +30,7 @@ _ARCHIVED: Final = "slipstream-archived"
 _ERASED: Final = "slipstream-erased"
 _ERASURES: Final = "slipstream-erasures"
 _NEEDED: Final = ("num_records", "min.seq", "max.seq", "min.ts_ns", "max.ts_ns")
+_RELOADS: Final = 10  # versions that may be made, and vacuumed, while we look
 _LOG: Final = "_delta_log"
 _ANY_SUBJECT: Final = ("", "\U0010ffff")  # of a file whose subjects the log does not say
 
@@ -60,10 +64,19 @@ class DeltaLake(Lake):
         return cls(location)
 
     def reload(self) -> None:
-        try:
-            table = DeltaTable(self.location)
-        except TableNotFoundError as error:
-            raise NoLake(f"there is no table at {self.location}") from error
+        # The library reads checkpoints when it needs them, and somebody's vacuum may have replaced them by then: so
+        # everything is read at once, and again if that happens.
+        for attempt in range(_RELOADS):
+            try:
+                self._load(DeltaTable(self.location))
+                return
+            except TableNotFoundError as error:
+                raise NoLake(f"there is no table at {self.location}") from error
+            except DeltaError as error:
+                if attempt == _RELOADS - 1:
+                    raise LakeError(f"the table at {self.location} cannot be read: {error}") from error
+
+    def _load(self, table: DeltaTable) -> None:
         described = _DESCRIBED.fullmatch(table.metadata().description or "")
         if described is None:
             raise LakeError(f"the table at {self.location} was not made by an archive of a stream")
@@ -73,32 +86,26 @@ class DeltaLake(Lake):
             raise LakeError(
                 f"the table at {self.location} was an archive and was replaced: it has the columns {columns}"
             )
+        numbers = (table.transaction_version(name) or 0 for name in (_ARCHIVED, _ERASED, _ERASURES))
+        self._facts = Archived(described[1], described[2], *numbers)
+        self._files = _files(table)
         self._table = table
-        self._stream, self._identity = described[1], described[2]
 
     @property
     def facts(self) -> Archived:
-        return Archived(
-            self._stream,
-            self._identity,
-            self._table.transaction_version(_ARCHIVED) or 0,
-            self._table.transaction_version(_ERASED) or 0,
-            self._table.transaction_version(_ERASURES) or 0,
-        )
+        return self._facts
 
     @property
     def version(self) -> int:
         return int(self._table.version())
 
     def files(self, version: int | None = None) -> list[LakeFile]:
-        table = self._table
-        if version is not None and version != self.version:
-            try:
-                table = DeltaTable(self.location, version=version)
-            except DeltaError as error:
-                raise LakeError(f"the table at {self.location} has no version {version}") from error
-        rows = _rows(table)
-        return sorted((_file(row) for row in rows), key=lambda file: file.first_seq)
+        if version is None or version == self.version:
+            return list(self._files)
+        try:
+            return _files(DeltaTable(self.location, version=version))
+        except DeltaError as error:
+            raise LakeError(f"the table at {self.location} has no version {version}") from error
 
     def commit(
         self,
@@ -126,6 +133,10 @@ class DeltaLake(Lake):
             self._table.create_write_transaction(actions, "append", self._table.schema(), commit_properties=properties)
         except CommitFailedError as error:
             raise LakeConflict(f"somebody else changed {self.location} meanwhile: {error}") from error
+        except DeltaError as error:
+            if not self._log_file(before + 1).exists():
+                raise LakeError(f"the table at {self.location} cannot be changed: {error}") from error
+            raise LakeConflict(f"somebody else changed {self.location} meanwhile: {error}") from error
         self.reload()
         # Somebody may have made another version since; the one after ours before says whether it is ours.
         if mark not in self._log_file(before + 1).read_text():
@@ -135,34 +146,44 @@ class DeltaLake(Lake):
         return before + 1
 
     def gone(self) -> set[str]:
-        # A dry run of the library's own vacuum names the files that the log says were removed, and nothing else.
-        removed = self._table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
-        return {*removed} - {file.path for file in self.files()}
+        def removed() -> set[str]:
+            # A dry run of the library's own vacuum names the files that the log says were removed, and nothing else.
+            return {*self._table.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)}
+
+        return self._again(removed) - {file.path for file in self.files()}
 
     def forget(self) -> None:
         """Redact statistics in the log, and drop checkpoints that have them.
 
         Commits stay where they are: a writer that builds on an old version has to find the next one taken.
         """
+        self._again(lambda: self._table.create_checkpoint())
         named = {file.path for file in self.files()}
-        self._table.create_checkpoint()
         for path in sorted((Path(self.location) / _LOG).glob("[0-9]*")):
             version = int(path.name.partition(".")[0])
             if version < self.version and ".checkpoint." in path.name:
-                path.unlink()
-            elif path.name.endswith(".json"):
-                _redact(path, named)
+                path.unlink(missing_ok=True)
+            elif version <= self.version and path.name.endswith(".json"):
+                with suppress(FileNotFoundError):
+                    _redact(path, named)
+
+    def _again(self, call: Callable[[], _T]) -> _T:
+        """Call something that reads the log, on the newest version if that of ours cannot be read any more."""
+        try:
+            return call()
+        except DeltaError:
+            self.reload()
+            return call()
 
     def _log_file(self, version: int) -> Path:
         return Path(self.location) / _LOG / f"{version:020}.json"
 
 
-def _rows(table: DeltaTable) -> list[dict[str, Any]]:
+def _files(table: DeltaTable) -> list[LakeFile]:
     import pyarrow as pa
 
-    actions = pa.table(table.get_add_actions(flatten=True))
-    rows: list[dict[str, Any]] = actions.to_pylist()
-    return rows
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return sorted((_file(row) for row in rows), key=lambda file: file.first_seq)
 
 
 def _file(row: dict[str, Any]) -> LakeFile:

@@ -40,7 +40,8 @@ def vacuum(lake: Lake) -> Vacuumed:
     lake.reload()
     if broken:
         _make_version(lake)
-    named, gone = {file.path for file in lake.files()}, lake.gone()
+    gone = lake.gone()
+    named = {file.path for file in lake.files()}
     removed = in_flight = 0
     for path in paths:
         if path.name in named:
