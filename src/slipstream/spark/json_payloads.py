@@ -60,7 +60,7 @@ def structs_of(array: pa.Array, wanted: pa.StructType, errors_fail: bool) -> pa.
     Raises:
         PayloadError: a payload does not fit, and that is an error.
     """
-    whole = _fast(array, wanted)
+    whole = _usual(array, wanted)
     if whole is not None:
         return whole
     pieces = [array.slice(start, _PIECE_ROWS) for start in range(0, len(array), _PIECE_ROWS)]
@@ -69,7 +69,7 @@ def structs_of(array: pa.Array, wanted: pa.StructType, errors_fail: bool) -> pa.
 
 
 def _piece(array: pa.Array, wanted: pa.StructType, errors_fail: bool) -> pa.Array:
-    found = _fast(array, wanted)
+    found = _usual(array, wanted)
     if found is not None:
         return found
     rows = [_row(payload, wanted, errors_fail) for payload in array.to_pylist()]
@@ -79,10 +79,15 @@ def _piece(array: pa.Array, wanted: pa.StructType, errors_fail: bool) -> pa.Arra
 # --- a batch at a time ----------------------------------------------------------------------------------------------
 
 
-def _fast(array: pa.Array, wanted: pa.StructType) -> pa.Array | None:
-    """The whole batch by Arrow; None if anything in it is unusual."""
-    if not len(array) or _has_map(wanted):
+def _usual(array: pa.Array, wanted: pa.StructType) -> pa.Array | None:
+    """The whole batch by Arrow, or None if anything in it is unusual. Times are all texts, or all numbers."""
+    if not len(array) or _holds(wanted, pa.types.is_map):
         return None
+    found = _fast(array, wanted)
+    return _fast(array, wanted, seconds=True) if found is None and _holds(wanted, _is_moment) else found
+
+
+def _fast(array: pa.Array, wanted: pa.StructType, *, seconds: bool = False) -> pa.Array | None:
     missing = array.is_null() if array.null_count else None
     try:
         array.cast(pa.string())  # Arrow's JSON parser takes bytes that are no text
@@ -93,7 +98,7 @@ def _fast(array: pa.Array, wanted: pa.StructType) -> pa.Array | None:
             pa.BufferReader(lines),
             read_options=pj.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
             parse_options=pj.ParseOptions(
-                explicit_schema=pa.schema([field.with_type(_read_as(field.type)) for field in wanted]),
+                explicit_schema=pa.schema([field.with_type(_read_as(field.type, seconds)) for field in wanted]),
                 unexpected_field_behavior="ignore",
             ),
         )
@@ -130,14 +135,16 @@ def _one_a_line(lines: bytes, count: int) -> bool:
     )
 
 
-def _read_as(kind: pa.DataType) -> pa.DataType:
-    """The type with texts for times: Arrow would take numbers for them, in its own unit."""
+def _read_as(kind: pa.DataType, seconds: bool) -> pa.DataType:
+    """The type with texts, or numbers, for times: Arrow would take both, and numbers in its own unit."""
+    if seconds and _is_moment(kind):
+        return pa.int64()
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_read_as(field.type)) for field in kind])
+        return pa.struct([field.with_type(_read_as(field.type, seconds)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_read_as(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_read_as(kind.value_type, seconds)))
     return kind
 
 
@@ -145,6 +152,8 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """What was read as `_read_as(kind)` as that type."""
     if array.type.equals(kind):
         return array
+    if pa.types.is_int64(array.type):
+        return _moments(array, kind)
     if pa.types.is_timestamp(kind):
         return _times(array, kind)
     if pa.types.is_struct(kind):
@@ -154,6 +163,13 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         values = _cast(array.values, kind.value_type)
         return pa.ListArray.from_arrays(array.offsets, values, type=kind, mask=array.is_null())
     return array.cast(kind)
+
+
+def _moments(seconds: pa.Array, kind: pa.TimestampType) -> pa.Array:
+    bounds = pc.min_max(seconds)
+    if not all(abs(bound.as_py() or 0) <= _EPOCH_SECONDS_MAX for bound in bounds.values()):
+        raise pa.ArrowInvalid("a time is out of range")
+    return pc.multiply(seconds, 1_000_000).cast(kind)
 
 
 def _times(texts: pa.Array, kind: pa.TimestampType) -> pa.Array:
@@ -185,10 +201,12 @@ def _fits(array: pa.Array, field: pa.Field, missing: pa.Array | None) -> bool:
     return True
 
 
-def _has_map(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind):
-        return True
-    return any(_has_map(kind.field(number).type) for number in range(kind.num_fields))
+def _is_moment(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+def _holds(kind: pa.DataType, what: Callable[[pa.DataType], bool]) -> bool:
+    return what(kind) or any(_holds(kind.field(number).type, what) for number in range(kind.num_fields))
 
 
 # --- a row at a time ------------------------------------------------------------------------------------------------
@@ -201,10 +219,10 @@ def _row(payload: bytes | None, wanted: pa.StructType, errors_fail: bool) -> dic
         value = json.loads(payload.decode(), parse_int=_Number, parse_float=_Number)
         if not isinstance(value, dict):
             raise _Unfit("it is no object")
-        return _reader(wanted)(value)  # type: ignore[no-any-return]
+        return _reader(wanted)(value)
     except RecursionError:
         # Deeper than Python goes. Arrow's parser has no such limit.
-        alone = _fast(pa.array([payload], pa.binary()), wanted)
+        alone = _usual(pa.array([payload], pa.binary()), wanted)
         if alone is not None:
             return alone[0]
         error: Exception = _Unfit("it is nested too deeply")
