@@ -62,6 +62,20 @@ def test_archive_and_what_follows(commands: Commands, streams: Streams, name: st
     assert differs.exit_code == 1 and json.loads(differs.stdout)["ok"] is False
 
 
+def test_gaps_and_records(commands: Commands, streams: Streams, name: str, tmp_path: Path) -> None:
+    streams.create(name)
+    streams.fill(name, 20)
+    table = str(tmp_path / "lake")
+    commands.json("archive", name, table, "--upto", "10")
+    streams.purge(name)
+    refused = commands.run("archive", name, table)
+    assert refused.exit_code == 1 and "messages 11 to 20" in refused.output and "--accept-gap" in refused.output
+    assert commands.json("archive", name, table, "--accept-gap")["archived_upto"] == 20
+    streams.fill(name, 10)
+    erased = commands.json("erase", f"{name}.3", "--stream", name, "-f", "--record", str(tmp_path / "records"))
+    assert erased["stream_messages"] == 1 and Path(erased["record"]).parent == tmp_path / "records"
+
+
 def test_replay_of_some(commands: Commands, streams: Streams, name: str, tmp_path: Path) -> None:
     streams.create(name)
     streams.fill(name, 30)

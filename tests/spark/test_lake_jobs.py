@@ -25,6 +25,7 @@ from slipstream.spark import jobs, table
 from slipstream.spark.lake import LakeError, open_lake
 from slipstream.spark.lake.work import LEASE_SECONDS
 from slipstream.spark.target import Reach
+from support.server_process import ServerProcess
 from support.spark_streams import Streams
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
@@ -237,6 +238,73 @@ def test_what_a_dead_driver_left_goes_with_the_next_vacuum(
     os.utime(lease, (moment, moment))
     assert jobs.compact(spark, lake, vacuum=True)["files_removed"] == 1
     assert {path.name for path in Path(lake).glob("*.parquet")} == named
+
+
+def test_an_archive_that_dies_before_it_drops_drops_the_next_time(
+    spark: SparkSession, streams: Streams, reach: Reach, name: str, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams.create(name)
+    expected = streams.fill(name, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.import_module("slipstream.spark.jobs.archive"), "_drop", lambda *_: die())
+        with pytest.raises(RuntimeError, match="killed"):
+            jobs.archive(spark, name, lake, reach=reach, drop=True)
+    assert streams.state(name)["messages"] == 20
+    report = jobs.archive(spark, name, lake, reach=reach, drop=True)
+    assert (report["messages"], report["dropped"]) == (0, 20)
+    assert payloads(spark, lake) == expected
+
+
+def test_the_server_is_killed_while_a_stream_is_archived(
+    spark: SparkSession, own_node: ServerProcess, name: str, lake: str, meanwhile: Meanwhile
+) -> None:
+    streams = Streams(own_node.url)
+    streams.create(name)
+    expected = streams.fill(name, 400)
+
+    def kill() -> None:
+        own_node.kill()
+        own_node.start()
+
+    meanwhile.one_task_a_commit("archive")
+    meanwhile.after_tasks("archive", kill)
+    reach = Reach(servers=own_node.url)
+    report = jobs.archive(spark, name, lake, reach=reach, target_bytes=4096, drop=True)
+    assert (report["archived_upto"], report["dropped"]) == (400, 400)
+    assert payloads(spark, lake) == expected
+
+
+def test_a_compaction_that_dies_changes_nothing(
+    spark: SparkSession, streams: Streams, reach: Reach, name: str, lake: str, meanwhile: Meanwhile
+) -> None:
+    streams.create(name)
+    expected = streams.fill(name, 20)
+    for upto in (10, 20):
+        jobs.archive(spark, name, lake, reach=reach, upto=upto)
+    meanwhile.after_tasks("compact", die)
+    with pytest.raises(RuntimeError, match="killed"):
+        jobs.compact(spark, lake, vacuum=True)
+    assert payloads(spark, lake) == expected
+    assert jobs.compact(spark, lake, vacuum=True)["files_after"] == 1
+    assert payloads(spark, lake) == expected
+
+
+def test_a_bucket_that_dies_on_its_way_into_a_table_leaves_the_old_one(
+    spark: SparkSession, streams: Streams, reach: Reach, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams.create(f"KV_{name}", subjects=[f"$KV.{name}.>"], max_msgs_per_subject=1)
+    streams.publish([(f"$KV.{name}.key", b"old")])
+    place = tmp_path / "table"
+    jobs.materialize(spark, name, str(place), reach=reach)
+    streams.publish([(f"$KV.{name}.key", b"new")])
+    with monkeypatch.context() as patch:
+        patch.setattr("deltalake.write_deltalake", lambda *_, **__: die())
+        with pytest.raises(RuntimeError, match="killed"):
+            jobs.materialize(spark, name, str(place), reach=reach)
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+    for expected in (b"old", b"new"):
+        assert [row["value"] for row in DeltaTable(place).to_pyarrow_table().to_pylist()] == [expected]
+        jobs.materialize(spark, name, str(place), reach=reach)
 
 
 @FORMATS
