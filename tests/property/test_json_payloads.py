@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slipstream.spark.json_payloads import _row, _usual, structs_of
@@ -123,7 +123,6 @@ def plain(scalar: Any) -> object:
     return repr(scalar.as_py())
 
 
-@settings(max_examples=300)
 @given(st.lists(payloads, max_size=6), st.sampled_from([WANTED, REQUIRED, MAPPED]))
 @example([b'{"id":1}{"id":2}', b""], WANTED)
 @example([b'{"t":"2024-01-01T00:00:00Z"}', b"oops"], WANTED)
@@ -135,7 +134,6 @@ def test_a_row_does_not_depend_on_its_neighbours(rows: list[bytes | None], wante
     assert [plain(row) for row in found] == [plain(one[0]) for one in alone]
 
 
-@settings(max_examples=500)
 @given(payloads, st.sampled_from([WANTED, REQUIRED]))
 def test_what_the_parser_of_batches_accepts_the_parser_of_rows_reads_the_same(
     row: bytes | None, wanted: pa.StructType
