@@ -166,3 +166,15 @@ def test_an_archive_that_does_not_fit_is_refused(
     streams.create(name)
     with pytest.raises(Exception, match="is of another stream"):
         read().count()
+
+
+@pytest.mark.parametrize(
+    ("options", "streaming"),
+    [({"stream": "A"}, True), ({"streams": "A*"}, False), ({"streams": "A,B"}, False), ({"objectStore": "O"}, False)],
+)
+def test_an_archive_goes_with_batch_reads_of_one_stream(options: dict[str, str], streaming: bool) -> None:
+    from slipstream.spark.errors import OptionError
+    from slipstream.spark.options import read_source_options
+
+    with pytest.raises(OptionError, match="goes with batch reads of one stream or bucket"):
+        read_source_options({**options, "archive": "./lake"}, streaming=streaming)

@@ -366,7 +366,7 @@ def test_messages_that_were_purged_before_they_were_archived_are_an_error(
     with pytest.raises(jobs.JobError, match=r"messages 11 to 20 of \w+ were removed .*--accept-gap"):
         jobs.archive(spark, name, lake, reach=reach)
     accepted = jobs.archive(spark, name, lake, reach=reach, accept_gap=True)
-    assert (accepted["messages"], accepted["archived_upto"]) == (0, 20)
+    assert (accepted["messages"], accepted["archived_upto"], accepted["missing"]) == (0, 20, "11-20")
     streams.fill(name, 5, begin=20)
     assert jobs.archive(spark, name, lake, reach=reach)["messages"] == 5
 

@@ -65,6 +65,7 @@ class _Done:
     rows: int = 0
     size: int = 0
     files: list[LakeFile] = field(default_factory=list)
+    missing: str = ""  # sequences that were removed before they could be archived
 
 
 def archive(
@@ -132,9 +133,21 @@ def archive(
         "messages": rows,
         "files": files,
         "bytes": size,
+        **({"missing": done.missing} if done.missing else {}),
         **report.figures,
     }
     return report.finish()
+
+
+class _Gap(JobError):
+    """The stream begins behind the end of the table."""
+
+    def __init__(self, stream: str, first: int, last: int) -> None:
+        super().__init__(
+            f"messages {first} to {last} of {stream} were removed before they were archived; archive more often or "
+            "give the stream higher limits. Accept the gap to go on without them (--accept-gap), or begin a new table"
+        )
+        self.missing = f"{first}-{last}"
 
 
 @dataclass
@@ -158,8 +171,12 @@ class _Run:
         facts = stream_facts(self.reach, self.stream)
         lake.reload()  # after the stream: what that has no more, another run may just have archived
         known = lake.facts
-        if not self.accept_gap:
+        try:
             _check_front(lake, facts)
+        except _Gap as gap:
+            if not self.accept_gap:
+                raise
+            self.done.missing = gap.missing
         pieces = plan_stream(
             self.reach,
             facts,
@@ -207,11 +224,7 @@ def _check_front(lake: Lake, facts: StreamFacts) -> None:
     done = lake.facts.archived_upto
     # Without messages the first sequence is that of the next one.
     if done and facts.first > done + 1 and not is_erased(lake.location, done + 1, facts.first - 1):
-        raise JobError(
-            f"messages {done + 1} to {facts.first - 1} of {facts.name} were removed before they were archived; archive "
-            "more often or give the stream higher limits. Accept the gap to go on without them (--accept-gap), or "
-            "begin a new table"
-        )
+        raise _Gap(facts.name, done + 1, facts.first - 1)
 
 
 def _check(location: str, archived: int, rows: int, begun: Archived) -> None:

@@ -114,6 +114,9 @@ def erase(
         with working(lake, "erase") as work:
             hit = _erase_in_archive(spark, work, wish, say)
         vacuumed = vacuum(lake)  # the old files hold what has to go
+        if vacuumed.in_flight:
+            files = counted(vacuumed.in_flight, "file")
+            say(f"{location}: {files} of jobs that still run; should one of them die, erase again ten minutes later")
     about |= {
         "stream_messages": len(live),
         "stream_sequences": _ranges(live),
