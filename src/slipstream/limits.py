@@ -533,8 +533,8 @@ BULK_COMMIT_BACKLOG_BYTES: Final = 32 * MIB
 # Parts named in one commit, commits that wait for their turn at one stream.
 BULK_COMMIT_PARTS_MAX: Final = 16_384
 BULK_COMMITS_WAITING_MAX: Final = 64
-# Name of a transaction, and transactions whose last batch a stream remembers: for good, until they were idle for so long
-# and others need the place; and brief ones, of one batch that is not repeated later, of which the oldest go.
+# Name of a transaction, and transactions whose last batch a stream remembers: until they were idle for so long and
+# others need the place; and brief ones, of one batch that is not repeated later, of which the oldest go.
 BULK_TXN_BYTES_MAX: Final = 256
 BULK_FENCES_MAX: Final = 512
 BULK_FENCE_NS: Final = 30 * 24 * 60 * MINUTE_NS
