@@ -188,7 +188,7 @@ class BulkClient:
         columns: Sequence[str] = _DEFAULT_COLUMNS,
         headers: str = "map",
         batch_rows: int = 65_536,
-        batch_bytes: int = 8 << 20,
+        batch_bytes: int = 1 << 20,
         identity: str | None = None,
         transport: str = "auto",
         fail_on_data_loss: bool = True,
