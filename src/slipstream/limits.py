@@ -491,8 +491,8 @@ BULK_STRETCHES_AT_ONCE: Final = 64
 # millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
 # should be in a cache by then) and on average at least, and files. When that is not how they lie, it is tried again
 # after so many chunks. The last are the files kept open for such a reader: more than are in its window.
-BULK_PLACES_CHUNKS: Final = 2
-BULK_PLACES_MSGS_MAX: Final = 8_192
+BULK_PLACES_CHUNKS: Final = 8
+BULK_PLACES_MSGS_MAX: Final = 5_632
 BULK_PLACES_MAX: Final = 64
 BULK_PLACE_BYTES_MAX: Final = 256 * KIB
 BULK_PLACE_BYTES_MIN: Final = 4 * KIB
