@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from slipstream.spark.target import Reach
 from slipstream.testing.spark import spark as spark  # the fixture
 from support.server_process import ServerProcess
 from support.servers import ServerPool
@@ -57,6 +58,18 @@ def second_node(server_pool: ServerPool) -> Iterator[ServerProcess]:
     server = started(server_pool, "ours")
     yield server
     server.end()
+
+
+@pytest.fixture
+def source(second_node: ServerProcess) -> Streams:
+    """The server that is copied from; the other one is copied to."""
+    return Streams(second_node.url)
+
+
+@pytest.fixture
+def ways(source: Streams, streams: Streams) -> dict[str, Reach]:
+    """From server to server."""
+    return {"reach": Reach(servers=source.url), "target_reach": Reach(servers=streams.url)}
 
 
 @pytest.fixture

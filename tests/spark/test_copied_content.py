@@ -28,18 +28,6 @@ CONTENT = ("subject", "hdr_raw", "payload")
 mirror_module = importlib.import_module("slipstream.spark.jobs.mirror")
 
 
-@pytest.fixture
-def source(second_node: ServerProcess) -> Streams:
-    """The server that is copied from; the other one is copied to."""
-    return Streams(second_node.url)
-
-
-@pytest.fixture
-def ways(source: Streams, streams: Streams) -> dict[str, Reach]:
-    """From server to server."""
-    return {"reach": Reach(servers=source.url), "target_reach": Reach(servers=streams.url)}
-
-
 def use_bucket(node: ServerProcess, name: str, work: Callable[[KeyValue], Awaitable[Any]]) -> Any:
     """Do something with a bucket that keeps five values a key."""
 

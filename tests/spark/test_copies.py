@@ -35,18 +35,6 @@ class Death(Exception):
     """The driver is gone."""
 
 
-@pytest.fixture
-def source(second_node: ServerProcess) -> Streams:
-    """The server that is copied from; the other one is copied to."""
-    return Streams(second_node.url)
-
-
-@pytest.fixture
-def ways(source: Streams, streams: Streams) -> dict[str, Reach]:
-    """From server to server."""
-    return {"reach": Reach(servers=source.url), "target_reach": Reach(servers=streams.url)}
-
-
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (mirror_module, dlq_module):
