@@ -471,6 +471,9 @@ BULK_PAUSE_NS: Final = 250 * MICROSECOND_NS
 BULK_PAUSE_BYTES: Final = 32 * KIB
 BULK_PAUSED_PLACES_BYTES: Final = 1 * MIB
 BULK_PAUSE_NS_MAX: Final = 20 * MILLISECOND_NS
+# They hear of it this much later at most, as long as they were heard themselves in this time.
+BULK_WATCH_NS: Final = 2 * MILLISECOND_NS
+BULK_WATCHED_NS: Final = 1 * SECOND_NS
 # A reader that confirms nothing for so long is dropped; whether it is still there is looked at this often.
 BULK_READER_IDLE_NS: Final = 10 * MINUTE_NS
 BULK_SWEEP_NS: Final = 5 * SECOND_NS
@@ -489,12 +492,13 @@ BULK_STRETCH_BYTES: Final = 512
 BULK_STRETCHES_AT_ONCE: Final = 64
 # What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a tenth of a
 # millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
-# should be in a cache by then) and on average at least, and files. When that is not how they lie, it is tried again
-# after so many chunks. The last are the files kept open for such a reader: more than are in its window.
+# should be in a cache by then; it is more than what lies between two marks of bulk commits) and on average at least, and
+# files. When that is not how they lie, it is tried again after so many chunks. The last are the files kept open for
+# such a reader: more than are in its window.
 BULK_PLACES_CHUNKS: Final = 8
-BULK_PLACES_MSGS_MAX: Final = 5_632
+BULK_PLACES_MSGS_MAX: Final = 16_384
 BULK_PLACES_MAX: Final = 64
-BULK_PLACE_BYTES_MAX: Final = 256 * KIB
+BULK_PLACE_BYTES_MAX: Final = 384 * KIB
 BULK_PLACE_BYTES_MIN: Final = 4 * KIB
 BULK_PLACES_FILES_MAX: Final = 2
 BULK_PLACES_AGAIN: Final = 8

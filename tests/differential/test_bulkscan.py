@@ -1,4 +1,4 @@
-"""Bulk kernels on the index and on staged bytes, against plain Python."""
+"""Bulk kernels on copies of records and on staged bytes, against plain Python."""
 
 from __future__ import annotations
 
@@ -9,26 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.bulk_rows import checksum_of
+from models.logs import FILTERS, SUBJECTS, logs, passing
 from models.records import Record, crc32c, encode_record
 from slipstream.kernels import stagedrows
-from slipstream.kernels.bulkscan import (
-    Chunk,
-    are_messages,
-    crc_shift,
-    encode_message,
-    measure,
-    pick,
-    records_end,
-)
+from slipstream.kernels.bulkchoose import pick
+from slipstream.kernels.bulkscan import Chunk, are_messages, crc_shift, encode_message, records_end
 from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.record import StoredMessage
 from slipstream.kernels.stagedrows import StagedRows
 from slipstream.kernels.subject import is_valid_publish, matches
 from slipstream.kernels.subjectindex import MessageIndex, Selection
-
-SUBJECTS = st.sampled_from([b"a", b"a.b", b"a.c", b"b.c", b"x.y.z"])
-FILTERS = st.lists(st.sampled_from([b"a", b"a.*", b"*.c", b">", b"x.>", b"none"]), max_size=2)
-NO_LIMIT = 1 << 62
 
 
 @given(st.integers(0, 2**32 - 1), st.one_of(st.integers(0, 300), st.integers(0, 2**20)))
@@ -36,41 +26,6 @@ def test_the_key_of_a_checksum_is_exchanged_without_the_bytes(salt: int, size: i
     if size <= 300:
         assert crc_shift(salt, size) == crc32c(bytes(size), salt) ^ crc32c(bytes(size), 0)
     assert crc_shift(crc_shift(salt, size), 77) == crc_shift(salt, size + 77)
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[list[Record], bytes, MessageIndex, int]:
-    """A log of two segments in one buffer, with gaps and removed messages."""
-    salt = draw(st.integers(0, 2**64 - 1))
-    index = MessageIndex(1)
-    writer = LogWriter(index)
-    writer.open_segment(1, salt, 0, 1 << 30, 0)
-    seq, records = 0, []
-    for subject, payload, headers, expires in draw(
-        st.lists(st.tuples(SUBJECTS, st.binary(max_size=60), st.sampled_from([b"", b"h"]), st.sampled_from([0, 9]))),
-    ):
-        gap = draw(st.sampled_from([0, 0, 0, 2]))
-        if gap:
-            seq += gap
-            index.skip_to(seq)
-        seq += 1
-        records.append(Record(seq, seq * 10, subject, headers, payload, expires=expires))
-        assert writer.append(seq, seq * 10, subject, headers, payload, expires)
-        if draw(st.booleans()):
-            writer.control(12, seq, 0, b"", b"")  # something else between messages
-    data = writer.take()
-    removed = draw(st.sets(st.sampled_from([record.seq for record in records]))) if records else set()
-    for gone in removed:
-        index.delete(gone)
-    return [record for record in records if record.seq not in removed], data, index, salt
-
-
-def passing(records: list[Record], filters: list[bytes], first: int, last: int) -> list[Record]:
-    return [
-        record
-        for record in records
-        if first <= record.seq <= last and (not filters or any(matches(one, record.subject) for one in filters))
-    ]
 
 
 def read_one_by_one(chunk: Chunk, log: bytes, salt: int, max_stretches: int) -> None:
@@ -178,39 +133,6 @@ def test_records_that_are_not_what_the_index_says_are_left_out(
         read_one_by_one(settled, damaged, salt, data.draw(st.integers(1, 5)))
         assert (settled.missing, settled.crc) == (chunk.missing, chunk.crc)
         assert room[: settled.used] == expected
-
-
-@given(
-    logs(), FILTERS, st.integers(0, 20), st.integers(0, 40), st.integers(1, 300), st.integers(1, 20), st.integers(1, 8)
-)
-def test_measured(
-    log: tuple[list[Record], bytes, MessageIndex, int],
-    filters: list[bytes],
-    first: int,
-    last: int,
-    every: int,
-    scan_max: int,
-    max_msgs: int,
-) -> None:
-    records, _data, index, _salt = log
-    expected = passing(records, filters, first, last)
-    sizes = {record.seq: len(encode_record(record, 0)) for record in expected}
-    marks: list[tuple[int, int, int]] = []
-    seq = first
-    while seq <= last:
-        seq, limited = measure(index, filters, seq, last, every, NO_LIMIT, NO_LIMIT, scan_max, marks, 1 << 30)
-        assert not limited
-    assert sum(mark[1] for mark in marks) == len(expected)
-    begin = first
-    for end, count, size in marks:
-        inside = [sizes[seq] for seq in sizes if begin <= seq <= end]
-        assert (count, size) == (len(inside), sum(inside))
-        begin = end + 1
-    marks = []
-    following, limited = measure(index, filters, first, last, every, max_msgs, NO_LIMIT, 1 << 30, marks, 1 << 30)
-    assert sum(mark[1] for mark in marks) == min(len(expected), max_msgs)
-    if limited:
-        assert following == expected[max_msgs].seq
 
 
 @given(

@@ -52,11 +52,15 @@ class Reading:
     """Chunks that came that way."""
     in_files: int = 0
     """Chunks that the client read itself."""
-    pauses_ns: list[int] = field(default_factory=list)
-    """How long it was to pause after each step."""
     chunks: list[bytes] = field(default_factory=list)
     status: bytes = b""
     end: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def pause_ns(self) -> int:
+        """How long it is to pause now after each step in a file."""
+        assert self.room is not None
+        return int.from_bytes(self.room[-8:], "little", signed=True)
 
     @property
     def seqs(self) -> list[int]:
@@ -144,9 +148,7 @@ class BulkWorld(World):
                 reading[0].chunks.append(bytes(reading[0].room[at : at + size]))
                 reading[0].in_memory += 1
             elif header and header.startswith(b"NATS/1.0 101"):
-                said = json.loads(payload)
-                reading[0].chunks.append(self.read_places(said))
-                reading[0].pauses_ns.append(said["pause_ns"])
+                reading[0].chunks.append(self.read_places(json.loads(payload)))
                 reading[0].in_files += 1
             elif header:
                 reading[0].status, reading[0].end = header, json.loads(payload)

@@ -36,15 +36,11 @@ class Place(msgspec.Struct, array_like=True):
 
 
 class Places(msgspec.Struct):
-    """Where a chunk lies: `rows` messages whose sequences go up to `last`.
-
-    If others need the machine, the reader takes small steps and pauses for a while after each.
-    """
+    """Where a chunk lies: `rows` messages whose sequences go up to `last`."""
 
     last: int
     rows: int
     places: list[Place]
-    pause_ns: int = 0
 
 
 class LentFiles:

@@ -7,6 +7,7 @@ promised is asked for again, in messages.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ __all__ = ["BulkSource"]
 
 _IN_MEMORY = b"NATS/1.0 100"
 _IN_FILES = b"NATS/1.0 101"
+_PAUSE = struct.Struct("<q")
 
 
 class _End(msgspec.Struct):
@@ -83,7 +85,7 @@ class BulkSource:
             elif memory is not None and message.header.startswith(_IN_MEMORY):
                 yield _place(memory, message.payload)
             elif memory is not None and message.header.startswith(_IN_FILES):
-                yield from self._read_files(message.payload)
+                yield from self._read_files(message.payload, memory)
             else:
                 self._end = self._ended(call, message.header, message.payload)
                 if self._end.crc is None and unconfirmed:
@@ -116,7 +118,7 @@ class BulkSource:
             self._link.close_inbox(self._inbox)
             self._inbox = None
 
-    def _read_files(self, said: bytes) -> Iterator[bytes | memoryview]:
+    def _read_files(self, said: bytes, memory: memoryview) -> Iterator[bytes | memoryview]:
         """A chunk that we read ourselves."""
         try:
             places = msgspec.json.decode(said, type=Places)
@@ -129,7 +131,7 @@ class BulkSource:
                 yield from self._read_again(place.first, places.last, left)
                 return
             self.salt = place.salt & 0xFFFFFFFF
-            yield from _in_steps(records, places.pause_ns) if places.pause_ns > 0 else (records,)
+            yield from _in_steps(records, memory)
             self.salt = 0
             left -= place.rows
 
@@ -150,8 +152,8 @@ class BulkSource:
         if "memory" not in begun:
             return None
         memory = attach(begun["memory"])
-        if memory is None:
-            self._link.may_share_memory = False
+        if memory is None or len(memory) < _PAUSE.size:
+            memory, self._link.may_share_memory = None, False
         self._link.publish(credit, b"%d" % begun["credit"] if memory is not None else b"%d messages" % begun["credit"])
         return memory
 
@@ -167,14 +169,19 @@ class BulkSource:
         raise api_error(call, fields.get("error", {}))
 
 
-def _in_steps(records: memoryview, pause_ns: int) -> Iterator[memoryview]:
-    """The same in small parts, with a pause after each: others need the machine, and a step is what they wait for."""
+def _in_steps(records: memoryview, memory: memoryview) -> Iterator[memoryview]:
+    """The same at once, or in small parts with a pause after each while the memory ends with how long to pause.
+
+    Others need the machine then, and a step is what they wait for.
+    """
     at = 0
     while at < len(records):
-        end = records_end(records, at, BULK_PAUSE_BYTES)
+        pause_ns = min(_PAUSE.unpack_from(memory, len(memory) - _PAUSE.size)[0], BULK_PAUSE_NS_MAX)
+        end = records_end(records, at, BULK_PAUSE_BYTES) if pause_ns > 0 else len(records)
         yield records[at:end]
         at = end
-        time.sleep(min(pause_ns, BULK_PAUSE_NS_MAX) / 1e9)
+        if pause_ns > 0:
+            time.sleep(pause_ns / 1e9)
 
 
 def _place(memory: memoryview, said: bytes) -> memoryview:

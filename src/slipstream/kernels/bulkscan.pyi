@@ -1,36 +1,12 @@
-"""Types of the bulk read kernel: see bulkscan.pyx."""
-
-from collections.abc import Sequence
+"""Types of the kernel that copies records: see bulkscan.pyx."""
 
 from slipstream.kernels.record import StoredMessage
-from slipstream.kernels.subjectindex import MessageIndex, Selection
+from slipstream.kernels.subjectindex import Selection
 
 def crc_shift(register: int, n: int) -> int: ...
 def encode_message(message: StoredMessage) -> bytes: ...
 def are_messages(data: memoryview | bytes, rows: int, first: int, last: int) -> bool: ...
 def records_end(data: memoryview | bytes, start: int, most: int) -> int: ...
-def pick(
-    index: MessageIndex,
-    filters: Sequence[bytes],
-    from_seq: int,
-    up_to: int,
-    max_msgs: int,
-    max_bytes: int,
-    scan_max: int,
-    out: Selection,
-) -> int: ...
-def measure(
-    index: MessageIndex,
-    filters: Sequence[bytes],
-    from_seq: int,
-    up_to: int,
-    every: int,
-    max_msgs: int,
-    max_bytes: int,
-    scan_max: int,
-    marks: list[tuple[int, int, int]],
-    marks_max: int,
-) -> tuple[int, bool]: ...
 
 class Chunk:
     """Copies of selected records, keyed by 0."""

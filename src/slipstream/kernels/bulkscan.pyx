@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Bulk reads of a log: how much lies where, and copies of records as they leave the server.
+"""Bulk reads of a log: copies of records as they leave the server, and looks at their heads.
 
-    index ──pick──► Selection ──stretches──► what to read to where it belongs ──► Chunk.settle ──► bytes for the reader
-                              └─extent──► one read with gaps ──► Chunk.fill, a copy ──┘
-    index ──measure──► marks: every so many bytes the last sequence, with messages and bytes since the mark before
+    Selection ──stretches──► what to read to where it belongs ──► Chunk.settle ──► bytes for the reader
+              └─extent──► one read with gaps ──► Chunk.fill, a copy ──┘
 
 A chunk holds whole records, back to back, each a multiple of 8 bytes long. Their layout is that of the log (record.pyx)
 with one difference: the checksum is keyed by 0, not by the salt of the segment, which stays a secret of the file. The
@@ -15,10 +14,7 @@ wherever and however they are stored.
 
 The head of every record is compared with the index (kind, sequence, length) before it is copied; what does not match is
 left out and listed in `missing`. `fill` and `settle` work without the GIL on memory of the chunk, its own or one that
-was given to it; the selection must not change meanwhile.
-
-The messages of one subject are chained in the index: a filter that is a literal subject goes from one to the next, and
-looks at entries one by one only where the chain is broken by removals.
+was given to it; the selection must not change meanwhile. What is selected: see bulkchoose.pyx.
 """
 
 from cpython.buffer cimport PyBUF_WRITE
@@ -30,9 +26,8 @@ from libc.string cimport memcpy, memmove, memset
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage
-from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, Cursor, Run, lower, seq_at
-from slipstream.kernels.subjectindex cimport MessageIndex, Selection
-from slipstream.kernels.subjecttable cimport NO_SUBJECT, FilterView
+from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, padded
+from slipstream.kernels.subjectindex cimport Selection
 
 cdef extern from *:
     """
@@ -47,7 +42,6 @@ cdef enum:
     POLYNOMIAL = 0x82F63B78
     SHIFTS = 4096  # lengths whose shift is remembered, direct mapped
     AHEAD = 2048   # bytes to ask memory for in advance
-    HOP = 16       # entries that could be looked at in the time it takes to follow a chain
 
 
 cdef uint32_t POWERS[64]  # x^(2^k) modulo the polynomial, reflected
@@ -87,157 +81,6 @@ for k_ in range(1, 64):
 def crc_shift(uint32_t register, uint64_t n):
     """`register` after `n` zero bytes; for tests."""
     return shifted(register, n)
-
-
-cdef inline Py_ssize_t padded(uint32_t length) noexcept nogil:
-    """Bytes of a record in the log, from what the index says about it."""
-    cdef Py_ssize_t n = (length & LENGTH_MASK) + (8 if length & LENGTH_EXPIRES else 0)
-    return (n + 7) & ~<Py_ssize_t>7
-
-
-cdef struct Walk:
-    # Through the entries of an index, from one message that passes a filter to the next.
-    Run *run         # of the message found last
-    uint32_t pos     # its entry
-    uint64_t seq     # its sequence
-    uint32_t next    # entry of the run to look at next
-    Py_ssize_t runs  # index of the run to look at next
-    Py_ssize_t left  # entries that may still be looked at
-    uint32_t wanted  # subject, when the filter is one literal
-    uint64_t from_seq
-    uint64_t up_to
-    uint64_t after   # at the end: the sequence to go on from
-
-
-cdef bint begin(
-    MessageIndex index, FilterView view, uint64_t from_seq, uint64_t up_to, Py_ssize_t scan_max, Walk *w
-) noexcept:
-    """Look at `scan_max` entries from `from_seq` on; False when there is nothing to find."""
-    w.run = NULL
-    w.pos = w.next = 0
-    w.seq = 0
-    w.left = max(scan_max, 1)
-    w.wanted = NO_SUBJECT
-    w.from_seq = max(from_seq, index.first_seq)
-    w.up_to = up_to
-    w.after = up_to + 1
-    if w.from_seq > up_to or index.messages == 0:
-        return False
-    if view.kind == 1:
-        w.wanted = index.literal(view)
-        if (
-            w.wanted == NO_SUBJECT
-            or index.subjects[w.wanted].last < w.from_seq
-            or index.subjects[w.wanted].first > up_to
-        ):
-            return False
-        w.from_seq = max(w.from_seq, index.subjects[w.wanted].first)
-    w.runs = max(index.run_at(w.from_seq), 0)
-    return True
-
-
-cdef inline bint advance(MessageIndex index, FilterView view, Walk *w) except -1:
-    """Find the next message that passes; False when there is none or enough was looked at: then see `after`."""
-    cdef Run *r = w.run
-    cdef uint32_t sid, pos = w.next
-    cdef Cursor c
-    if r != NULL and w.wanted != NO_SUBJECT and w.left > 0 and r.next[w.pos]:
-        if index.locate_entry(w.seq + r.next[w.pos], &c) and index.runs[c.run].sid[c.pos] == w.wanted:
-            w.left -= HOP
-            w.runs = c.run + 1
-            w.run = index.runs[c.run]
-            w.pos = c.pos
-            w.next = c.pos + 1
-            w.seq = c.seq
-            return w.seq <= w.up_to
-    while True:
-        if r != NULL and w.left <= 0:
-            w.after = min(seq_at(r, pos) if pos < r.n else r.last + 1, w.up_to + 1)
-            return False
-        if r == NULL or pos >= r.n:
-            if w.runs >= index.n_runs or index.runs[w.runs].first > w.up_to:
-                return False
-            r = index.runs[w.runs]
-            w.runs += 1
-            pos = lower(r, w.from_seq) if r.live else r.n
-            continue
-        sid = r.sid[pos]
-        pos += 1
-        w.left -= 1
-        if sid != NO_SUBJECT and (
-            view.kind == 0
-            or (view.kind == 1 and sid == w.wanted)
-            or (view.kind == 2 and (
-                (sid < view.cap and view.verdicts[sid] == 2)
-                or ((sid >= view.cap or view.verdicts[sid] == 0) and index.passes(view, sid))
-            ))
-        ):
-            w.run = r
-            w.pos = pos - 1
-            w.next = pos
-            w.seq = seq_at(r, pos - 1)
-            return w.seq <= w.up_to
-
-
-def pick(
-    MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs, Py_ssize_t max_bytes,
-    Py_ssize_t scan_max, Selection out not None,
-):
-    """Fill `out` with places of messages that pass, at most `max_bytes` of records, at least one if there is one.
-
-    Returns the sequence to go on from: behind the last one chosen, or behind what was looked at when `scan_max` entries
-    of the index were; `up_to + 1` when there is no more.
-    """
-    cdef FilterView view = index.view(filters)
-    cdef Py_ssize_t used = 0, size
-    cdef Walk w
-    out.n = 0
-    if not begin(index, view, from_seq, up_to, scan_max, &w):
-        return w.after
-    while advance(index, view, &w):
-        size = padded(w.run.len[w.pos])
-        if out.n and (used + size > max_bytes or out.n >= max_msgs):
-            return w.seq
-        used += size
-        out.push(w.seq, w.run.seg, w.run.off[w.pos], w.run.len[w.pos])
-    return w.after
-
-
-def measure(
-    MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, uint64_t every, uint64_t max_msgs,
-    uint64_t max_bytes, Py_ssize_t scan_max, list marks not None, Py_ssize_t marks_max,
-):
-    """Add marks `(last sequence, messages, bytes)` to `marks`, one whenever `every` bytes of records were passed.
-
-    Stops before the message that would exceed `max_msgs` or `max_bytes` in this call (but takes at least one), when
-    `scan_max` entries were looked at, or when there are `marks_max` marks. Returns the sequence to go on from, as `pick`
-    does, and whether a limit was what stopped it. The rest since the last mark is a mark of its own.
-    """
-    cdef FilterView view = index.view(filters)
-    cdef uint64_t size, count = 0, used = 0, total_count = 0, total = 0, last = 0
-    cdef bint limited = False
-    cdef Walk w
-    if not begin(index, view, from_seq, up_to, scan_max, &w):
-        return w.after, False
-    while advance(index, view, &w):
-        size = <uint64_t>padded(w.run.len[w.pos])
-        if total_count and (total_count >= max_msgs or total + size > max_bytes):
-            w.after = w.seq
-            limited = True
-            break
-        total_count += 1
-        total += size
-        count += 1
-        used += size
-        last = w.seq
-        if used >= every:
-            marks.append((last, count, used))
-            count = used = 0
-            if len(marks) >= marks_max:
-                w.left = 0
-    if count:
-        marks.append((last, count, used))
-    return w.after, limited
 
 
 cdef inline bint is_entry(Selection c, Py_ssize_t k, const unsigned char *p) noexcept nogil:

@@ -77,3 +77,9 @@ cdef inline uint32_t lower(Run *r, uint64_t seq) noexcept nogil:
         else:
             hi = mid
     return lo
+
+
+cdef inline Py_ssize_t padded(uint32_t length) noexcept nogil:
+    """Bytes of a record in the log, from what the index says about it."""
+    cdef Py_ssize_t n = (length & LENGTH_MASK) + (8 if length & LENGTH_EXPIRES else 0)
+    return (n + 7) & ~<Py_ssize_t>7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import struct
 import subprocess
 import sys
 from collections import deque
@@ -235,7 +236,7 @@ def in_files(**changes: Any) -> Reply:
 def test_chunks_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", found)
     replies = in_files(), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
-    seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    seqs, link = read_shared(monkeypatch, pausing(0), *replies)
     assert seqs == list(range(1, 11))
     assert json.loads(link.published[0][1])["files"] is True
     assert link.published[-1][1] == b"2", "the server keeps the files until it is told"
@@ -246,14 +247,21 @@ def test_a_reader_that_is_to_pause_takes_small_steps(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", found)
     monkeypatch.setattr("slipstream.bulk.source.time.sleep", slept.append)
     monkeypatch.setattr("slipstream.bulk.source.BULK_PAUSE_BYTES", 2 * len(encode_record(RECORDS[1], 7)))
-    replies = in_files(pause_ns=300_000), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
-    seqs, _link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    replies = in_files(), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
+    seqs, _link = read_shared(monkeypatch, pausing(300_000), *replies)
     assert seqs == list(range(1, 11))
     assert slept == [0.0003] * 3, "one step for the first place, two for the three messages of the second"
     slept.clear()
-    replies = in_files(pause_ns=10**18), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
-    read_shared(monkeypatch, memoryview(b"x"), *replies)
+    read_shared(monkeypatch, pausing(10**18), *replies)
     assert slept == [BULK_PAUSE_NS_MAX / 1e9] * 3, "no server can make it wait for ever"
+    slept.clear()
+    seqs, _link = read_shared(monkeypatch, pausing(-1), *replies)
+    assert seqs == list(range(1, 11)) and slept == []
+
+
+def pausing(pause_ns: int) -> memoryview:
+    """Memory as a server shares it: chunks, and behind them how long to pause."""
+    return memoryview(b"12345678" + struct.pack("<q", pause_ns))
 
 
 def found(_files: LentFiles, place: Place, last: int) -> memoryview:
@@ -273,7 +281,7 @@ def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", look)
     again = RECORDS[first - 1 : left]
     replies = in_files(), begun(), chunk(*again), end(again), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
-    seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    seqs, link = read_shared(monkeypatch, pausing(0), *replies)
     assert seqs == [*range(1, left + 1), *range(5, 11)]
     asked = [json.loads(body) for subject, body in link.published if subject.endswith("READ.S")][1]
     assert (asked["first"], asked["last"], asked.get("memory")) == (first, 4, None)
@@ -290,7 +298,7 @@ def test_files_that_can_never_be_read_are_tried_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("slipstream.bulk.source.LentFiles._records", refused)
     again = RECORDS[:4]
     replies = in_files(), begun(), chunk(*again), end(again), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
-    seqs, link = read_shared(monkeypatch, memoryview(b"x"), *replies)
+    seqs, link = read_shared(monkeypatch, pausing(0), *replies)
     assert seqs == list(range(1, 11))
     assert not link.may_read_files
 
@@ -300,10 +308,10 @@ def test_damage_that_shows_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
     again = RECORDS[:3]
     replies = in_files(), begun(), chunk(*again), end(again, lost=[4]), chunk(*RECORDS[4:]), end(RECORDS, crc=None)
     with pytest.raises(BulkError, match="the first is 4"):
-        read_shared(monkeypatch, memoryview(b"x"), *replies)
+        read_shared(monkeypatch, pausing(0), *replies)
 
 
 def test_places_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BulkError, match="places that are none") as caught:
-        read_shared(monkeypatch, memoryview(b"x"), in_files(places=[["P", 1]]))
+        read_shared(monkeypatch, pausing(0), in_files(places=[["P", 1]]))
     assert caught.value.retryable

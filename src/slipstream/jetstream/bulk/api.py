@@ -9,7 +9,7 @@ from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.plan import Planner, Target, cut
-from slipstream.jetstream.bulk.readers import Readers, memory_name
+from slipstream.jetstream.bulk.readers import Readers
 from slipstream.jetstream.bulk.requests import (
     HoldRequest,
     PlanRequest,
@@ -127,8 +127,8 @@ class BulkApi:
         if reader.memory is not None:
             answer["memory"] = {
                 "path": reader.memory.path,
-                "name": memory_name(reader),
-                "bytes": credit * chunk_bytes,
+                "name": reader.memory_name,
+                "bytes": reader.memory_bytes,
             }
         request.respond(answer)
 

@@ -38,7 +38,7 @@ class Pace:
         self._span_ns = 0  # when the present span of time began, and how many chunks were begun in it
         self._span_chunks = 0
         self.beside_others = False
-        """Whether other clients were heard lately, as `may_begin` found out."""
+        """Whether other clients were heard lately, as `look` found out."""
 
     def counted(self, handler: Callable[[ApiRequest], Answer]) -> Callable[[ApiRequest], Answer]:
         """A handler of bulk calls, whose calls are known to be that."""
@@ -65,17 +65,22 @@ class Pace:
     def _at_once(self) -> int:
         return max(self._ports.cores // 2, 1)
 
-    def may_begin(self) -> bool:
-        """Whether one more chunk may be begun now; it counts if so. Else ask again after `BULK_SPAN_NS`."""
+    def look(self) -> None:
+        """Find out whether others were heard."""
         now_ns, others = self._ports.now_ns(), self._ports.reads - self._bulk_reads
-        # The clock may jump: a time in the future is none.
-        if not 0 <= now_ns - self._span_ns < BULK_SPAN_NS:
-            self._span_ns, self._span_chunks = now_ns, 0
         window_ns = now_ns - self._window_ns
+        # The clock may jump: a time in the future is none.
         if not 0 <= window_ns < BULK_HEARD_NS:
             self._others_before = self._others if 0 <= window_ns < 2 * BULK_HEARD_NS else others
             self._others, self._window_ns = others, now_ns
         self.beside_others = others - self._others_before >= BULK_HEARD_READS
+
+    def may_begin(self) -> bool:
+        """Whether one more chunk may be begun now; it counts if so. Else ask again after `BULK_SPAN_NS`."""
+        self.look()
+        now_ns = self._ports.now_ns()
+        if not 0 <= now_ns - self._span_ns < BULK_SPAN_NS:
+            self._span_ns, self._span_chunks = now_ns, 0
         if self.beside_others and self._span_chunks >= self._at_once:
             return False
         self._span_chunks += 1

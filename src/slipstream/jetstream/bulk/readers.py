@@ -10,9 +10,9 @@ or not there any more, costs the memory of its credit and no more.
 
 A reader on this machine gets its chunks through memory: a ring with room for its credit, of which a message with the
 status 100 says where the next chunk lies. If it wants to, it reads from files itself what lies there without gaps: a
-message with the status 101 says where, and whether to pause in between; the files are kept open for it. It begins when
-the reader has confirmed for the first time, which it does after it has opened the memory; or it says that it cannot,
-and gets everything in messages. So does what does not fit.
+message with the status 101 says where, the files are kept open for it, and a number in the memory says whether to pause
+in between. It begins when the reader has confirmed for the first time, which it does after it has opened the memory; or
+it says that it cannot, and gets everything in messages. So does what does not fit.
 
 Publishes go first: see `pace`. Readers take turns: a few have a thread at work for them, the rest wait in a queue. On
 the loop a chunk is chosen (tens of microseconds) and written to the connection; the copy between is made in the thread.
@@ -25,19 +25,18 @@ has confirmed what was named of it, or others took its place.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.pace import Pace
+from slipstream.jetstream.bulk.reader import Reader
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.ports import Cancel, LentFile, Ports, SharedMemory
+from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.bulk import ReadJob, begin_read, find_places, read_slowly
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.subjectindex import Selection
 from slipstream.limits import (
     BULK_BESIDE_CHUNK_BYTES,
     BULK_CONGESTED_NS,
@@ -52,68 +51,16 @@ from slipstream.limits import (
     BULK_SPAN_NS,
     BULK_STALE_MAX,
     BULK_SWEEP_NS,
+    BULK_WATCH_NS,
+    BULK_WATCHED_NS,
 )
 
-__all__ = ["Reader", "Readers", "memory_name"]
+__all__ = ["Readers"]
 
 _END = b"NATS/1.0 204 EOB\r\n\r\n"
 _FAILED = b"NATS/1.0 500 Failed\r\n\r\n"
 _IN_MEMORY = b"NATS/1.0 100 Chunk\r\n\r\n"
 _IN_FILES = b"NATS/1.0 101 Places\r\n\r\n"
-
-
-@dataclass(slots=True, eq=False)
-class Reader:
-    """One read under way."""
-
-    id: str
-    stream: Stream
-    wanted: Range
-    reply: bytes
-    credit: int
-    """Chunks that may be sent now."""
-    window: int
-    """And at most at any time."""
-    chunk_bytes: int
-    active_ns: int
-    """When it last confirmed something."""
-    next_seq: int = 0
-    rows: int = 0
-    bytes: int = 0
-    crc: int = 0
-    stale: int = 0
-    """Times the present chunk was begun in vain."""
-    damaged: list[int] = field(default_factory=list)
-    busy: bool = False
-    """In the queue or in flight."""
-    ended: bool = False
-    """The end mark was sent; it stays until it has confirmed everything, for it may still have to open files."""
-    gone: bool = False
-    selection: Selection = field(default_factory=Selection)
-    memory: SharedMemory | None = None
-    """A ring of `window` rooms of `chunk_bytes`."""
-    reads_files: bool = False
-    """Whether it would read files itself, once it has shown by the memory that it is on this machine."""
-    lent: dict[str, LentFile] = field(default_factory=dict)
-    """Files it may read itself, by path, in the order they were first named."""
-    places_from: int = 0
-    """It is tried from this chunk on."""
-    checksummed: bool = True
-    """Whether everything passed through here, so that `crc` is known."""
-    chunks: int = 0
-    """Sent so far; that many times the ring went on by a room."""
-
-    @property
-    def room(self) -> memoryview | None:
-        """Where the next chunk goes, if not into a message. As long as it has credit, nobody looks there any more."""
-        if self.memory is None:
-            return None
-        return self.memory.view[self.room_at : self.room_at + self.chunk_bytes]
-
-    @property
-    def room_at(self) -> int:
-        """Where that is."""
-        return self.chunks % self.window * self.chunk_bytes
 
 
 class Readers:
@@ -127,6 +74,7 @@ class Readers:
         self._queue: deque[Reader] = deque()
         self._in_flight = 0
         self._sweeping: Cancel | None = None
+        self._watching: Cancel | None = None
         self._waiting = False  # for the next span of time
 
     def __len__(self) -> int:
@@ -159,7 +107,7 @@ class Readers:
         if self._sweeping is None:
             self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
         if memory:
-            reader.memory = self._ports.share_memory(memory_name(reader), credit * chunk_bytes)
+            reader.memory = self._ports.share_memory(reader.memory_name, reader.memory_bytes)
         if reader.memory is not None:
             reader.credit = 0
             return reader
@@ -174,7 +122,7 @@ class Readers:
         if reader is None or reader.stream.name != stream or chunks < 1:
             return
         if without_memory:
-            _forget_memory(reader)
+            reader.forget_memory()
         reader.active_ns = self._ports.now_ns()
         reader.credit = min(reader.credit + chunks, reader.window)
         if reader.ended:
@@ -194,9 +142,10 @@ class Readers:
         """Forget everybody."""
         for reader in list(self._readers.values()):
             self._drop(reader)
-        if self._sweeping is not None:
-            self._sweeping()
-            self._sweeping = None
+        for cancel in (self._sweeping, self._watching):
+            if cancel is not None:
+                cancel()
+        self._sweeping = self._watching = None
 
     def _run(self) -> None:
         """Give threads to the readers whose turn it is."""
@@ -247,14 +196,13 @@ class Readers:
 
     def _send_places(self, reader: Reader) -> bool:
         """Let a reader on this machine read by itself; False if it cannot."""
-        pause_ns = self._pace.pause_ns(sum(not one.ended for one in self._readers.values()))
+        pause_ns = self._pace.pause_ns(len(self._readers))
         found = find_places(
             reader.stream.store,
             reader.wanted.filters,
             reader.next_seq,
             reader.wanted.last,
             max_bytes=BULK_PAUSED_PLACES_BYTES if pause_ns else BULK_PLACES_CHUNKS * reader.chunk_bytes,
-            selection=reader.selection,
         )
         if found is None:
             return False
@@ -269,7 +217,10 @@ class Readers:
             named.append([*where, place.salt, place.rows, place.first])
         while len(reader.lent) > BULK_LENT_FILES_MAX:
             reader.lent.pop(next(iter(reader.lent))).close()
-        body = encode({"last": next_seq - 1, "rows": rows, "places": named, "pause_ns": pause_ns})
+        body = encode({"last": next_seq - 1, "rows": rows, "places": named})
+        reader.tell_pause(pause_ns)
+        if self._watching is None:
+            self._watching = self._ports.call_later(BULK_WATCH_NS, self._watch)
         reader.next_seq = next_seq
         reader.rows += rows
         reader.bytes += sum(place.length for place in places)
@@ -284,6 +235,18 @@ class Readers:
         if not reader.gone:
             self._deliver(reader, _IN_FILES, body)
         self._run()
+
+    def _watch(self) -> None:
+        """Tell the readers of files, who have much to read before they ask again, whether others are heard."""
+        self._watching = None
+        self._pace.look()
+        pause_ns, busy_ns = self._pace.pause_ns(len(self._readers)), self._ports.now_ns() - BULK_WATCHED_NS
+        busy = False
+        for reader in self._readers.values():
+            reader.tell_pause(pause_ns)
+            busy = busy or (bool(reader.lent) and reader.active_ns > busy_ns)
+        if busy:
+            self._watching = self._ports.call_later(BULK_WATCH_NS, self._watch)
 
     def _chunk_bytes(self, reader: Reader) -> int:
         return min(reader.chunk_bytes, BULK_BESIDE_CHUNK_BYTES) if self._pace.beside_others else reader.chunk_bytes
@@ -363,7 +326,7 @@ class Readers:
     def _drop(self, reader: Reader) -> None:
         reader.gone = True
         self._readers.pop(reader.id, None)
-        _forget_memory(reader)
+        reader.forget_memory()
 
     def _sweep(self) -> None:
         """Drop readers that are gone or have confirmed nothing for long."""
@@ -376,16 +339,3 @@ class Readers:
                 self._fail(reader, TableError(errors.READ_FAILED, err="nothing was confirmed for too long"))
         if self._readers:
             self._sweeping = self._ports.call_later(BULK_SWEEP_NS, self._sweep)
-
-
-def memory_name(reader: Reader) -> str:
-    """Of the memory a reader is given."""
-    return f"slipstream-bulk-{reader.id}"
-
-
-def _forget_memory(reader: Reader) -> None:
-    for shared in (reader.memory, *reader.lent.values()):
-        if shared is not None:
-            shared.close()
-    reader.memory = None
-    reader.lent.clear()

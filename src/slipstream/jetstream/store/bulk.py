@@ -24,7 +24,8 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.memory import MemoryStore
-from slipstream.kernels.bulkscan import Chunk, encode_message, measure, pick
+from slipstream.kernels.bulkchoose import measure, name_places, pick
+from slipstream.kernels.bulkscan import Chunk, encode_message
 from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.record import crc32c
 from slipstream.kernels.stagedrows import written_under
@@ -182,29 +183,37 @@ def begin_read(
 
 
 def find_places(
-    store: Store, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int, selection: Selection
+    store: Store, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int
 ) -> tuple[int, int, list[Place]] | None:
     """Where the next records of a range lie, if that is a few stretches of files and nothing between them.
 
     Returns where to go on from, how many messages that are, and the places.
     """
     indexed = _indexed(store)
-    job = _picked(indexed, filters, from_seq, up_to_seq, BULK_PLACES_MSGS_MAX, max_bytes, selection, 0, None)
-    if not job.picked or not isinstance(indexed, FileStoreWrites):
+    if not isinstance(indexed, FileStoreWrites):
         return None
-    places: list[Place] = []
-    at = 0
-    while (found := job.chunk.extent(at, 0, BULK_PLACE_BYTES_MAX)) is not None:
-        if len(places) == BULK_PLACES_MAX:
-            return None
-        segment, offset, length, stop = found
-        held = indexed._log.segment(segment)
-        places.append(Place(held.path, offset, length, held.header.salt, stop - at, selection.place(at)[0]))
-        at = stop
-    scattered = sum(place.length for place in places) < BULK_PLACE_BYTES_MIN * (len(places) - 1)
-    if scattered or len({place.path for place in places}) > BULK_PLACES_FILES_MAX:
+    found: list[tuple[int, int, int, int, int]] = []
+    next_seq, rows = name_places(
+        indexed._index,
+        filters,
+        from_seq,
+        min(up_to_seq, indexed.committed_seq),
+        BULK_PLACES_MSGS_MAX,
+        max_bytes,
+        BULK_SCAN_ENTRIES,
+        BULK_PLACE_BYTES_MAX,
+        BULK_PLACES_MAX,
+        found,
+    )
+    scattered = sum(length for _, _, length, _, _ in found) < BULK_PLACE_BYTES_MIN * (len(found) - 1)
+    segments = {segment: indexed._log.segment(segment) for segment in {one[0] for one in found}}
+    if not rows or scattered or len(segments) > BULK_PLACES_FILES_MAX:
         return None
-    return job.next_seq, job.picked, places
+    places = [
+        Place((held := segments[segment]).path, offset, length, held.header.salt, messages, first)
+        for segment, offset, length, messages, first in found
+    ]
+    return next_seq, rows, places
 
 
 def _picked(
@@ -293,7 +302,7 @@ def measure_step(
     marks: list[Mark],
     marks_max: int,
 ) -> tuple[int, bool]:
-    """Measure a part of a range, as much as takes a millisecond: see `kernels.bulkscan.measure`."""
+    """Measure a part of a range, as much as takes a millisecond: see `kernels.bulkchoose.measure`."""
     index, scan = _indexed(store)._index, BULK_SCAN_ENTRIES
     return measure(index, filters, from_seq, up_to_seq, every, max_msgs, max_bytes, scan, marks, marks_max)
 

@@ -16,6 +16,8 @@ from slipstream.limits import (
     BULK_READERS_MAX,
     BULK_SPAN_NS,
     BULK_SWEEP_NS,
+    BULK_WATCH_NS,
+    BULK_WATCHED_NS,
 )
 from support.bulk_world import BulkWorld, messages_of
 
@@ -65,7 +67,7 @@ def test_through_memory(world: BulkWorld) -> None:
     plain = world.read(chunk_bytes=CHUNK)
     assert plain.in_memory == 0 and not world.ports.rooms
     shared = world.read(chunk_bytes=CHUNK, memory=True, credit=3)
-    assert shared.answer["memory"]["bytes"] == 3 * CHUNK
+    assert shared.answer["memory"]["bytes"] == 3 * CHUNK + 8, "and how long to pause, for readers of files"
     assert shared.in_memory == len(shared.chunks) > 3
     assert b"".join(shared.chunks) == b"".join(plain.chunks)
     assert shared.end == plain.end
@@ -317,20 +319,42 @@ def test_readers_of_files_are_asked_to_pause() -> None:
     """As long as somebody else is heard; they get more at once than others, for they need not come back so soon."""
     world = BulkWorld()
     world.create("S", subjects=["s.*"])
-    world.fill(30_000)
+    world.fill(100_000)
     reading = world.begin_read(chunk_bytes=CHUNK, memory=True, files=True, credit=1)
     world.ports.reads += BULK_HEARD_READS
     world.ports.advance(BULK_SPAN_NS)
     world.confirm(reading)
     assert reading.in_files == len(reading.chunks) == 2
-    assert reading.pauses_ns == [0, BULK_PAUSE_NS]
+    assert reading.pause_ns == BULK_PAUSE_NS
     assert len(reading.chunks[1]) > BULK_BESIDE_CHUNK_BYTES
     world.ports.advance(2 * BULK_HEARD_NS)
     world.confirm(reading)
-    assert reading.pauses_ns[2:] == [0]
+    assert reading.pause_ns == 0
     while not reading.status:
         world.confirm(reading)
-    assert reading.seqs == list(range(1, 30_001))
+    assert reading.seqs == list(range(1, 100_001))
+
+
+def test_readers_of_files_hear_of_others_while_they_read() -> None:
+    """What was named to them before takes them a while; nobody who publishes should wait until they ask for more."""
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(100_000)
+    reading = world.begin_read(chunk_bytes=CHUNK, memory=True, files=True, credit=2)
+    assert reading.in_files == 2 and reading.pause_ns == 0
+    world.ports.reads += BULK_HEARD_READS
+    world.ports.advance(BULK_WATCH_NS)
+    assert reading.in_files == 2 and reading.pause_ns == BULK_PAUSE_NS
+    world.ports.advance(2 * BULK_HEARD_NS)
+    assert reading.pause_ns == 0, "nobody was heard for two windows"
+    world.ports.advance(BULK_WATCHED_NS)
+    world.ports.reads += BULK_HEARD_READS
+    world.ports.advance(BULK_WATCH_NS)
+    assert reading.pause_ns == 0, "nor was this one, which may be waiting for its own reader"
+    world.confirm(reading)
+    world.ports.reads += BULK_HEARD_READS
+    world.ports.advance(BULK_WATCH_NS)
+    assert reading.pause_ns == BULK_PAUSE_NS
 
 
 def test_a_stream_that_goes(world: BulkWorld) -> None:
