@@ -164,6 +164,7 @@ class Run:
                 cpu, began = self._clock.seconds(), time.perf_counter()
                 one.rows = work()
                 wall_s, cpu_s = time.perf_counter() - began, self._clock.seconds() - cpu
+                self._bench.tidy()
                 click.echo(f"{name}: {wall_s:.2f} s, processor {cpu_s:.2f} s", err=True)
                 if number >= often:  # before, it warms up
                     one.wall_s.append(wall_s)

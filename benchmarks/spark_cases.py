@@ -36,6 +36,12 @@ class Bench:
         self.url = url
         self.directory = directory
         self._number = 0
+        self._left: list[str] = []
+
+    def tidy(self) -> None:
+        """Remove the streams that cases have left, after their time was taken."""
+        while self._left:
+            self._drop(self._left.pop())
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -101,7 +107,7 @@ class Bench:
         name = self._stream()
         frame = self.spark.read.parquet(str(data.parquet)).selectExpr(f"'{name}.x' subject", "payload")
         frame.write.format("slipstream").mode("append").options(servers=self.url, stream=name).save()
-        self._drop(name)
+        self._left.append(name)
         return data.messages
 
     def archive_rows(self, data: Dataset) -> int:
