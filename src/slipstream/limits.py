@@ -492,8 +492,8 @@ BULK_STRETCH_BYTES: Final = 512
 BULK_STRETCHES_AT_ONCE: Final = 64
 # What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a tenth of a
 # millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
-# should be in a cache by then; it is more than what lies between two marks of bulk commits) and on average at least, and
-# files. When that is not how they lie, it is tried again after so many chunks. The last are the files kept open for
+# should be in a cache by then; it is more than what lies between two marks of bulk commits) and on average at least,
+# and files. When that is not how they lie, it is tried again after so many chunks. The last are the files kept open for
 # such a reader: more than are in its window.
 BULK_PLACES_CHUNKS: Final = 8
 BULK_PLACES_MSGS_MAX: Final = 16_384

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from slipstream.bulk import BulkError
+from slipstream.bulk import BulkError, Plan
 from slipstream.spark.connection import Connection, back_off, drop_connection, get_connection, settle_worker
 from slipstream.spark.errors import DataLoss
 from slipstream.spark.options import SourceOptions
+from slipstream.spark.pieces import even_pieces, tasks_at_once
 from slipstream.spark.rows import Shaper
 
 if TYPE_CHECKING:
@@ -61,19 +62,28 @@ def plan_range(
     """
     if last < first:
         return []
-    plan = connection.client.plan(
-        stream,
-        first,
-        last,
-        subjects=window.subjects,
-        start_time_ns=window.start_time_ns,
-        end_time_ns=window.end_time_ns,
-        partitions=options.partitions,
-        target_bytes=options.target_bytes,
-        min_rows=options.min_rows,
-        identity=identity,
-        transport=options.transport,
-    )
+
+    def ask(partitions: int | None) -> Plan:
+        return connection.client.plan(
+            stream,
+            first,
+            last,
+            subjects=window.subjects,
+            start_time_ns=window.start_time_ns,
+            end_time_ns=window.end_time_ns,
+            partitions=partitions,
+            target_bytes=options.target_bytes,
+            min_rows=options.min_rows,
+            identity=identity,
+            transport=options.transport,
+        )
+
+    plan = ask(options.partitions)
+    if options.partitions is None and plan.exact:
+        pieces = even_pieces(len(plan.splits), plan.bytes, options.target_bytes, tasks_at_once())
+        pieces = min(pieces, plan.messages // max(options.min_rows, 1))
+        if pieces > len(plan.splits):
+            plan = ask(pieces)
     return [
         RangePartition(stream, plan.identity, one.first, one.last, one.messages if plan.exact else None, window)
         for one in plan.splits

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from slipstream.spark import jvm
 from slipstream.spark.errors import SetupError
+from slipstream.spark.pieces import TASKS_VARIABLE, local_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -195,6 +196,7 @@ def _set_environment(master: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ[TASKS_VARIABLE] = str(local_tasks(master) or "")
 
 
 def _check_profile(profile: str) -> None:

@@ -12,6 +12,7 @@ from slipstream.bulk import BulkError, Plan
 from slipstream.jetstream.errors_table import STREAM_NOT_FOUND
 from slipstream.spark.connection import back_off, drop_connection, get_connection, retrying
 from slipstream.spark.jobs.tasks import JobError
+from slipstream.spark.pieces import even_pieces
 from slipstream.spark.target import Reach
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ __all__ = [
     "ReadRange",
     "StreamFacts",
     "again",
-    "even_pieces",
     "place",
     "plan_stream",
     "read_batches",
@@ -34,7 +34,6 @@ _T = TypeVar("_T")
 _SECRET = re.compile(r"(?<=//)[^@,/]*@")
 _CALL = re.compile(r"^(?:STREAM|CONSUMER|BULK)(?:\.[A-Z]+)+(?:\.\S+)?: (?:staged part invalid: )?")
 RETRY_NS = 60_000_000_000
-_SMALL_PART = 4  # a piece below this part of the wanted size is small
 FIRST_ANSWER_NS = 2_000_000_000  # a server that is not there at the beginning is a wrong address
 
 
@@ -147,15 +146,6 @@ def plan_stream(
         for one in plan.splits
         if one.messages or not plan.exact
     ]
-
-
-def even_pieces(pieces: int, size: int, target_bytes: int, at_once: int) -> int:
-    """How many pieces to make of what would be `pieces` by size: whole rounds of tasks, unless they get small by that.
-
-    Two cores work on three pieces for two rounds, and on four smaller ones for two shorter rounds.
-    """
-    whole_rounds = -(-pieces // at_once) * at_once
-    return max(pieces, min(whole_rounds, size // max(target_bytes // _SMALL_PART, 1)))
 
 
 def read_batches(piece: ReadRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
