@@ -21,16 +21,12 @@ from slipstream.clock import SystemClock
 from slipstream.config.options import Options
 from slipstream.config.record import replace
 from slipstream.errors import SlipstreamError, StorageFault
-from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import (
     AUTH_AFTER_TLS_NS,
     AUTH_TIMEOUT_NS,
     LISTEN_BACKLOG,
-    LONE_READ_BYTES_MAX,
-    LONE_TURNS_MIN,
     PASSWORD_CHECK_THREADS,
     READ_BUFFER_BYTES,
-    SECOND_NS,
 )
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
@@ -38,6 +34,7 @@ from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
+from slipstream.server.turns import Turns
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 if TYPE_CHECKING:
@@ -66,7 +63,7 @@ class StartError(SlipstreamError):
     """The server cannot start; the text is the fatal log line."""
 
 
-class Server:
+class Server(Turns):
     """One NATS server.
 
     Args:
@@ -80,6 +77,7 @@ class Server:
     def __init__(
         self, options: Options | None = None, *, log: Log | None = None, store_dir: str = "", **overrides: Any
     ) -> None:
+        super().__init__()
         if overrides.get("port") == 0:
             overrides["port"] = -1
         self._scratch: TemporaryDirectory[str] | None = None
@@ -94,17 +92,6 @@ class Server:
         self.clock = SystemClock()
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
-        self.queue = FlushQueue(self._schedule_flush, _flush_now)
-        self._flush_follows = False  # whoever runs now will flush at its end
-        self.reading = False  # a connection handles what it read
-        self.reads = 0  # times that messages of clients were taken in
-        self.ends: list[Callable[[], None]] = []  # work for the end of the turn
-        self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
-        self._last_reader = 0  # connection whose input made work for the end of a turn last
-        self._turn_watched = False  # `_turn_over` will be called: another reader before that is one of the same turn
-        self._turn_shared = False  # there was another
-        self._lone_turns = 0  # turns in a row that were not shared, of those that were watched
-        self._unwatched_turns = 0  # ended with their first read since one was watched
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
         self.running = False
         self.monitoring: Monitoring | None = None
@@ -119,7 +106,6 @@ class Server:
         self.on_reload_request: Callable[[], None] | None = None
         self._executor: ThreadPoolExecutor | None = None
         self.password_checks: PasswordChecks | None = None  # made with the first slow password
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
 
     # --- life cycle -------------------------------------------------------------------------------------------------
@@ -419,8 +405,6 @@ class Server:
 
         self._loop.run_in_executor(self._executor, job).add_done_callback(finished)
 
-    # --- time and flushing ------------------------------------------------------------------------------------------
-
     @property
     def auth_timeout_ns(self) -> int:
         """How long a client may take to say who it is."""
@@ -429,99 +413,10 @@ class Server:
             return self.options.tls.timeout_ns + AUTH_AFTER_TLS_NS
         return configured
 
-    def call_later(self, delay_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        """Run something after a while."""
-        assert self._loop is not None
-        return self._loop.call_later(delay_ns / SECOND_NS, callback)
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """Run something at the end of this turn."""
-        assert self._loop is not None
-        self._loop.call_soon(callback)
-
-    def run_and_flush(self, work: Callable[[], None]) -> None:
-        """Do some work on the loop and send what it wrote at once, instead of one turn later."""
-        self._flush_follows = True
-        try:
-            work()
-        finally:
-            self._flush_follows = False
-            self.flush()
-
-    def at_end_of_turn(self, work: Callable[[], None]) -> None:
-        """Do some work when the input of this turn was handled, and send what it wrote."""
-        if not self.ends and not self.reading:
-            self.call_soon(self._run_ends)
-        self.ends.append(work)
-
-    def end_read(self, cid: int, nbytes: int) -> None:
-        """A read made work for the end of the turn, or wrote something that has to be sent.
-
-        The turn ends here if this client is the only one in it, and waits for answers. Work of several clients is done
-        together. A client is taken to be the only one if it was the last to make work, or if for some time no two made
-        work in the same turn. What was written leaves with the answers that the work gives, so that a client that got
-        something can be sure that nothing of its read is left to do.
-        """
-        unsent, self.unsent = self.unsent, False
-        if not self.ends:
-            if unsent:
-                self.call_soon(self.flush)
-            return
-        alone, watches = cid == self._last_reader, False
-        if not alone:
-            self._last_reader = cid
-            if self._turn_watched:
-                self._turn_shared = True
-            else:
-                alone = self._lone_turns >= LONE_TURNS_MIN
-                self._turn_watched = watches = not alone or self._is_sampled()
-        if alone and nbytes <= LONE_READ_BYTES_MAX:
-            self._run_ends()
-        else:
-            self.call_soon(self._run_ends)
-        if watches:
-            self.call_soon(self._turn_over)
-
-    def _is_sampled(self) -> bool:
-        """Whether it is time to look again whether clients share turns; a look costs a round of the event loop."""
-        self._unwatched_turns += 1
-        if self._unwatched_turns < LONE_TURNS_MIN:
-            return False
-        self._unwatched_turns = 0
-        return True
-
-    def _turn_over(self) -> None:
-        self._lone_turns = 0 if self._turn_shared else self._lone_turns + 1
-        self._turn_watched = self._turn_shared = False
-
-    def _run_ends(self) -> None:
-        ends, self.ends = self.ends, []
-        for work in ends:
-            self.run_and_flush(work)
-
-    def _schedule_flush(self) -> None:
-        assert self._loop is not None
-        if self.reading:
-            self.unsent = True
-        elif not self._flush_follows:
-            self._loop.call_soon(self.flush)
-
-    def flush(self) -> None:
-        """Send what was written so far, end those who did not keep up. Happens at the end of every turn."""
-        queue = self.queue
-        for outbox in queue.take_dirty():
-            edge = outbox.owner.edge
-            if edge is not None:
-                edge.flush()
-        for outbox in queue.take_overflowed():
-            connection: ClientConnection = outbox.owner
-            self.hub.log("INF", connection, f"Slow Consumer Detected: MaxPending of {outbox.limit} Exceeded")
-            connection.close(CloseReason.SLOW_CONSUMER_PENDING)
-
-
-def _flush_now(outbox: Outbox) -> None:
-    """So much waits for one connection that it is sent before the turn ends."""
-    outbox.owner.edge.flush()
+    def overflowed(self, connection: ClientConnection, limit: int) -> None:
+        """End a client that has not read what waits for it."""
+        self.hub.log("INF", connection, f"Slow Consumer Detected: MaxPending of {limit} Exceeded")
+        connection.close(CloseReason.SLOW_CONSUMER_PENDING)
 
 
 def host_port(host: str, port: int) -> str:

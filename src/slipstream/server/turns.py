@@ -1,0 +1,135 @@
+"""Turns of the event loop: the input of clients is handled, work that they made together is done, answers are sent.
+
+What is written during a turn leaves at its end, in one write for each connection. A turn that belongs to one client
+ends with its read, so that it gets its answer without another round of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slipstream.kernels.outbox import FlushQueue, Outbox
+from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN, SECOND_NS
+
+if TYPE_CHECKING:
+    from slipstream.protocol.connection import ClientConnection
+
+__all__ = ["Turns"]
+
+
+class Turns(ABC):
+    """The part of a server that knows when things happen."""
+
+    def __init__(self) -> None:
+        """Nothing has happened yet; there is no loop."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.queue = FlushQueue(self._schedule_flush, _flush_now)
+        self._flush_follows = False  # whoever runs now will flush at its end
+        self.reading = False  # a connection handles what it read
+        self.reads = 0  # times that messages of clients were taken in
+        self.ends: list[Callable[[], None]] = []  # work for the end of the turn
+        self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
+        self._last_reader = 0  # connection whose input made work for the end of a turn last
+        self._turn_watched = False  # `_turn_over` will be called: another reader before that is one of the same turn
+        self._turn_shared = False  # there was another
+        self._lone_turns = 0  # turns in a row that were not shared, of those that were watched
+        self._unwatched_turns = 0  # ended with their first read since one was watched
+
+    @abstractmethod
+    def overflowed(self, connection: ClientConnection, limit: int) -> None:
+        """More than `limit` bytes wait for a client."""
+
+    def call_later(self, delay_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Run something after a while."""
+        assert self._loop is not None
+        return self._loop.call_later(delay_ns / SECOND_NS, callback)
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Run something at the end of this turn."""
+        assert self._loop is not None
+        self._loop.call_soon(callback)
+
+    def run_and_flush(self, work: Callable[[], None]) -> None:
+        """Do some work on the loop and send what it wrote at once, instead of one turn later."""
+        self._flush_follows = True
+        try:
+            work()
+        finally:
+            self._flush_follows = False
+            self.flush()
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """Do some work when the input of this turn was handled, and send what it wrote."""
+        if not self.ends and not self.reading:
+            self.call_soon(self._run_ends)
+        self.ends.append(work)
+
+    def end_read(self, cid: int, nbytes: int) -> None:
+        """A read made work for the end of the turn, or wrote something that has to be sent.
+
+        The turn ends here if this client is the only one in it, and waits for answers. Work of several clients is done
+        together. A client is taken to be the only one if it was the last to make work, or if for some time no two made
+        work in the same turn. What was written leaves with the answers that the work gives, so that a client that got
+        something can be sure that nothing of its read is left to do.
+        """
+        unsent, self.unsent = self.unsent, False
+        if not self.ends:
+            if unsent:
+                self.call_soon(self.flush)
+            return
+        alone, watches = cid == self._last_reader, False
+        if not alone:
+            self._last_reader = cid
+            if self._turn_watched:
+                self._turn_shared = True
+            else:
+                alone = self._lone_turns >= LONE_TURNS_MIN
+                self._turn_watched = watches = not alone or self._is_sampled()
+        if alone and nbytes <= LONE_READ_BYTES_MAX:
+            self._run_ends()
+        else:
+            self.call_soon(self._run_ends)
+        if watches:
+            self.call_soon(self._turn_over)
+
+    def _is_sampled(self) -> bool:
+        """Whether it is time to look again whether clients share turns; a look costs a round of the event loop."""
+        self._unwatched_turns += 1
+        if self._unwatched_turns < LONE_TURNS_MIN:
+            return False
+        self._unwatched_turns = 0
+        return True
+
+    def _turn_over(self) -> None:
+        self._lone_turns = 0 if self._turn_shared else self._lone_turns + 1
+        self._turn_watched = self._turn_shared = False
+
+    def _run_ends(self) -> None:
+        ends, self.ends = self.ends, []
+        for work in ends:
+            self.run_and_flush(work)
+
+    def _schedule_flush(self) -> None:
+        assert self._loop is not None
+        if self.reading:
+            self.unsent = True
+        elif not self._flush_follows:
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what was written so far, end those who did not keep up. Happens at the end of every turn."""
+        queue = self.queue
+        for outbox in queue.take_dirty():
+            edge = outbox.owner.edge
+            if edge is not None:
+                edge.flush()
+        for outbox in queue.take_overflowed():
+            self.overflowed(outbox.owner, outbox.limit)
+
+
+def _flush_now(outbox: Outbox) -> None:
+    """So much waits for one connection that it is sent before the turn ends."""
+    outbox.owner.edge.flush()
