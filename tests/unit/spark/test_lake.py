@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from slipstream.spark.lake import Lake, LakeConflict, LakeError, LakeFile, NoLake, Wish, create_lake, open_lake
+from slipstream.spark.lake import Lake, LakeConflict, LakeError, LakeFile, NoLake, Wish, create_lake, files, open_lake
 from slipstream.spark.lake.files import COLUMNS, filtered, read_file, write_file
 from support.lake_tables import FACTS, JOB, messages
 
@@ -84,6 +85,28 @@ def test_a_file_holds_exactly_what_was_written(tmp_path: Path) -> None:
     assert file is not None
     found = pa.Table.from_batches(list(read_file(str(tmp_path / file.path), COLUMNS)))
     assert found.equals(pa.Table.from_batches(batches))
+
+
+def test_a_reader_skips_row_groups_by_their_sequences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_ROW_GROUP_ROWS", 10)
+    file = write_file(str(tmp_path), [messages(1, 10), messages(11, 20), messages(25, 34)], job=JOB)
+    assert file is not None
+    path = str(tmp_path / file.path)
+    read: list[list[int]] = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def noting(self: pq.ParquetFile, *args: Any, **options: Any) -> Any:
+        read.append(options["row_groups"])
+        return iter_batches(self, *args, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noting)
+    wishes = [Wish(12, 15), Wish(10, 11), Wish(26), Wish(last_seq=3), Wish(subjects=("orders.3",))]
+    found = [
+        [row for batch in read_file(path, ["seq"], wish) for row in batch.column(0).to_pylist()] for wish in wishes
+    ]
+    assert found == [[12, 13, 14, 15], [10, 11], list(range(26, 35)), [1, 2, 3], [3, 8, 13, 18, 28, 33]]
+    assert read == [[1], [0, 1], [2], [0], [0, 1, 2]]
+    assert list(read_file(path, ["seq"], Wish(21, 24))) == []
 
 
 def test_a_file_knows_the_bounds_of_what_is_looked_for(tmp_path: Path) -> None:

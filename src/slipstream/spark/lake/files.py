@@ -87,11 +87,16 @@ def write_file(directory: str, batches: Iterable[pa.RecordBatch], *, job: str, c
 
 
 def read_file(path: str, columns: Iterable[str], wish: Wish | None = None) -> Iterator[pa.RecordBatch]:
-    """The wanted messages of a file, in order."""
+    """The wanted messages of a file, in order.
+
+    Raises:
+        FileNotFoundError: there is no such file; nothing was delivered.
+    """
     columns = list(columns)
-    needed = list(dict.fromkeys([*columns, *(("seq", "ts_ns", "subject") if wish is not None else ())]))
+    needed = list(dict.fromkeys([*columns, *(_looked_at(wish) if wish is not None else ())]))
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=65_536, columns=needed):
+        groups = _row_groups(file.metadata, wish or Wish())
+        for batch in file.iter_batches(batch_size=65_536, row_groups=groups, columns=needed) if groups else ():
             if wish is not None:
                 batch = filtered(batch, wish)
             if batch.num_rows:
@@ -124,6 +129,29 @@ def matching(subjects: pa.Array, patterns: Iterable[str]) -> pa.Array:
         any(matches(pattern, subject.encode()) for pattern in wanted) for subject in encoded.dictionary.to_pylist()
     ]
     return pa.array(known, pa.bool_()).take(encoded.indices)
+
+
+def _looked_at(wish: Wish) -> list[str]:
+    """Columns that decide whether a message is wanted."""
+    needed = {
+        "seq": wish.first_seq is not None or wish.last_seq is not None,
+        "ts_ns": wish.start_ns is not None or wish.end_ns is not None,
+        "subject": bool(wish.subjects),
+    }
+    return [name for name, is_needed in needed.items() if is_needed]
+
+
+def _row_groups(metadata: pq.FileMetaData, wish: Wish) -> list[int]:
+    """Those that may have wanted sequences: a query that reads a file piece by piece does not begin at its front."""
+    first, last = wish.first_seq or 0, 2**63 if wish.last_seq is None else wish.last_seq
+    wanted = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        chunks = (group.column(column) for column in range(group.num_columns))
+        statistics = next((chunk.statistics for chunk in chunks if chunk.path_in_schema == "seq"), None)
+        if statistics is None or not statistics.has_min_max or (statistics.max >= first and statistics.min <= last):
+            wanted.append(number)
+    return wanted
 
 
 class _Statistics:
