@@ -13,12 +13,10 @@ from slipstream.bulk import BulkError
 from slipstream.spark import connection
 from slipstream.spark.errors import DataLoss, OptionError
 from slipstream.spark.source import SlipstreamSource
-from slipstream.spark.stream_reader import SlipstreamStreamReader
 from slipstream.spark.target import Reach
 from support.servers import Launcher
 from support.spark_streams import Streams
-
-SCHEMA = StructType().add("seq", LongType()).add("payload", BinaryType())
+from support.stream_queries import SCHEMA, Query, read, started
 
 
 @pytest.fixture
@@ -31,54 +29,6 @@ def streams(ours: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams
 def any_streams(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
     """The same, also nats-server."""
     yield from started(launcher, monkeypatch)
-
-
-def started(launcher: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[Streams]:
-    monkeypatch.setattr(connection, "_settled", True)  # the garbage of other tests is not to be frozen
-    server = launcher.prepared("", "-js")
-    server.flags += ["-sd", str(server.directory / "store")]
-    server.start()
-    yield Streams(server.url)
-    for reach in list(connection._connections):
-        connection.drop_connection(reach)
-
-
-class Query:
-    """A query as Spark runs it: offsets go through JSON, what was planned is read, the batch before is committed."""
-
-    def __init__(self, server: Streams, **options: Any) -> None:
-        self._given = {"servers": server.url, "starting": "earliest", **options}
-        self.checkpoint: dict[str, Any] | None = None
-        self.batches: list[list[bytes]] = []
-
-    def reader(self, **options: Any) -> SlipstreamStreamReader:
-        source = SlipstreamSource({name: str(value) for name, value in {**self._given, **options}.items()})
-        reader = source.streamReader(SCHEMA)
-        assert isinstance(reader, SlipstreamStreamReader)
-        return reader
-
-    def run(self, **options: Any) -> list[bytes]:
-        """Everything that is there, from where the last run ended; the payloads of this run."""
-        reader = self.reader(**options)
-        reader.prepareForTriggerAvailableNow()
-        start = self.checkpoint or reader.initialOffset()
-        new: list[bytes] = []
-        while True:
-            end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
-            if end == start:
-                break
-            self.batches.append(read(reader, start, end))
-            new += self.batches[-1]
-            self.checkpoint = start = end
-            reader.commit(end)
-        reader.stop()
-        return new
-
-
-def read(reader: SlipstreamStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
-    """The payloads of a batch, in order."""
-    rows = [row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()]
-    return [row["payload"] for row in sorted(rows, key=lambda row: row["seq"])]
 
 
 def test_losses_are_errors_unless_accepted(streams: Streams) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from slipstream.bulk import BulkClient, BulkError, connect
 from slipstream.jetstream.gojson.times import parse_time
-from slipstream.spark.admission import Measured
+from slipstream.spark.admission import Measure, Measured
 from slipstream.spark.positions import StreamState
 from slipstream.spark.retention import Retention, read_retention
 from slipstream.spark.target import Reach, Target
@@ -89,6 +89,13 @@ class Connection:
             return found.now_ns if error.err_code == _MESSAGE_NOT_FOUND else 0
         return parse_time(message["time"])
 
+    def seq_at(self, state: StreamState, time_ns: int, transport: str) -> int:
+        """Sequence of the first message stored at or after a time; behind the last one if there is none."""
+        if state.first > state.last:
+            return state.last + 1
+        plan = self.client.plan(state.name, state.first, state.last, start_time_ns=time_ns, transport=transport)
+        return plan.first if plan.messages else state.last + 1
+
     def stream_names(self, target: Target) -> list[str]:
         """The streams of a read; patterns are looked up."""
         if not target.has_patterns:
@@ -102,7 +109,7 @@ class Connection:
                 break
         return sorted(name for name in known if any(fnmatch.fnmatchcase(name, one) for one in target.stream_names))
 
-    def measure(self, subjects: tuple[str, ...], transport: str) -> Any:
+    def measure(self, subjects: tuple[str, ...], transport: str) -> Measure:
         """A `Measure` for streams filtered by `subjects`."""
 
         def ask(stream: str, first: int, last: int, max_messages: int | None, max_bytes: int | None) -> Measured:

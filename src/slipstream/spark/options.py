@@ -124,8 +124,8 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
     if subjects and target.kind == "object":
         raise OptionError("subjects", "does not go with 'objectStore'")
     archive = values.text("archive")
-    if archive and (streaming or target.kind == "object" or target.has_patterns or len(target.stream_names) != 1):
-        raise OptionError("archive", "goes with batch reads of one stream or bucket")
+    if archive and (target.kind == "object" or target.has_patterns or len(target.stream_names) != 1):
+        raise OptionError("archive", "goes with reads of one stream or bucket")
     hold_timeout_ns = values.duration_ns("holdTimeout", 600 * _SECOND_NS) or 0
     if hold_timeout_ns > BULK_HOLD_NS_MAX:
         raise OptionError("holdTimeout", "is at most 24h; a hold is renewed while a query runs")

@@ -27,7 +27,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from slipstream.spark.admission import Admission
+from slipstream.spark.admission import Admission, Measure
+from slipstream.spark.archived import FilePartition, read_archived
+from slipstream.spark.archived_stream import StreamArchive
 from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.durable import DurableAcks
 from slipstream.spark.errors import DataLoss, OptionError
@@ -63,6 +65,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._holds = Holds(options.hold_timeout_ns)
         self._quiet: dict[str, tuple[int, int]] = {}  # end of a stream without news, and when that was last so
         self._acks: dict[str, DurableAcks] = {}
+        self._archive = StreamArchive(options) if options.archive else None
 
     # --- where ------------------------------------------------------------------------------------------------------
 
@@ -105,6 +108,8 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
+        if self._archive is not None and isinstance(partition, RangePartition | FilePartition):
+            return read_archived(self._archive.reading, shaper(self.columns, self.options), partition)
         if not isinstance(partition, RangePartition):
             return iter(())
         if self.options.target.kind == "object":
@@ -143,27 +148,31 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _begin(self, connection: Connection, state: StreamState) -> Position:
         seq = self._start(connection, state)
-        return Position(seq, state.identity, connection.oldest_ns(state, seq), waits=seq > state.last + 1)
+        return Position(seq, state.identity, self._oldest_ns(connection, state, seq), waits=seq > state.last + 1)
 
     def _start(self, connection: Connection, state: StreamState) -> int:
+        if self._archive is not None:
+            return self._archive.start(connection, state)
         start = self.options.start
         if start.latest:
             return state.last + 1
         if start.seq is not None:
             retention = partial(connection.retention, state.name)
             return range_start(state.name, start.seq, state, adjust=self.options.adjust, retention=retention)
-        if start.time_ns is not None and state.first <= state.last:
-            plan = connection.client.plan(
-                state.name, state.first, state.last, start_time_ns=start.time_ns, transport=self.options.transport
-            )
-            return plan.first if plan.messages else state.last + 1
+        if start.time_ns is not None:
+            return connection.seq_at(state, start.time_ns, self.options.transport)
         return state.first
+
+    def _oldest_ns(self, connection: Connection, state: StreamState, seq: int) -> int:
+        """As `Connection.oldest_ns`; not known where messages from `seq` on are archived."""
+        return 0 if self._archive is not None and seq < state.first else connection.oldest_ns(state, seq)
 
     def _next_end(self, connection: Connection, begin: Offset, everything: bool) -> Offset:
         if self._admission is None:
             now = time.monotonic_ns()
             self._admission = Admission(self.options.limits, filtered=bool(self.options.subjects), now_ns=now)
             self._check_durable(connection, begin.positions)
+            self._check_archive(connection)
             self._hold(connection, begin.positions)
         elif self._holding(connection):
             self._holds.renew(connection, time.monotonic_ns())
@@ -176,7 +185,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             states = {
                 name: replace(state, last=min(state.last, self._target.get(name, 0))) for name, state in states.items()
             }
-        measure = connection.measure(self.options.subjects, self.options.transport)
+        measure = self._measure(connection, states)
         end = self._admission.next_end(
             places,
             states,
@@ -192,7 +201,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
                 ends[name] = known  # also where an accepted loss moved the place: that alone is no batch
                 continue
             joined = known is None or known.identity != at.identity
-            oldest_ns = connection.oldest_ns(states[name], at.seq)
+            oldest_ns = self._oldest_ns(connection, states[name], at.seq)
             ends[name] = replace(at, oldest_ns=oldest_ns, joined_at=place.seq if joined else 0)
         return Offset(ends)
 
@@ -208,15 +217,20 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return places
 
     def _checked(self, connection: Connection, name: str, at: Position, state: StreamState | None) -> Position | None:
+        fail, retention = self.options.fail_on_data_loss, partial(connection.retention, name)
         seq, since_ns = self._quiet.get(name, (0, 0))
-        return checked(
-            name,
-            at,
-            state,
-            fail=self.options.fail_on_data_loss,
-            retention=partial(connection.retention, name),
-            quiet_ns=time.monotonic_ns() - since_ns if seq == at.seq else None,
-        )
+        quiet_ns = time.monotonic_ns() - since_ns if seq == at.seq else None
+        if self._archive is not None and state is not None and self._archive.has(at, state):
+            if fail:
+                self._archive.check_place(at, state, lambda: retention().replaced(at.oldest_ns, quiet_ns))
+            return at
+        return checked(name, at, state, fail=fail, retention=retention, quiet_ns=quiet_ns)
+
+    def _measure(self, connection: Connection, states: Mapping[str, StreamState]) -> Measure:
+        if self._archive is None or not states:
+            return connection.measure(self.options.subjects, self.options.transport)
+        (state,) = states.values()  # an archive is that of one stream
+        return self._archive.measure(connection, state)
 
     def _plan(self, connection: Connection, begin: Offset, end: Offset) -> list[InputPartition]:
         tasks: list[InputPartition] = []
@@ -226,9 +240,13 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         moved = list(begin.streams_with(end))
         self._hold_new(connection, {**{name: start for name, start, _ in moved}, **begin.positions})
         for name, start, stop in moved:
-            place = self._checked(connection, name, start, connection.state(name))
-            if place is None or place.identity != stop.identity:
+            state = connection.state(name)
+            place = self._checked(connection, name, start, state)
+            if state is None or place is None or place.identity != stop.identity:
                 continue  # an accepted loss: the stream of this batch is gone
+            if self._archive is not None:
+                tasks += self._archive.plan(connection, state, place, stop.seq - 1, window)
+                continue
             tasks += plan_range(connection, self.options, name, place.identity, place.seq, stop.seq - 1, window)
         return tasks
 
@@ -240,6 +258,12 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             if at.seq <= 1:
                 continue
             self._acks_of(connection, name, self.options.durable).ack_through(at.seq - 1)
+
+    def _check_archive(self, connection: Connection) -> None:
+        """Look for the archive before a batch is made, also if everything is live."""
+        if self._archive is not None:
+            for state in self._states(connection).values():
+                self._archive.check(state)
 
     def _check_durable(self, connection: Connection, streams: Iterable[str]) -> None:
         """Look for the consumers before a batch is made; a stream that is gone is somebody else's matter."""
