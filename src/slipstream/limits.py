@@ -515,7 +515,9 @@ BULK_LOST_LISTED_MAX: Final = 1_000
 BULK_SPLITS_MAX: Final = 4_096
 BULK_MARKS_A_SPLIT: Final = 256
 BULK_MARKS_MAX: Final = 16_384
-# Staged parts: how long one is kept without being committed, and how long one may be written without a byte coming.
+# Staged parts: how long one is kept without being committed, at least and at most (and by default), and how long one
+# may be written without a byte coming.
+BULK_STAGE_NS_MIN: Final = 1 * MINUTE_NS
 BULK_STAGE_NS: Final = 24 * 60 * MINUTE_NS
 BULK_STAGE_IDLE_NS: Final = 10 * MINUTE_NS
 # Parts and bytes staged for one stream; for a stream in memory they are memory.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.records import EXPIRES, HEAD
-from slipstream.jetstream.bulk.stages import part_prefix
+from slipstream.jetstream.bulk.parts import part_prefix
 from slipstream.jetstream.directory import DirectoryStores
 from slipstream.jetstream.ports import Delivery
 from slipstream.jetstream.store.file import FileStoreOptions
@@ -201,7 +201,7 @@ class BulkWorld(World):
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def stage(
-        self, rows: list[tuple[str, bytes, bytes]], txn: str = "T", *, part: int = 0, stream: str = "S"
+        self, rows: list[tuple[str, bytes, bytes]], txn: str = "T", *, part: int = 0, stream: str = "S", **how: Any
     ) -> dict[str, Any]:
         """Stage `(subject, headers, payload)` rows; the part."""
         data, crc = b"", 0
@@ -209,7 +209,7 @@ class BulkWorld(World):
             record = encode_message(StoredMessage(number, 0, subject.encode(), block, payload))
             crc = crc32c(record[:4], crc)
             data += record
-        begun = self.api(f"BULK.STAGE.{stream}", {"txn": txn, "part": part, "attempt": 0})
+        begun = self.api(f"BULK.STAGE.{stream}", {"txn": txn, "part": part, "attempt": 0, **how})
         assert "error" not in begun, begun
         step = 1000
         for at in range(0, len(data), step):

@@ -304,7 +304,14 @@ class BulkClient:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def stage(
-        self, stream: str, txn: str, *, part: int = 0, attempt: int = 0, subject: str | None = None
+        self,
+        stream: str,
+        txn: str,
+        *,
+        part: int = 0,
+        attempt: int = 0,
+        subject: str | None = None,
+        keep_s: int | None = None,
     ) -> StageWriter:
         """Begin to stage a part of a transaction.
 
@@ -314,12 +321,13 @@ class BulkClient:
             part: number of the part, for whoever looks; the commit says which parts count, and in which order.
             attempt: number of the attempt to write this part.
             subject: of every message; else the column `subject` says.
+            keep_s: so long the server keeps the part if nobody commits it, from 60 to 86,400 seconds; by default a day.
 
         Raises:
             BulkError: the server refused, or has no bulk calls.
         """
         self._need_bulk()
-        return StageWriter(self._link, _name(stream), txn, part, attempt, subject)
+        return StageWriter(self._link, _name(stream), txn, part, attempt, subject, keep_s)
 
     def commit(
         self,

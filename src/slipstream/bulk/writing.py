@@ -70,7 +70,9 @@ class CommitResult:
 class StageWriter:
     """Stages one part. After an error it is of no use; stage another attempt."""
 
-    def __init__(self, link: Link, stream: str, txn: str, part: int, attempt: int, subject: str | None) -> None:
+    def __init__(
+        self, link: Link, stream: str, txn: str, part: int, attempt: int, subject: str | None, keep_s: int | None = None
+    ) -> None:
         """Begin the part at the server."""
         self._link = link
         self._stream = stream
@@ -82,6 +84,8 @@ class StageWriter:
         body: dict[str, object] = {"txn": txn, "part": part, "attempt": attempt}
         if link.may_share_memory:
             body["memory"] = True
+        if keep_s is not None:
+            body["keep_s"] = keep_s
         begun = link.request(f"BULK.STAGE.{stream}", body)
         self._id = str(begun["id"])
         self._rooms: list[memoryview] = []  # of the shared memory, in the order they are filled

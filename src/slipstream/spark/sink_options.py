@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slipstream.limits import BULK_STAGE_NS, BULK_STAGE_NS_MIN
 from slipstream.spark.errors import OptionError
 from slipstream.spark.target import CONNECT_OPTIONS, Reach, Target, read_reach, read_target
 from slipstream.spark.values import Values
@@ -31,6 +32,7 @@ SINK_OPTIONS = [
     "streamSubjects",
     "txnId",
     "writeTimeout",
+    "stageTimeout",
     "chunkBytes",
 ]
 _SECOND_NS = 1_000_000_000
@@ -57,6 +59,7 @@ class SinkOptions:
     txn_is_named: bool  # by the user, who may write it again at any time
     write_timeout_ns: int
     chunk_bytes: int  # of objects
+    stage_keep_s: int | None = None  # how long the server keeps staged rows that nobody commits; None for its default
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -98,4 +101,14 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         txn_is_named=values.has("txnId"),
         write_timeout_ns=values.duration_ns("writeTimeout", 60 * _SECOND_NS) or 0,
         chunk_bytes=values.size("chunkBytes", 128 << 10) or 0,
+        stage_keep_s=_stage_keep_s(values),
     )
+
+
+def _stage_keep_s(values: Values) -> int | None:
+    timeout_ns = values.duration_ns("stageTimeout", None)
+    if timeout_ns is None:
+        return None
+    if not BULK_STAGE_NS_MIN <= timeout_ns <= BULK_STAGE_NS:
+        raise OptionError("stageTimeout", f"{values.text('stageTimeout')!r} is not from 1m to 24h")
+    return -(-timeout_ns // _SECOND_NS)

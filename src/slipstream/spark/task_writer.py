@@ -116,7 +116,9 @@ def _stage(task: _Task, checked: _Checked) -> None:
     def stage(connection: Connection, stream: str) -> Any:
         if stream not in stages:
             attempt = secrets.randbits(31)
-            stages[stream] = connection.client.stage(stream, place.txn, part=place.partition, attempt=attempt)
+            stages[stream] = connection.client.stage(
+                stream, place.txn, part=place.partition, attempt=attempt, keep_s=options.stage_keep_s
+            )
         return stages[stream]
 
     def begin(connection: Connection) -> Connection:

@@ -38,6 +38,9 @@ def rules(schema: StructType, **options: str) -> RowRules:
         ({"txnId": "a b"}, "letters"),
         ({"onChangedBatch": "ignore"}, "fail, skip"),
         ({"maxInFlight": "0"}, "whole number"),
+        ({"stageTimeout": "59s"}, "'59s' is not from 1m to 24h"),
+        ({"stageTimeout": "24h1s"}, "from 1m to 24h"),
+        ({"stageTimeout": "soon"}, "is not a duration"),
         ({"subjects": "a"}, "did you mean 'subject'"),
         ({"password": "x"}, "passwordEnv"),
         ({"streams": "A,B"}, "is unknown"),
@@ -46,6 +49,15 @@ def rules(schema: StructType, **options: str) -> RowRules:
 def test_options_that_do_not_fit(options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         read_sink_options({"stream": "ORDERS", **options})
+
+
+def test_how_long_staged_rows_are_kept() -> None:
+    times = {None: None, "1m": 60, "90500ms": 91, "24h": 86_400}
+    found = {
+        text: read_sink_options({"stream": "ORDERS", **({"stageTimeout": text} if text else {})}).stage_keep_s
+        for text in times
+    }
+    assert found == times
 
 
 def test_targets_and_what_goes_with_them() -> None:

@@ -24,7 +24,8 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.entry import Entry
 from slipstream.jetstream.bulk.fences import Fence, fence_notes, find_fence
-from slipstream.jetstream.bulk.stages import Part, Stages
+from slipstream.jetstream.bulk.parts import Part
+from slipstream.jetstream.bulk.stages import Stages
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.staging import StageArea
@@ -38,6 +39,7 @@ from slipstream.limits import (
     BULK_COMMIT_WRITE_BYTES,
     BULK_COMMITS_WAITING_MAX,
     BULK_CONGESTED_NS,
+    BULK_STAGE_NS,
 )
 
 __all__ = ["CommitOutcome", "Commits"]
@@ -138,6 +140,8 @@ class Commits:
         if len(line.waiting) >= BULK_COMMITS_WAITING_MAX:
             raise TableError(errors.STAGE_FULL, err="too many commits wait")
         line.waiting.append(_Commit(txn, batch_id, parts, brief, after, copied, done))
+        # Somebody goes on with them, and a commit may take longer than they were to be kept without one.
+        self._stages.parts_of(stream).keep((part.name for part in parts), self._ports.now_ns() + BULK_STAGE_NS)
         self._next(stream)
 
     def is_running(self, stream: Stream, txn: str) -> bool:

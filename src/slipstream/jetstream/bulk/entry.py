@@ -15,7 +15,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.bulk import errors
-from slipstream.jetstream.bulk.stages import Part
+from slipstream.jetstream.bulk.parts import Part
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports

@@ -13,7 +13,7 @@ from slipstream.jetstream.store.base import Filters
 from slipstream.jetstream.store.bulk import store_uid
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import is_valid_subscription
-from slipstream.limits import BULK_FILTERS_MAX, BULK_TXN_BYTES_MAX
+from slipstream.limits import BULK_FILTERS_MAX, BULK_STAGE_NS, BULK_TXN_BYTES_MAX, SECOND_NS
 
 __all__ = [
     "AbortRequest",
@@ -76,6 +76,8 @@ class StageRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     attempt: int = 0
     memory: bool = False
     """Whether the writer is on this machine, as far as it knows."""
+    keep_s: int = BULK_STAGE_NS // SECOND_NS
+    """How long the part is kept, once it is whole, if nobody commits or aborts it."""
 
 
 class PartRequest(msgspec.Struct, kw_only=True):

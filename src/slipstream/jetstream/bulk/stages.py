@@ -9,6 +9,8 @@ They are copied before anything is made of them, and its room is its own again w
 
 Parts of one transaction are independent: any number of attempts may be staged, the commit says which ones count.
 A part that is whole survives a restart; one that was being written does not, and its writer begins again.
+How long a part is kept that nobody commits is counted from when it was whole; after a restart from when it was begun,
+for its name is all that is known of it then.
 
 Invariant: at most one thread works on a part; answers leave in the order of the requests.
 """
@@ -19,49 +21,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
-from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.bulk.parts import Part, StagedParts, part_name, part_prefix
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
-from slipstream.jetstream.store.staging import StageArea, staging_of
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.stagedrows import MORE, StagedRows
 from slipstream.limits import (
     BULK_MEMORY_CHUNK_BYTES,
     BULK_MEMORY_CREDIT,
-    BULK_STAGE_BYTES_MAX,
     BULK_STAGE_IDLE_NS,
-    BULK_STAGE_MEMORY_BYTES_MAX,
     BULK_STAGE_NS,
-    BULK_STAGE_PARTS_MAX,
     BULK_STAGE_WAITING_BYTES_MAX,
     BULK_STAGES_OPEN_MAX,
     BULK_SWEEP_NS,
-    SECOND_NS,
 )
 
-__all__ = ["Begun", "Part", "StagedParts", "Stages", "memory_name", "part_prefix"]
+__all__ = ["Begun", "Stages", "memory_name"]
 
 Done = Callable[[ApiError | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A whole part, as END answers and COMMIT asks."""
-
-    name: str
-    count: int
-    crc: int
-    bytes: int
-
-
-def part_prefix(txn: str) -> str:
-    """What the names of all parts of a transaction begin with."""
-    return sha256(txn.encode()).hexdigest()[:32] + "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +54,6 @@ class Begun:
     """Where its writer may put bytes."""
 
 
-class StagedParts:
-    """The whole parts of one stream."""
-
-    def __init__(self, stream: Stream) -> None:
-        """Nothing is looked at before `load`."""
-        self.area: StageArea = staging_of(stream.store)
-        self.sizes: dict[str, int] = {}
-        in_memory = stream.config.storage is StorageType.MEMORY
-        self._bytes_max = BULK_STAGE_MEMORY_BYTES_MAX if in_memory else BULK_STAGE_BYTES_MAX
-        self._bytes = 0
-
-    def load(self) -> None:
-        """Find what an earlier run left. Blocks."""
-        self.sizes = dict(self.area.names())
-        self._bytes = sum(self.sizes.values())
-
-    def room_for(self, more: int) -> bool:
-        """Whether this many bytes may be staged now."""
-        return self._bytes + more <= self._bytes_max and len(self.sizes) < BULK_STAGE_PARTS_MAX
-
-    def grow(self, name: str, more: int) -> None:
-        """Count bytes of a part."""
-        self.sizes[name] = self.sizes.get(name, 0) + more
-        self._bytes += more
-
-    def forget(self, name: str) -> None:
-        """Count them no more."""
-        self._bytes -= self.sizes.pop(name, 0)
-
-    def expired(self, now_ns: int) -> list[str]:
-        """Parts that were made too long ago; the time is the last thing in a name."""
-        return [name for name in self.sizes if _made_ns(name) < now_ns - BULK_STAGE_NS]
-
-
 @dataclass(slots=True, eq=False)
 class _Stage:
     """One part being written."""
@@ -116,6 +63,7 @@ class _Stage:
     name: str
     rows: StagedRows
     active_ns: int
+    keep_ns: int
     offset: int = 0
     """Bytes that came."""
     written: int = 0
@@ -171,8 +119,11 @@ class Stages:
         done: Callable[[Begun | ApiError], None],
         *,
         memory: bool = False,
+        keep_ns: int = BULK_STAGE_NS,
     ) -> None:
         """Begin a part; `done` gets its id, and memory if it was asked for and can be had.
+
+        Once it is whole it is kept for `keep_ns`.
 
         Raises:
             ApiError: there are too many.
@@ -184,8 +135,8 @@ class Stages:
             raise TableError(errors.STAGE_FULL, err="too many parts or bytes wait to be committed")
         now_ns = self._ports.now_ns()
         id_ = self._ports.new_nuid()
-        name = f"{part_prefix(txn)}{part}-{attempt}-{id_}-{now_ns // SECOND_NS}"
-        stage = _Stage(id_, stream, name, StagedRows(), now_ns)
+        name = part_name(txn, part, attempt, id_, now_ns, keep_ns)
+        stage = _Stage(id_, stream, name, StagedRows(), now_ns, keep_ns)
         if memory:
             size = BULK_MEMORY_CREDIT * BULK_MEMORY_CHUNK_BYTES
             stage.memory = self._ports.share_memory(memory_name(id_), size)
@@ -342,19 +293,21 @@ class Stages:
             stage.fault = TableError(
                 errors.PART_INVALID, err=f"{rows.rows} records of {rows.size} bytes came, not what was announced"
             )
-        area = self.parts_of(stage.stream).area
+        parts = self.parts_of(stage.stream)
 
         def finished(fault: ApiError | None) -> None:
             self._open.pop(stage.id, None)
             _forget_memory(stage)
             if fault is not None:
                 self._forget(stage)
+            else:
+                parts.keep([stage.name], self._ports.now_ns() + stage.keep_ns)
             done(fault)
 
         if stage.fault is not None:
             finished(stage.fault)
         else:
-            self._in_thread(lambda: area.finish(stage.name), finished)
+            self._in_thread(lambda: parts.area.finish(stage.name), finished)
 
     def _close(self, stage: _Stage) -> None:
         """Give a part up; whoever still waits for an answer about it is told."""
@@ -432,8 +385,3 @@ def _check(rows: StagedRows, data: bytes) -> None:
     reason = rows.check()
     if reason != MORE:
         raise TableError(errors.PART_INVALID, err=f"row {rows.rows}: {reason}")
-
-
-def _made_ns(name: str) -> int:
-    stamp = name.rpartition("-")[2]
-    return int(stamp) * SECOND_NS if stamp.isdecimal() else 0

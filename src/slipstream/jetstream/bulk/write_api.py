@@ -9,6 +9,7 @@ from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
 from slipstream.jetstream.bulk.fences import find_fence
 from slipstream.jetstream.bulk.pace import Pace
+from slipstream.jetstream.bulk.parts import Part, part_prefix
 from slipstream.jetstream.bulk.requests import (
     AbortRequest,
     CommitRequest,
@@ -19,11 +20,17 @@ from slipstream.jetstream.bulk.requests import (
     decode,
     identity_of,
 )
-from slipstream.jetstream.bulk.stages import Begun, Part, Stages, memory_name, part_prefix
+from slipstream.jetstream.bulk.stages import Begun, Stages, memory_name
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.stream.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import BULK_COMMIT_PARTS_MAX, BULK_MEMORY_CHUNK_BYTES
+from slipstream.limits import (
+    BULK_COMMIT_PARTS_MAX,
+    BULK_MEMORY_CHUNK_BYTES,
+    BULK_STAGE_NS,
+    BULK_STAGE_NS_MIN,
+    SECOND_NS,
+)
 
 __all__ = ["BulkWriteApi"]
 
@@ -55,6 +62,9 @@ class BulkWriteApi:
         asked = decode(StageRequest, request.body)
         if asked.part < 0 or asked.attempt < 0:
             raise TableError(errors.INVALID_REQUEST, err="part and attempt are not negative")
+        least_s, most_s = BULK_STAGE_NS_MIN // SECOND_NS, BULK_STAGE_NS // SECOND_NS
+        if not least_s <= asked.keep_s <= most_s:
+            raise TableError(errors.INVALID_REQUEST, err=f"keep_s is a number of seconds from {least_s} to {most_s}")
         refusal = refuse_if_closed(stream.config, purge=False) if stream.config.sealed else None
         if refusal is not None:
             raise refusal
@@ -70,7 +80,15 @@ class BulkWriteApi:
                 answer["room_bytes"] = BULK_MEMORY_CHUNK_BYTES
             request.respond(answer)
 
-        self.stages.begin(stream, checked_txn(asked.txn), asked.part, asked.attempt, begun, memory=asked.memory)
+        self.stages.begin(
+            stream,
+            checked_txn(asked.txn),
+            asked.part,
+            asked.attempt,
+            begun,
+            memory=asked.memory,
+            keep_ns=asked.keep_s * SECOND_NS,
+        )
 
     def stage_data(self, request: ApiRequest) -> None:
         """Bytes of a part, or its end."""

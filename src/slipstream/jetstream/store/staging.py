@@ -3,7 +3,7 @@
     <root>/staging/<stream id>/<name>.open     being written; of no use after a restart
                               <name>.part     whole and synced
 
-A name says what a part is of and when it was made, so that nothing else has to be kept about it.
+A name says what a part is of and until when it is kept, so that nothing else has to be kept about it.
 
 What this is not: the content. Bytes are checked by whoever commits them. All calls block and are made in threads, those
 for one part one after the other.

@@ -323,6 +323,47 @@ def test_what_nobody_commits_is_swept(world: BulkWorld) -> None:
     assert not any("/staging/" in path for path in world.disk.paths())
 
 
+def test_a_part_is_kept_as_long_as_its_writer_asks(world: BulkWorld) -> None:
+    make(world)
+    brief, usual = world.stage(plain(b"a"), part=0, keep_s=60), world.stage(plain(b"b"), part=1)
+    world.ports.advance(60 * SECOND_NS)
+    assert world.commit(1, [brief, usual])["count"] == 2, "its time is not over before the next sweep"
+    brief, usual = world.stage(plain(b"c"), part=0, keep_s=60), world.stage(plain(b"d"), part=1)
+    world.ports.advance(60 * SECOND_NS + 2 * BULK_SWEEP_NS)
+    assert world.commit(2, [brief])["error"]["err_code"] == 30011
+    assert world.commit(2, [usual])["count"] == 1
+    assert not any("/staging/" in path for path in world.disk.paths())
+
+
+def test_the_time_of_a_part_counts_from_when_it_is_whole(world: BulkWorld) -> None:
+    make(world)
+    begun = world.api("BULK.STAGE.S", {"txn": "T", "part": 0, "keep_s": 60})["id"]
+    world.ports.advance(200 * SECOND_NS)
+    part = world.api(f"BULK.STAGE.S.{begun}.END", {"count": 0, "crc": 0, "bytes": 0})
+    world.ports.advance(50 * SECOND_NS)
+    named = {name: part[name] for name in ("name", "count", "crc", "bytes")}
+    assert world.commit(1, [named])["count"] == 0
+    assert world.commit(1, [])["duplicate"]
+
+
+def test_a_part_that_a_commit_names_is_kept_for_it(world: BulkWorld) -> None:
+    """A commit may wait for others, or take long."""
+    make(world)
+    part = world.stage(plain(b"a"), keep_s=60)
+    refused = world.api("BULK.COMMIT.S", {"txn": "T", "batch_id": 2, "parts": [part], "after": 1})
+    assert refused["error"]["err_code"] == 30015, refused
+    world.ports.advance(100 * SECOND_NS)
+    assert world.commit(2, [part])["count"] == 1
+
+
+@pytest.mark.parametrize("keep_s", [0, -1, 59, 86_401, 2**70])
+def test_a_part_cannot_be_kept_for_any_time(world: BulkWorld, keep_s: int) -> None:
+    make(world)
+    code, text = world.error("BULK.STAGE.S", {"txn": "T", "part": 0, "keep_s": keep_s})
+    assert code == 30001, text
+    assert world.stage(plain(b"a"), keep_s=86_400)["count"] == 1
+
+
 def test_a_stream_takes_its_parts_along(world: BulkWorld) -> None:
     make(world)
     world.stage(plain(b"a"))
@@ -333,6 +374,18 @@ def test_a_stream_takes_its_parts_along(world: BulkWorld) -> None:
 
 
 # --- restarts, faults, power cuts -----------------------------------------------------------------------------------
+
+
+def test_the_time_of_a_part_survives_a_restart() -> None:
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    brief, usual = world.stage(plain(b"a"), part=0, keep_s=60), world.stage(plain(b"b"), part=1)
+    again = world.restart()
+    again.ports.advance(40 * SECOND_NS)
+    assert sum("/staging/" in path for path in again.disk.paths()) == 2
+    again.ports.advance(20 * SECOND_NS + 2 * BULK_SWEEP_NS)
+    assert again.commit(1, [brief])["error"]["err_code"] == 30011
+    assert again.commit(1, [usual])["count"] == 1
 
 
 def test_parts_and_fences_survive_a_restart() -> None:
