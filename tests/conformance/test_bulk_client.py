@@ -269,7 +269,9 @@ def test_writes_come_once_and_whole(ours: Launcher, tmp_path: Path) -> None:
             client.commit("W", "query", 1, [client.stage("W", "query", subject="other").write(batch(1)).close()])
         with client.stage("W", "query") as writer, pytest.raises(BulkError):
             writer.write(pa.RecordBatch.from_pydict({"payload": [b"x"]}))
-        part = client.stage("W", "query").write(batch(7)).close()
+        with pytest.raises(BulkError, match="keep_s is a number of seconds from 60 to 86400"):
+            client.stage("W", "query", keep_s=59)
+        part = client.stage("W", "query", keep_s=3600).write(batch(7)).close()
     server.kill()
     server.restart()
     with connect(ConnectOptions(server.url)) as client:
