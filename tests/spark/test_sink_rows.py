@@ -196,3 +196,15 @@ def test_chunks_have_the_size_that_is_asked_for(node: ServerProcess, streams: St
     assert [len(payload) for payload in streams.payloads(f"OBJ_{name}")[:3]] == [100, 100, 50]
     with pytest.raises(OptionError, match=r"chunkBytes.*2097152 is more than the 1048576 bytes"):
         Sink(node.url, columns, objectStore=name, chunkBytes="2m").write([("a", b"x")])
+
+
+def test_staged_rows_are_kept_as_long_as_is_asked_for(node: ServerProcess, streams: Streams, name: str) -> None:
+    """The names of parts say until when; by how much less is the difference of the two."""
+    streams.create(name)
+
+    def staged(**options: str) -> int:
+        part = Sink(node.url, MESSAGE, stream=name, **options).task([(f"{name}.a", b"x")]).parts[name]
+        return int(part["name"].rpartition("-")[2])
+
+    brief, usual = staged(stageTimeout="1h"), staged()
+    assert usual - brief in range(23 * 3600, 23 * 3600 + 60)
