@@ -472,7 +472,7 @@ BULK_PAUSE_BYTES: Final = 32 * KIB
 BULK_PAUSED_PLACES_BYTES: Final = 1 * MIB
 BULK_PAUSE_NS_MAX: Final = 20 * MILLISECOND_NS
 # They hear of it this much later at most, as long as they were heard themselves in this time.
-BULK_WATCH_NS: Final = 2 * MILLISECOND_NS
+BULK_WATCH_NS: Final = 5 * MILLISECOND_NS
 BULK_WATCHED_NS: Final = 1 * SECOND_NS
 # A reader that confirms nothing for so long is dropped; whether it is still there is looked at this often.
 BULK_READER_IDLE_NS: Final = 10 * MINUTE_NS
@@ -490,13 +490,13 @@ BULK_EXTENTS_MAX: Final = 256
 BULK_NARROW_GAPS_MAX: Final = 16
 BULK_STRETCH_BYTES: Final = 512
 BULK_STRETCHES_AT_ONCE: Final = 64
-# What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a tenth of a
+# What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a fifth of a
 # millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
 # should be in a cache by then; it is more than what lies between two marks of bulk commits) and on average at least,
 # and files. When that is not how they lie, it is tried again after so many chunks. The last are the files kept open for
 # such a reader: more than are in its window.
-BULK_PLACES_CHUNKS: Final = 8
-BULK_PLACES_MSGS_MAX: Final = 16_384
+BULK_PLACES_CHUNKS: Final = 16
+BULK_PLACES_MSGS_MAX: Final = 32_768
 BULK_PLACES_MAX: Final = 64
 BULK_PLACE_BYTES_MAX: Final = 384 * KIB
 BULK_PLACE_BYTES_MIN: Final = 4 * KIB

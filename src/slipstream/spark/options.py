@@ -154,7 +154,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
         min_rows=values.count("minPartitionRows", 50_000),
         transport=values.choice("transport", _TRANSPORTS, "auto"),
         batch_rows=values.count("batchRows", 65_536, most=1_000_000),
-        batch_bytes=values.size("batchBytes", 2 * MIB) or 2 * MIB,
+        batch_bytes=values.size("batchBytes", 4 * MIB) or 4 * MIB,
         durable=values.text("durable") or None,
         hold=values.flag("hold", True),
         hold_timeout_ns=hold_timeout_ns,

@@ -23,7 +23,7 @@ def test_defaults_of_a_batch_read() -> None:
     assert options.start == Start(None, None, False)
     assert options.limits == Limits()
     assert (options.fail_on_data_loss, options.adjust, options.hold) == (True, False, True)
-    assert (options.batch_rows, options.batch_bytes, options.target_bytes) == (65_536, 2 << 20, 128 << 20)
+    assert (options.batch_rows, options.batch_bytes, options.target_bytes) == (65_536, 4 << 20, 128 << 20)
     assert options.subjects == ()
 
 
