@@ -95,6 +95,18 @@ def streams(node: ServerProcess) -> Streams:
 
 
 @pytest.fixture
+def reach(streams: Streams) -> Reach:
+    """How jobs find that server."""
+    return Reach(servers=streams.url)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    """Where a test may put an archive."""
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
 def name() -> str:
     """A name for a stream that no other test uses."""
     return f"S{next(_numbers)}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,16 +16,6 @@ from slipstream.spark.target import Reach
 from support.spark_streams import Streams
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
-
-
-@pytest.fixture
-def reach(streams: Streams) -> Reach:
-    return Reach(servers=streams.url)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return str(tmp_path / "lake")
 
 
 @pytest.fixture

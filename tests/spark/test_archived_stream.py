@@ -19,16 +19,6 @@ from support.spark_streams import Streams
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 
-@pytest.fixture
-def reach(streams: Streams) -> Reach:
-    return Reach(servers=streams.url)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return str(tmp_path / "lake")
-
-
 def test_archive_stream_and_what_comes_in_one_query(
     spark: SparkSession, streams: Streams, reach: Reach, name: str, lake: str, tmp_path: Path
 ) -> None:

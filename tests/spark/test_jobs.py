@@ -25,16 +25,6 @@ HEADER = b"NATS/1.0\r\nX: 1\r\nX: two words\r\n\r\n"
 CONTENT = ("subject", "headers", "payload")
 
 
-@pytest.fixture
-def reach(streams: Streams) -> Reach:
-    return Reach(servers=streams.url)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return str(tmp_path / "lake")
-
-
 def fill(streams: Streams, name: str, count: int, begin: int = 0) -> None:
     streams.fill(name, count, begin)
     streams.publish([(f"{name}.with.headers", b"\x00\xff" * 9)], HEADER)

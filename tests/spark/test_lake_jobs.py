@@ -33,16 +33,6 @@ pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 FORMATS = pytest.mark.parametrize("kind", ["delta", "parquet"])
 
 
-@pytest.fixture
-def reach(streams: Streams) -> Reach:
-    return Reach(servers=streams.url)
-
-
-@pytest.fixture
-def lake(tmp_path: Path) -> str:
-    return str(tmp_path / "lake")
-
-
 class Meanwhile:
     """Does something once, before or after the tasks of a job."""
 

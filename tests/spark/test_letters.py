@@ -66,11 +66,6 @@ def work(node: ServerProcess, streams: Streams, name: str) -> Work:
     return Work(node, streams, name)
 
 
-@pytest.fixture
-def reach(streams: Streams) -> Reach:
-    return Reach(servers=streams.url)
-
-
 def test_letters_of_a_consumer_and_of_the_sink(spark: SparkSession, streams: Streams, reach: Reach, work: Work) -> None:
     name = work.name
     work.give_up(b"1", b"2")
