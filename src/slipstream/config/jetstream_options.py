@@ -70,7 +70,7 @@ class JetStreamOptions(
     domain: str = ""
     key: str = ""  # encryption at rest
     prev_key: str = ""
-    cipher: Literal["chachapoly", "aes"] = "chachapoly"
+    cipher: Literal["", "chachapoly", "aes"] = ""  # empty: not said
     sync_always: bool = True  # fsync before every acknowledgement; False once `sync_interval` is a duration
     sync_interval_ns: int = SYNC_INTERVAL_NS
     strict: bool = True  # unknown fields in API requests are refused

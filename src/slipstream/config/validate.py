@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from slipstream.config.durations import format_duration
+from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options, Position
 from slipstream.errors import ConfigError
 
@@ -32,6 +33,10 @@ def unsupported(options: Options) -> list[ConfigError]:
     return found
 
 
+def _asks_for_encryption(jetstream: JetStreamOptions) -> bool:
+    return bool(jetstream.key or jetstream.prev_key or jetstream.cipher or jetstream.tpm is not None)
+
+
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("cluster", lambda o: o.cluster.port or o.cluster.routes, "clustering is not supported yet"),
@@ -45,6 +50,12 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
     ("tls", lambda o: o.tls and o.tls.ocsp_peer and o.tls.ocsp_peer.verify, "ocsp_peer is not supported yet"),
     ("prof_port", lambda o: o.prof_port, "profiling over HTTP is not supported"),
+    (
+        "jetstream",
+        lambda o: o.jetstream.enabled and _asks_for_encryption(o.jetstream),
+        "encryption of stored data is not supported yet: with key, prev_key, cipher or tpm in jetstream it would "
+        "still be readable on disk",
+    ),
 )
 
 

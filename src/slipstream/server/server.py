@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from slipstream.clock import SystemClock
 from slipstream.config.options import Options
 from slipstream.config.record import replace
+from slipstream.config.validate import unsupported
 from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.limits import (
     AUTH_AFTER_TLS_NS,
@@ -135,8 +136,11 @@ class Server(Turns):
 
         Raises:
             StartError: a port or file cannot be had.
-            ConfigError: a certificate or another file named in the options cannot be used.
+            ConfigError: a certificate or another file named in the options cannot be used, or they ask for what this
+                server cannot do.
         """
+        for refused in unsupported(self.options):
+            raise refused
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
         self._announce()

@@ -94,7 +94,7 @@ def test_problems(text: str, expected: list[str]) -> None:
 
 # One text for each row of the table, so that no row can be forgotten or be without effect.
 ASKED = {
-    "jetstream": "jetstream: true",
+    "jetstream": "jetstream { key: secret }",
     "cluster": "cluster { port: 6222 }",
     "gateway": "gateway { name: a, port: 1 }",
     "leafnodes": 'leafnodes { remotes: [{url: "nats://a"}] }',
@@ -122,6 +122,19 @@ def test_a_listener_for_leaf_nodes_is_fine() -> None:
     text = 'leafnodes { listen: "127.0.0.1:-1" }, websocket { port: -1, no_tls: true }, jetstream: false, ocsp: false'
     assert unsupported(options(text)) == []
     assert unsupported(options("port: 1")) == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["key: k", "ek: k", "encryption_key: k", "prev_key: k", "cipher: aes", "cipher: chacha", "tpm { keys_file: f }"],
+)
+def test_data_that_would_stay_readable_is_not_said_to_be_encrypted(setting: str) -> None:
+    [error] = unsupported(options(f"jetstream {{ {setting} }}"))
+    assert "encryption of stored data is not supported yet" in error.message
+    # Nothing is stored where JetStream is off; a flag or a reload that turns it on is looked at again.
+    off = f"jetstream {{ enabled: false, {setting} }}"
+    assert unsupported(options(off)) == []
+    assert len(unsupported(options(off, jetstream__enabled=True))) == 1
 
 
 def test_rows_name_keys_of_the_file() -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
 from slipstream.errors import ConfigError
 from slipstream.server.configure import Configured, Exit, configure, reconfigure
+from slipstream.server.flags import parse_flags
+from slipstream.server.server import Server
 from slipstream.version import SERVER_VERSION
 
 
@@ -168,3 +171,29 @@ class TestWithFile:
         assert isinstance(first, Configured)
         with pytest.raises(ConfigError, match="can only reload config when a file is provided using -c or --config"):
             reconfigure(first.flags, {})
+
+
+class TestEncryption:
+    """Nothing is encrypted at rest yet, so that nobody is let believe it."""
+
+    def test_every_way_in_refuses_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "server.conf"
+        path.write_text("jetstream { key: $JS_KEY }\n", encoding="utf-8")
+        for arguments in (["-c", str(path)], ["-t", "-c", str(path)], ["-js", "-sd", str(tmp_path), "-c", str(path)]):
+            result = configure(arguments, {"JS_KEY": "secret"})
+            assert isinstance(result, Exit), arguments
+            assert result.code == 1
+            assert "encryption of stored data is not supported yet" in result.stderr
+            assert "secret" not in result.stderr
+
+    def test_a_reload_does_not_bring_it_in(self, tmp_path: Path) -> None:
+        path = tmp_path / "server.conf"
+        path.write_text("jetstream { key: secret }\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match="encryption of stored data is not supported yet"):
+            reconfigure(parse_flags(["-c", str(path)]))
+
+    async def test_a_server_inside_a_program_neither(self, tmp_path: Path) -> None:
+        options = Options(port=-1, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path), key="secret"))
+        with pytest.raises(ConfigError, match="encryption of stored data is not supported yet"):
+            await Server(options).start()
+        assert not list(tmp_path.iterdir())
