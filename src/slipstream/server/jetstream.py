@@ -30,6 +30,7 @@ from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE
 from slipstream.server.file_threads import FileWork
+from slipstream.server.foreign_store import refuse_foreign_store
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.server.jetstream_system import SystemApi
 from slipstream.version import API_LEVEL, SERVER_VERSION
@@ -218,6 +219,7 @@ class JetStreamRunner:
         root = self.directory
         if os.path.exists(root) and not os.path.isdir(root):
             raise StorageFault("storage directory is not a directory")
+        refuse_foreign_store(root)
         try:
             os.makedirs(root, mode=0o700, exist_ok=True)
             self._lock = os.open(os.path.join(root, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
