@@ -95,10 +95,9 @@ class Client(PublishingClient):
         """The peer lives; the time it took is its round trip time."""
         if self.tracing:
             self._host.log("TRC", self, "<<- [PONG]")
-        self.pings_out = 0
-        if self.ping_sent_ns:
+        if self.pings_out:
             self.rtt_ns = max(1, self._host.now_ns() - self.ping_sent_ns)
-            self.ping_sent_ns = 0
+        self.pings_out = 0
 
     # --- SUB and UNSUB -----------------------------------------------------------------------------------------------
 

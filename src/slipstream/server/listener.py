@@ -85,11 +85,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._server.hub.authenticator.auth_required:
             self._timer = self._server.call_later(self._server.auth_timeout_ns, self._on_auth_timeout)
         else:
-            self.start_pings()
+            self.await_connect()
 
     def on_connected(self) -> None:
         """The client was let in, perhaps after a while in which nothing was read."""
-        self.start_pings()
+        if self.connection.connected:
+            self.start_pings()
         if self._reading_paused:
             # The parser still counts as paused here; it goes on with what it kept before anything new is read.
             self._server.call_soon(self.resume_reading)
@@ -220,8 +221,12 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     # --- timers -------------------------------------------------------------------------------------------------
 
+    def await_connect(self) -> None:
+        """A client that nobody asks who it is may be slow with CONNECT: no early PING, its first answer is CONNECT."""
+        self._timer = self._server.call_later(self._ping_interval_ns(), self._on_ping_timer)
+
     def start_pings(self) -> None:
-        """The client is in: from now on ask whether it lives. The first PING comes early, for the round trip time."""
+        """The client sent CONNECT: ask from now on whether it lives, first soon, for the round trip time."""
         self._cancel_timer()
         interval = min(self._ping_interval_ns(), FIRST_PING_MAX_NS)
         interval += int(interval * self._server.hub.rng.random() * 0.2)
@@ -244,7 +249,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._timer = None
         if connection.state is State.CLOSED:
             return
-        if now_ns - connection.last_read_ns >= interval or not connection.rtt_ns:
+        # What CONNECT told of the round trip time is an estimate: only a PING measures it.
+        if now_ns - connection.last_read_ns >= interval or now_ns - connection.ping_sent_ns > _RTT_VALID_NS:
             if connection.pings_out + 1 > options.ping_max:
                 self._server.hub.log("DBG", connection, "Stale Client Connection - Closing")
                 connection.close(CloseReason.STALE_CONNECTION, texts.STALE_CONNECTION)

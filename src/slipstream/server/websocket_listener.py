@@ -177,7 +177,7 @@ class WebsocketProtocol(TlsClientProtocol):
             timeout_ns = server.options.websocket.auth_timeout_ns or server.auth_timeout_ns
             self._timer = server.call_later(timeout_ns, self._on_auth_timeout)
         else:
-            self.start_pings()
+            self.await_connect()
 
     def _ping_interval_ns(self) -> int:
         return self._server.hub.options.websocket.ping_interval_ns or super()._ping_interval_ns()

@@ -35,6 +35,19 @@ def answered_pings_keep_the_connection(talk: Talk) -> None:
     peer.sync()
 
 
+def first_ping_follows_connect(talk: Talk) -> None:
+    """With the usual interval of minutes: early for whoever sent CONNECT, not at all for whoever has not."""
+    stranger, anonymous = talk.open("stranger"), talk.open("anonymous")
+    anonymous.send(b"SUB foo 1\r\n").sync()
+    for name in ("first", "second"):  # the second begins when the first one's has come: the stranger's would have too
+        peer = talk.connect(name)
+        peer.until(rb"PING\r\n")
+        peer.send(b"PONG\r\n").sync()
+    for peer in (stranger, anonymous):
+        peer.sync()
+        talk.note(bytes(peer.received).count(b"PING\r\n"))
+
+
 def slow_reader_is_cut_off(talk: Talk) -> None:
     """A client that does not read: its connection ends without an -ERR, the publisher and others go on."""
     reader, other, writer = talk.connect("reader"), talk.connect("other"), talk.connect("writer")
@@ -70,6 +83,10 @@ def slow_reader_meets_the_write_deadline(talk: Talk) -> None:
 @each([silent_client_is_stale, silent_client_without_connect_is_stale, answered_pings_keep_the_connection])
 def test_pings(both: Both, script: Script) -> None:
     both(QUICK_PINGS).agree(script)
+
+
+def test_first_ping(both: Both) -> None:
+    both().agree(first_ping_follows_connect)
 
 
 def test_slow_reader(both: Both) -> None:
