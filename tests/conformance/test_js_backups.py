@@ -79,6 +79,16 @@ def test_a_backup_is_the_stream(clients: dict[str, BackupClient], origin: str, t
     assert ack["seq"] == MESSAGES + 1
 
 
+def test_a_backup_waits_for_its_subscriber(clients: dict[str, BackupClient]) -> None:
+    """The official command line listens with a wildcard to all its answers, and to the backup once it is promised."""
+    for client in clients.values():
+        fill(client)
+        answer, backup, end, _ = client.back_up("B", late=True, chunk_size=1024)
+        assert b"204" in end
+        client.api("STREAM.DELETE.B")
+        assert "error" not in client.restore("B", answer, backup)
+
+
 def test_answers_to_questions_about_backups(clients: dict[str, BackupClient]) -> None:
     for client in clients.values():
         fill(client)

@@ -19,11 +19,18 @@ class BackupClient(ListeningOracle):
         ((_, answer),) = self.request(API + subject, payload, None, 1)
         return json.loads(answer)
 
-    def back_up(self, stream: str, **options: Any) -> tuple[Any, bytes, bytes, list[bytes]]:
-        """The answer, the backup, the header of its end, and the reply subjects of its chunks."""
-        target = f"backup.{self._sid}"
-        sid = self.subscribe(target.encode())
+    def back_up(self, stream: str, late: bool = False, **options: Any) -> tuple[Any, bytes, bytes, list[bytes]]:
+        """The answer, the backup, the header of its end, and the reply subjects of its chunks.
+
+        `late`: listen to the chunks only after the answer; the wildcard for answers covers their subject all the time.
+        """
+        target = f"_INBOX.backup{self._sid}" if late else f"backup.{self._sid}"
+        sid = b"" if late else self.subscribe(target.encode())
         answer = self.api(f"STREAM.SNAPSHOT.{stream}", {"deliver_subject": target, **options})
+        if late:
+            for _ in range(20):  # turns in which a server that does not wait would send
+                self.settled()
+            sid = self.subscribe(target.encode())
         data, replies = bytearray(), []
         while "error" not in answer:
             ((_, reply, header, payload),) = self.take(sid, 1)

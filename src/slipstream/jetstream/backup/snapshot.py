@@ -84,10 +84,10 @@ class Snapshot:
         self._done = False
 
     def start(self) -> None:
-        """Send as soon as somebody listens."""
+        """Send as soon as somebody listens to just this: who listens to much may not be ready yet."""
         self._confirmations = self._ports.subscribe(f"{self._reply}.>".encode(), self._on_confirmed)
         self._watch = self._ports.watch_interest(self._target, None, self._on_interest)
-        if self._ports.has_interest(self._target):
+        if self._ports.is_bound(self._target, None):
             self._begin()
         else:
             self._timer = self._ports.call_later(BACKUP_INTEREST_NS, self._begin)
