@@ -1,6 +1,6 @@
 """Measure Slipstream and nats-server in turn and write the table of results.
 
-    python -m benchmarks.compare [--family core|jetstream|consumers] [--only NAME ...] [--repeat 5] [--quick]
+    python -m benchmarks.compare [--family core|jetstream|consumers|growth] [--only NAME ...] [--repeat 5] [--quick]
 
 Each run has a server of its own, started for it and warmed up; the two servers take turns, so that a busy moment of
 the machine hits both. A run that fails, for example because messages are missing, fails its rows and is listed.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import core, jetstream, js_consumers
+from benchmarks import core, growth, jetstream, js_consumers
 from benchmarks.ceiling import measure_ceiling
 from benchmarks.machine import CALM_SHARE, ProcessorWatch, wait_for_calm
 from benchmarks.report import Circumstances, Measured, render
@@ -29,6 +29,7 @@ FAMILIES: dict[str, tuple[Scenario, ...]] = {
     "core": core.SCENARIOS,
     "jetstream": jetstream.SCENARIOS,
     "consumers": js_consumers.SCENARIOS,
+    "growth": growth.SCENARIOS,
 }
 SCENARIOS: tuple[Scenario, ...] = tuple(one for family in FAMILIES.values() for one in family)
 _HERE = Path(__file__).resolve().parent
@@ -36,6 +37,7 @@ RESULTS = {
     "core": _HERE / "RESULTS.md",
     "jetstream": _HERE / "RESULTS-jetstream.md",
     "consumers": _HERE / "RESULTS-consumers.md",
+    "growth": _HERE / "RESULTS-growth.md",
 }
 _CALM_TIMEOUT_S = 20.0  # how long a patient comparison waits for a calm machine before a run
 PROGRAMS = Path(sys.executable).parent

@@ -59,6 +59,7 @@ class Claim(Enum):
     RATIO_AT_MOST = "ours / theirs <= {:g}"
     OURS_AT_LEAST = "ours >= {:g}"
     OURS_AT_MOST = "ours <= {:g}"
+    AT_MOST_OR_TWICE = "ours <= {:g} or 2 x theirs"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class Bar:
                 return ours >= self.limit
             case Claim.OURS_AT_MOST:
                 return ours <= self.limit
+            case Claim.AT_MOST_OR_TWICE:
+                return ours <= max(self.limit, 2 * theirs)
 
 
 @dataclass(frozen=True)
