@@ -46,7 +46,7 @@ __all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]
 
 Done = Callable[[Stream | ApiError], None]
 StreamHook = Callable[[Stream], None]
-Fill = Callable[[Store, Callable[[int | ApiError], None]], None]
+Fill = Callable[[StreamConfig, Store, Callable[[int | ApiError], None]], None]
 """Gets an empty store, and later tells when its stream was made (nanoseconds), or why it stays empty."""
 
 
@@ -352,7 +352,7 @@ class JetStreamAccount:
                 self._release(name)
                 done(store_error(made_or_fault))
             elif fill is not None:
-                fill(made_or_fault, lambda filled: live(made_or_fault, filled))
+                fill(config, made_or_fault, lambda filled: live(made_or_fault, filled))
             else:
                 live(made_or_fault, created_ns)
 

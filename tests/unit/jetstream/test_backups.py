@@ -167,14 +167,14 @@ class TestReceiving:
             ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 0, b"", b"x")], "expected message sequence"),
             ([Entry(b"state.json", payload=b"{}"), Entry(b"s.1", 5, 1)], "truncated"),
             ([Entry(b"state.json", payload=b"{}"), Entry(), Entry(b"s.1", 5, 1)], "unexpected content"),
-            ([Entry(b"state.json", payload=b"{}"), Entry(b"", 5, 1), Entry()], "failed to store"),
+            ([Entry(b"state.json", payload=b"{}"), Entry(b"", 5, 1), Entry()], "no valid subject"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
     def test_archives_that_make_no_sense(self, entries: list[Entry], problem: str) -> None:
         world, writer = ConsumerWorld(), S2Writer()
         data = writer.write(MAGIC + b"".join(map(encode_entry, entries))) + writer.close()
-        answer = {"config": {"name": "S", "storage": "memory"}, "state": {}}
+        answer = {"config": {"name": "S", "subjects": ["s.*"], "storage": "memory"}, "state": {}}
         error = restore(world, answer, data)["error"]
         assert error["err_code"] == 10062
         assert problem in error["description"]

@@ -47,7 +47,7 @@ from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subject import is_valid_publish
-from slipstream.limits import BACKUPS_MAX
+from slipstream.limits import ASSET_NAME_BYTES_MAX, BACKUPS_MAX
 
 __all__ = ["SnapshotApi"]
 
@@ -234,7 +234,7 @@ class SnapshotApi:
             raise TableError(table.STREAM_RESTORE, err=_TOO_MANY)
         state = asked.state
         bounds = StreamBounds(state.bytes, state.first_seq, state.last_seq)
-        restoring = _Restoring(self._account, request, config, bounds, self._restores.discard)
+        restoring = _Restoring(self._account, request, config, bounds, self._restores)
         self._account.restore_stream(config, restoring.fill, restoring.done)
         self._restores.add(restoring)
 
@@ -248,14 +248,15 @@ class _Restoring:
         request: ApiRequest,
         config: StreamConfig,
         bounds: StreamBounds,
-        on_done: Callable[[_Restoring], None],
+        under_way: set[_Restoring],
     ) -> None:
         self._account = account
         self._ports = account.ports
         self._request = request
         self._config = config
         self._bounds = bounds
-        self._on_done = on_done
+        self._under_way = under_way  # all restores of the account
+        self._consumers = 0
         self._client = _client(request)
         self._began_ns = account.ports.now_ns()
         self._restore: Restore | None = None
@@ -263,12 +264,16 @@ class _Restoring:
         self._last_reply: bytes | None = None  # who waits for the outcome
         self._filled: Callable[[int | ApiError], None] | None = None
 
-    def fill(self, store: Store, filled: Callable[[int | ApiError], None]) -> None:
-        """The empty store is there: let the client begin."""
+    def fill(self, config: StreamConfig, store: Store, filled: Callable[[int | ApiError], None]) -> None:
+        """The empty store of a stream with this configuration, checked, is there: let the client begin."""
+        self._config = config
         name = self._config.name
         self._filled = filled
         subject = f"$JS.SNAPSHOT.RESTORE.{name}.{self._ports.new_nuid()}"
-        self._restore = Restore(self._config, store, self._ports, self, self._bounds, self._ports.now_ns())
+        facts = self._account.facts
+        self._restore = Restore(
+            self._config, store, self._ports, self, self._bounds, self._ports.now_ns(), facts.max_payload_bytes
+        )
         self._chunks = self._ports.subscribe(subject.encode(), self._on_chunk)
         self._ports.log("INF", f"Starting restore for stream '{self._account.name} > {name}'")
         fields = {"stream": name, "client": self._client}
@@ -281,14 +286,25 @@ class _Restoring:
             self._last_reply = reply
         self._restore.on_chunk(reply, payload)
 
+    @property
+    def stored_bytes(self) -> int:
+        """What this restore has put into the store so far."""
+        return 0 if self._restore is None else self._restore.progress.stored_bytes
+
     # --- the restore ---
 
     def check_consumer(self, name: str, state: ConsumerState) -> None:
         """See `RestoreOwner.check_consumer`."""
-        if not is_valid_asset_name(name):
+        self._consumers += 1
+        limits = (self._config.max_consumers, self._account.limits.max_consumers)
+        if any(0 < limit < self._consumers for limit in limits):
+            raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
+        if not is_valid_asset_name(name) or len(name.encode()) > ASSET_NAME_BYTES_MAX:
             raise BadBackup(f'failed to add consumer "{name}": consumer name is not valid')
         if not state.config.durable_name:
             state.config.name = name
+        elif state.config.durable_name != name:
+            raise BadBackup(f'failed to add consumer "{name}": it is called "{state.config.durable_name}" inside')
         try:
             state.config = checked(state.config, ConsumerContext(self._config))
         except ApiError as error:
@@ -297,6 +313,8 @@ class _Restoring:
     def would_exceed(self, extra_bytes: int) -> bool:
         """See `RestoreOwner.would_exceed`."""
         budget = self._account.budgets[self._config.storage]
+        # What other restores have stored is nobody's yet, and on the same disk all the same.
+        extra_bytes += sum(other.stored_bytes for other in self._under_way if other is not self)
         return budget.server_exceeded or (budget.limited and budget.would_exceed(extra_bytes))
 
     def complete(self, created_ns: int) -> None:
@@ -322,7 +340,7 @@ class _Restoring:
 
     def done(self, outcome: Stream | ApiError) -> None:
         """The stream lives, or nothing of it is left."""
-        self._on_done(self)
+        self._under_way.discard(self)
         if self._restore is None:
             assert isinstance(outcome, ApiError)
             self._request.fail(outcome)

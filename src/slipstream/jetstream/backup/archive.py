@@ -77,6 +77,11 @@ class ArchiveReader:
         """Whether nothing of an entry waits for the rest of it."""
         return not self._waiting
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the rest of an entry."""
+        return len(self._waiting)
+
     def feed(self, data: bytes) -> Iterator[Entry]:
         """The entries that are complete with these bytes.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.gojson import JsonError, encode
 
 __all__ = ["SavedState", "decode_consumer", "encode_consumer", "state_of"]
+
+# Sequences, counts and times in a consumer's state: more does not fit where they are kept.
+_NUMBER_MAX: Final = 1 << 62
 
 
 class _Pair(msgspec.Struct):
@@ -51,6 +55,15 @@ class SavedState(msgspec.Struct):
             {seq: _Pending(dseq, ts_ns) for seq, (dseq, ts_ns) in pending.items()},
             dict(redelivered),
         )
+
+    def numbers(self) -> Iterator[int]:
+        """All sequences, counts and times in it."""
+        for pair in (self.delivered, self.ack_floor):
+            yield from (pair.consumer_seq, pair.stream_seq)
+        for seq, pending in (self.pending or {}).items():
+            yield from (seq, pending.sequence, pending.timestamp)
+        for seq, count in (self.redelivered or {}).items():
+            yield from (seq, count)
 
 
 class _Saved(msgspec.Struct):
@@ -101,8 +114,10 @@ def state_of(name: str, config_json: bytes, saved: SavedState, now_ns: int) -> C
     """The consumer this configuration and state describe.
 
     Raises:
-        BadBackup: the configuration is not one.
+        BadBackup: the configuration is not one, or a number of the state is not.
     """
+    if any(not 0 <= number <= _NUMBER_MAX for number in saved.numbers()):
+        raise BadBackup(f'failed to decode consumer "{name}" state: a number is out of range')
     try:
         config = CONSUMER_CONFIG.decode(_without_extras(config_json), strict=False)
     except (JsonError, ValueError) as error:

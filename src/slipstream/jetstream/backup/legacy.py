@@ -81,6 +81,11 @@ class LegacyReader:
         """Whether the tar could end here."""
         return self._ended or not self._waiting
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the rest of a file, and of consumers for their state."""
+        return len(self._waiting) + sum(map(len, self._metas.values()))
+
     def feed(self, data: bytes) -> Iterator[Found]:
         """What is complete with these bytes.
 

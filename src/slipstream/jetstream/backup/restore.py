@@ -24,6 +24,7 @@ from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
 from slipstream.jetstream.backup.consumers import decode_consumer, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Removed
+from slipstream.jetstream.backup.rules import EntryRules, check_bounds
 from slipstream.jetstream.backup.s2 import S2Reader
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.state import ConsumerState
@@ -102,9 +103,11 @@ class Restore:
         owner: RestoreOwner,
         bounds: StreamBounds,
         created_ns: int,
+        max_payload_bytes: int,
     ) -> None:
         """Expect chunks from now on. `bounds` is what the client says the stream had, for backups without it."""
         self._config = config
+        self._rules = EntryRules(config, max_payload_bytes)
         self._store = store
         self._ports = ports
         self._owner = owner
@@ -174,6 +177,13 @@ class Restore:
             if self._reader is not None:
                 content, self._content = bytes(self._content), bytearray()
                 self._read(self._reader, content)
+                self._check_room(self._reader.waiting_bytes)
+
+    def _check_room(self, extra_bytes: int) -> None:
+        """What was stored, and what waits in memory to be, fits into what the account has left."""
+        needed_bytes = self.progress.stored_bytes + extra_bytes
+        if needed_bytes > self._bounds.bytes and self._owner.would_exceed(needed_bytes):
+            raise TableError(table.STORAGE_RESOURCES_EXCEEDED)
 
     def _read(self, reader: ArchiveReader | LegacyReader, content: bytes) -> None:
         if isinstance(reader, ArchiveReader):
@@ -211,10 +221,12 @@ class Restore:
             self._bounds = msgspec.json.decode(entry.payload, type=StreamBounds)
         except msgspec.DecodeError as error:
             raise BadBackup(f"error in state.json: {error}") from None
-        if self._owner.would_exceed(self._bounds.bytes):
+        bounds = self._bounds
+        check_bounds(bounds.first_seq, bounds.last_seq, bounds.consumer_count)
+        if self._owner.would_exceed(bounds.bytes):
             raise TableError(table.STORAGE_RESOURCES_EXCEEDED)
         self._begun = True
-        self._expected = max(self._bounds.consumer_count, 0)
+        self._expected = bounds.consumer_count
         if self._bounds.first_seq > 1:
             self._store.trim_to(self._bounds.first_seq)
         self.progress.last_seq = max(self._bounds.first_seq - 1, 0)
@@ -244,31 +256,29 @@ class Restore:
         encoded = state.encode()
         self._store.journal_put(name.encode(), encoded)
         self._uncommitted += len(encoded)
+        self.progress.stored_bytes += len(encoded)
+        self._check_room(0)
 
     def _message(self, entry: Entry) -> None:
         progress, store = self.progress, self._store
-        if entry.seq <= progress.last_seq:
-            raise BadBackup(f"message sequence {entry.seq} out of order")
-        size = len(entry.headers) + len(entry.payload)
-        if 0 <= self._config.max_msg_size < size:
-            raise BadBackup(f"message sequence {entry.seq} exceeds maximum message size")
+        now_ns = self._ports.now_ns()
+        entry = self._rules.checked(entry, progress.last_seq, now_ns)
         ttl = message_ttl(entry.headers) if entry.headers else 0
         if ttl is None:
             raise BadBackup("failed to parse message TTL")
         ts_ns = max(entry.ts_ns, progress.last_ts_ns)
         expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self._config.allow_msg_ttl else 0
-        if expires_ns and expires_ns <= self._ports.now_ns():
+        if expires_ns and expires_ns <= now_ns:
             store.skip_to(entry.seq)
         else:
             try:
                 store.append(entry.seq, ts_ns, entry.name, entry.headers, entry.payload, expires_ns)
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 raise BadBackup(f"failed to store message sequence {entry.seq}: {error}") from None
             progress.stored_bytes += store.message_bytes(len(entry.name), len(entry.headers), len(entry.payload))
-            if progress.stored_bytes > self._bounds.bytes and self._owner.would_exceed(progress.stored_bytes):
-                raise TableError(table.STORAGE_RESOURCES_EXCEEDED)
+            self._check_room(0)
         progress.last_seq, progress.last_ts_ns = entry.seq, ts_ns
-        self._uncommitted += size
+        self._uncommitted += len(entry.headers) + len(entry.payload)
 
     def _end(self) -> None:
         complete = self._expected == _DONE

@@ -34,7 +34,8 @@ from slipstream.limits import (
 
 __all__ = ["ConfigContext", "checked", "is_valid_asset_name"]
 
-_NAME_FORBIDDEN = frozenset(" \t\r\n\f.*>\\/")
+# Names become tokens of subjects and parts of paths, so what may not be in those may not be in them.
+_NAME_FORBIDDEN = frozenset(" \t\r\n\f\0.*>\\/")
 _API_SPACES = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 
 
