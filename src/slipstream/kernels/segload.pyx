@@ -4,8 +4,10 @@
     SegmentScan --load_into()--> a new run behind all others      SegmentScan --replace_in()--> one run in place of some
 
 Subjects have numbers of their own in each scan and in the index; they are looked up once per subject, not per message.
-A scan that was read from an index file is believed only so far: every subject number and every length of a name is
-checked before it is used.
+A segment may span any number of sequences. A run of the index may not, so a scan becomes as many runs as it needs.
+
+Bounds: a scan is sound. What an index file says was held to that by `segindex.decode_index`; sequences grow, numbers of
+subjects and lengths of names are those of its table.
 
 Complexity: O(messages + subjects); `replace_in` walks the old runs and the new one side by side. Memory: one number a
 subject, or two a message, while it runs; the entries become arrays of the index (`runtable`).
@@ -17,8 +19,8 @@ from libc.string cimport memcpy, memset
 
 from slipstream.kernels.bytes_le cimport get32
 from slipstream.kernels.heap cimport grown
-from slipstream.kernels.runtable cimport Run, seq_at
-from slipstream.kernels.segscan cimport SegmentScan
+from slipstream.kernels.runtable cimport RELATIVE_MAX, Run, seq_at
+from slipstream.kernels.segscan cimport SegmentScan, scanned_seq
 from slipstream.kernels.subjectindex cimport MessageIndex
 from slipstream.kernels.subjecttable cimport NO_SUBJECT, SubjectTable
 
@@ -26,63 +28,82 @@ from slipstream.kernels.subjecttable cimport NO_SUBJECT, SubjectTable
 def load_into(SegmentScan scan not None, MessageIndex index not None, uint32_t seg):
     """Add every message; the segment must come after all that the index holds."""
     cdef uint32_t *numbers
-    cdef uint32_t i, m = scan.n_names if scan.name_ends != NULL else scan.names.n_subjects
-    cdef uint32_t sid
-    cdef uint64_t seq, span
-    cdef Run *r
-    cdef bint dense
+    cdef uint32_t i, stop, m = scan.n_names if scan.name_ends != NULL else scan.names.n_subjects
     if scan.n == 0:
         index.skip_to(scan.last_seq)
         return
     if scan.base_seq <= index.last_seq:
         raise ValueError("segments out of order")
-    span = <uint64_t>(scan.rel[scan.n - 1] if scan.rel != NULL else scan.n - 1) + 1
-    dense = span <= <uint64_t>scan.n + scan.n // 4 + 64
-    for i in range(scan.n):
-        if scan.sid[i] != NO_SUBJECT and scan.sid[i] >= m:
-            raise ValueError("subject number")
     numbers = map_names(scan, index)
     try:
-        r = index.new_run(index.n_runs, scan.base_seq, seg, <uint32_t>span if dense else scan.n, not dense)
-        if dense and span != scan.n:
-            memset(r.len, 0, <size_t>span * 4)
-            memset(r.off, 0, <size_t>span * 4)
-            memset(r.sid, 0xFF, <size_t>span * 4)
-        r.n = <uint32_t>span if dense else scan.n
-        memset(r.next, 0, <size_t>r.n * 4)
-        r.last = scan.base_seq + span - 1
-        for i in range(scan.n):
-            sid = scan.sid[i]
-            if sid != NO_SUBJECT:
-                sid = numbers[sid]
-            if dense:
-                set_entry(r, scan.rel[i] if scan.rel != NULL else i, scan.off[i], scan.len[i], sid)
-            else:
-                r.rel[i] = scan.rel[i]
-                set_entry(r, i, scan.off[i], scan.len[i], sid)
         for i in range(m):
             if numbers[i] != NO_SUBJECT:
                 index.subjects[numbers[i]].count -= 1
-        for i in range(r.n):
-            sid = r.sid[i]
-            if sid == NO_SUBJECT:
-                continue
-            seq = r.first + (i if r.rel == NULL else r.rel[i])
-            index.link(sid, seq)
-            r.live += 1
-            if index.messages == 0:
-                index.first_seq = seq
-            index.messages += 1
-            index.size_bytes += index.stated_size(r.len[i])
+        i = 0
+        while i < scan.n:
+            stop = stretch_end(scan, i)
+            load_stretch(scan, index, seg, numbers, i, stop)
+            i = stop
     finally:
         free(numbers)
-    index.skip_to(max(r.last, scan.last_seq))
+    index.skip_to(max(scanned_seq(scan, scan.n - 1), scan.last_seq))
+
+
+cdef uint32_t stretch_end(SegmentScan scan, uint32_t i) noexcept nogil:
+    """Up to which message those from `i` on can be one run: its sequences are kept as distances to the first."""
+    cdef uint32_t stop = scan.n
+    cdef uint64_t first = scanned_seq(scan, i)
+    if scanned_seq(scan, stop - 1) - first < RELATIVE_MAX:
+        return stop
+    stop = i + 1
+    while scanned_seq(scan, stop) - first < RELATIVE_MAX:
+        stop += 1
+    return stop
+
+
+cdef int load_stretch(
+    SegmentScan scan, MessageIndex index, uint32_t seg, uint32_t *numbers, uint32_t start, uint32_t stop
+) except -1:
+    """One run behind all others."""
+    cdef uint64_t first = scanned_seq(scan, start), span = scanned_seq(scan, stop - 1) - first + 1, seq
+    cdef uint32_t i, pos, sid, n = stop - start
+    cdef bint dense = span <= <uint64_t>n + n // 4 + 64
+    cdef Run *r = index.new_run(index.n_runs, first, seg, <uint32_t>span if dense else n, not dense)
+    if dense and span != n:
+        memset(r.len, 0, <size_t>span * 4)
+        memset(r.off, 0, <size_t>span * 4)
+        memset(r.sid, 0xFF, <size_t>span * 4)
+    r.n = <uint32_t>span if dense else n
+    memset(r.next, 0, <size_t>r.n * 4)
+    r.last = first + span - 1
+    for i in range(start, stop):
+        sid = scan.sid[i]
+        if sid != NO_SUBJECT:
+            sid = numbers[sid]
+        pos = <uint32_t>(scanned_seq(scan, i) - first) if dense else i - start
+        if not dense:
+            r.rel[pos] = <uint32_t>(scanned_seq(scan, i) - first)
+        r.off[pos] = scan.off[i]
+        r.len[pos] = scan.len[i]
+        r.sid[pos] = sid
+    for pos in range(r.n):
+        sid = r.sid[pos]
+        if sid == NO_SUBJECT:
+            continue
+        seq = seq_at(r, pos)
+        index.link(sid, seq)
+        r.live += 1
+        if index.messages == 0:
+            index.first_seq = seq
+        index.messages += 1
+        index.size_bytes += index.stated_size(r.len[pos])
+    return 0
 
 
 def replace_in(SegmentScan scan not None, MessageIndex index not None, set old not None, uint32_t seg):
     """Point the messages of neighbouring segments to this rewritten form of them, which holds all that live."""
     cdef Py_ssize_t first = 0, count = 0, k, run
-    cdef uint32_t i, sid, pos = 0, live = 0
+    cdef uint32_t i, stop, sid, pos = 0, live = 0
     cdef uint64_t seq, following
     cdef Run *r
     cdef uint32_t *next_of = <uint32_t *>grown(NULL, (<size_t>scan.n + 1) * 4)
@@ -98,7 +119,7 @@ def replace_in(SegmentScan scan not None, MessageIndex index not None, set old n
         try:
             # Both are in order, so the two are walked side by side. This runs on the event loop.
             for i in range(scan.n):
-                seq = scan.base_seq + scan.rel[i]
+                seq = scanned_seq(scan, i)
                 sid_of[i] = NO_SUBJECT
                 next_of[i] = 0
                 while run < first + count and index.runs[run].last < seq:
@@ -116,7 +137,7 @@ def replace_in(SegmentScan scan not None, MessageIndex index not None, set old n
                 live -= 1
                 if seq != index.subjects[sid].last:
                     following = index.follow_step(sid, seq, r.next[pos])
-                    if following and following - seq < 0xFFFFFFF0:
+                    if following and following - seq < RELATIVE_MAX:
                         next_of[i] = <uint32_t>(following - seq)
             if live != 0:
                 raise ValueError("the rewritten segment does not hold every live message")
@@ -125,21 +146,36 @@ def replace_in(SegmentScan scan not None, MessageIndex index not None, set old n
             for k in range(first, index.n_runs - count):
                 index.runs[k] = index.runs[k + count]
             index.n_runs -= count
-            if scan.n:
-                r = index.new_run(first, scan.base_seq, seg, scan.n, True)
-                r.n = scan.n
-                r.last = scan.base_seq + scan.rel[scan.n - 1]
-                memcpy(r.rel, scan.rel, <size_t>scan.n * 4)
-                memcpy(r.off, scan.off, <size_t>scan.n * 4)
-                memcpy(r.len, scan.len, <size_t>scan.n * 4)
-                memcpy(r.sid, sid_of, <size_t>scan.n * 4)
-                memcpy(r.next, next_of, <size_t>scan.n * 4)
-                for i in range(scan.n):
-                    r.live += r.sid[i] != NO_SUBJECT
+            i = 0
+            while i < scan.n:
+                stop = stretch_end(scan, i)
+                replace_stretch(scan, index, first, seg, i, stop, sid_of, next_of)
+                first += 1
+                i = stop
         finally:
             free(sid_of)
     finally:
         free(next_of)
+
+
+cdef int replace_stretch(
+    SegmentScan scan, MessageIndex index, Py_ssize_t at, uint32_t seg, uint32_t start, uint32_t stop, uint32_t *sid_of,
+    uint32_t *next_of,
+) except -1:
+    """One run at this place among the others, of messages whose subjects and chains are known."""
+    cdef uint64_t first = scanned_seq(scan, start)
+    cdef uint32_t i, n = stop - start
+    cdef Run *r = index.new_run(at, first, seg, n, True)
+    r.n = n
+    r.last = scanned_seq(scan, stop - 1)
+    memcpy(r.off, scan.off + start, <size_t>n * 4)
+    memcpy(r.len, scan.len + start, <size_t>n * 4)
+    memcpy(r.sid, sid_of + start, <size_t>n * 4)
+    memcpy(r.next, next_of + start, <size_t>n * 4)
+    for i in range(n):
+        r.rel[i] = <uint32_t>(scanned_seq(scan, start + i) - first)
+        r.live += r.sid[i] != NO_SUBJECT
+    return 0
 
 
 cdef uint32_t *map_names(SegmentScan scan, MessageIndex index) except NULL:
@@ -152,8 +188,6 @@ cdef uint32_t *map_names(SegmentScan scan, MessageIndex index) except NULL:
         for i in range(m):
             if scan.name_ends != NULL:
                 end = get32(scan.name_ends + <size_t>i * 4)
-                if end < begin or end - begin > 65535:
-                    raise ValueError("name table")
                 out[i] = index.intern(<const char *>scan.name_bytes + begin, end - begin)
                 begin = end
             elif t.subjects[i].count:
@@ -167,9 +201,3 @@ cdef uint32_t *map_names(SegmentScan scan, MessageIndex index) except NULL:
         free(out)
         raise
     return out
-
-
-cdef void set_entry(Run *r, uint32_t pos, uint32_t off, uint32_t length, uint32_t sid) noexcept nogil:
-    r.off[pos] = off
-    r.len[pos] = length
-    r.sid[pos] = sid

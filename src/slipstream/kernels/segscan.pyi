@@ -20,6 +20,7 @@ class SegmentScan:
     last_ts: int
     first_frame_no: int
     last_frame_no: int
+    said_frame_no: int
     synced_upto: int
     epoch: int
     good_end: int

@@ -8,22 +8,32 @@ A scan is a pure function of the bytes. It never stops at damage: it notes the r
 record whose checksum holds, at 8-byte steps. Sequences that no record accounts for are `holes`. Deciding whether a
 region is a torn tail or damage is the caller's (`recovery.py`); `cut` then forgets everything from a region on.
 
-Bounds: a record or frame is looked at only when `record` says that its lengths fit and its checksum holds. Memory:
-16 bytes a message on the C heap, or borrowed from the bytes of an index file, which are kept alive. Complexity: O(bytes).
+Bounds: a record or frame is looked at only when `record` says that its lengths fit and its checksum holds; a record that
+says what cannot be (a sequence without a successor, a payload of another size than its kind has) is treated as damage.
+Memory: 20 bytes a message on the C heap, or borrowed from the bytes of an index file, which are kept alive. Complexity:
+O(bytes).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 
-from slipstream.kernels.bytes_le cimport get16, get32, get64
+from slipstream.kernels.bytes_le cimport get16, get32, get64, put64
 from slipstream.kernels.heap cimport grown
 from slipstream.kernels.record cimport (
-    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG,
-    KIND_SKIP, KIND_STATE, KIND_TRIM, Frame, read_frame, record_size,
+    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASE, KIND_ERASED, KIND_MARK, KIND_MASK,
+    KIND_MSG, KIND_SKIP, KIND_STATE, KIND_TOMBS, KIND_TRIM, Frame, read_frame, record_size,
 )
-from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS
+from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
 from slipstream.kernels.subjecttable cimport NO_SUBJECT, SubjectTable
+
+cdef enum:
+    STATE_BYTES = 24          # payloads of these kinds have one size, which whoever unpacks them relies on
+    SKIP_BYTES = 8
+    ERASE_BYTES = 20
+    TOMB_BYTES = 8            # and this one a multiple of it
+
+cdef uint64_t OFFSET_MAX = 0xFFFFFFFF  # of a record in its segment
 
 
 class Region:
@@ -72,7 +82,7 @@ cdef class SegmentScan:
 
     def __dealloc__(self):
         if self.owned:
-            free(self.rel)
+            free(<void *>self.seqs)
             free(self.off)
             free(self.len)
             free(self.sid)
@@ -182,7 +192,13 @@ cdef class SegmentScan:
         cdef uint16_t slen = get16(q + 24)
         cdef int64_t ts = <int64_t>get64(q + 16)
         cdef const unsigned char *body = q + HEAD + (8 if flags & FLAG_EXPIRES else 0)
-        if (kind == KIND_MSG or kind == KIND_ERASED) and (seq < self.expect or (kind == KIND_MSG and slen == 0)):
+        cdef const unsigned char *payload = body + slen + hlen
+        if kind == KIND_MSG or kind == KIND_ERASED:
+            if seq < self.expect or seq > SEQ_TOP or (kind == KIND_MSG and slen == 0):
+                return False
+            if <uint64_t>HEAD + slen + hlen + plen > LENGTH_MASK or <uint64_t>self.at > OFFSET_MAX:
+                return False
+        elif not is_sound(kind, payload, plen):
             return False
         # A region ends here: noted before this record counts, so that a cut at the region takes the record with it.
         self.close_region(self.at)
@@ -205,18 +221,20 @@ cdef class SegmentScan:
                 if self.first_ts == 0:
                     self.first_ts = ts
         else:
-            if kind == KIND_SKIP and plen == 8:
-                to = get64(body + slen + hlen)
+            if kind == KIND_SKIP:
+                to = get64(payload)
                 if to >= seq and to >= self.expect:
                     self.account(max(seq, self.expect), to)
             elif kind == KIND_TRIM and seq > self.expect:
                 self.expect = seq
-            elif kind == KIND_STATE and plen >= 16 and get64(body + slen + hlen + 8) + 1 > self.expect:
-                self.expect = get64(body + slen + hlen + 8) + 1
+            elif kind == KIND_STATE and get64(payload + 8) + 1 > self.expect:
+                self.expect = get64(payload + 8) + 1
             self.controls.append((
                 kind, seq, ts, PyBytes_FromStringAndSize(<const char *>body, slen),
-                PyBytes_FromStringAndSize(<const char *>body + slen + hlen, plen),
+                PyBytes_FromStringAndSize(<const char *>payload, plen),
             ))
+        if kind != KIND_MARK:
+            self.said_frame_no = self.last_frame_no
         self.frame_seen += 1
         self.at += size
         if not self.frame_end:
@@ -233,16 +251,14 @@ cdef class SegmentScan:
         cdef uint32_t cap
         if self.n == 0:
             self.base_seq = seq
-        if seq - self.base_seq >= 0xFFFFFFF0:
-            raise ValueError("segment spans too many sequences")
         if self.n == self.cap:
             cap = self.cap + (self.cap >> 1) + 256
-            self.rel = <uint32_t *>grown(self.rel, <size_t>cap * 4)
+            self.seqs = <const unsigned char *>grown(<void *>self.seqs, <size_t>cap * 8)
             self.off = <uint32_t *>grown(self.off, <size_t>cap * 4)
             self.len = <uint32_t *>grown(self.len, <size_t>cap * 4)
             self.sid = <uint32_t *>grown(self.sid, <size_t>cap * 4)
             self.cap = cap
-        self.rel[self.n] = <uint32_t>(seq - self.base_seq)
+        put64(<unsigned char *>self.seqs + <size_t>self.n * 8, seq)
         self.off[self.n] = off
         self.len[self.n] = length
         self.sid[self.n] = sid
@@ -252,17 +268,13 @@ cdef class SegmentScan:
     def place(self, uint64_t seq):
         """Offset of the record of a message; None when it is not here."""
         cdef uint32_t lo = 0, hi = self.n, mid
-        if self.n == 0 or seq < self.base_seq or seq - self.base_seq > 0xFFFFFFF0:
-            return None
-        if self.rel == NULL:
-            return self.off[seq - self.base_seq] if seq - self.base_seq < self.n else None
         while lo < hi:
             mid = lo + (hi - lo) // 2
-            if self.rel[mid] < seq - self.base_seq:
+            if scanned_seq(self, mid) < seq:
                 lo = mid + 1
             else:
                 hi = mid
-        return self.off[lo] if lo < self.n and self.rel[lo] == seq - self.base_seq else None
+        return self.off[lo] if lo < self.n and scanned_seq(self, lo) == seq else None
 
     # --- cutting a torn tail ------------------------------------------------------------------------------------
 
@@ -270,7 +282,7 @@ cdef class SegmentScan:
         """`(first, last)` sequence of the messages from this one on; None when there are none."""
         if messages >= self.n:
             return None
-        return self.base_seq + self.rel[messages], self.base_seq + self.rel[self.n - 1]
+        return scanned_seq(self, messages), scanned_seq(self, self.n - 1)
 
     def cut(self, region):
         """Forget everything from a region on (from the start of its unit, if it lies in one). Returns the new end."""
@@ -303,10 +315,10 @@ cdef class SegmentScan:
             if self.sid[i] != NO_SUBJECT:
                 self.names.subjects[self.sid[i]].count -= 1
         self.n = min(self.n, messages)
-        last = self.base_seq + self.rel[self.n - 1] if self.n else self.first_seq - 1
+        last = scanned_seq(self, self.n - 1) if self.n else self.first_seq - 1
         del self.controls[controls:]
         for kind, seq, _ts, _key, payload in self.controls:
-            if kind == KIND_SKIP and len(payload) == 8:
+            if kind == KIND_SKIP:
                 last = max(last, int.from_bytes(payload, "little"))
             elif kind == KIND_TRIM:
                 last = max(last, seq - 1)
@@ -317,3 +329,14 @@ cdef class SegmentScan:
         self.last_seq = last
         self.expect = last + 1
         return 0
+
+
+cdef bint is_sound(int kind, const unsigned char *payload, uint32_t size) noexcept nogil:
+    """Whether a control record holds what its kind does: nothing behind this looks at sizes again."""
+    if kind == KIND_SKIP:
+        return size == SKIP_BYTES and get64(payload) <= SEQ_TOP
+    if kind == KIND_STATE:
+        return size == STATE_BYTES and get64(payload) <= SEQ_TOP + 1 and get64(payload + 8) <= SEQ_TOP
+    if kind == KIND_ERASE:
+        return size == ERASE_BYTES
+    return kind != KIND_TOMBS or size % TOMB_BYTES == 0

@@ -6,6 +6,7 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, segment_bytes_for
+from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, fill, new_file_store, options, payload, reopen, upkeep
 
@@ -167,3 +168,31 @@ def test_a_commit_that_ends_with_any_error_did_not_happen(call: str) -> None:
     done = commit(store)
     assert (done.last_seq, done.fault is not None) == (3, True)
     assert store.last_seq == 3
+
+
+def test_a_rewrite_that_was_not_worth_it_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left alone until fewer messages live in it, and then tried again."""
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=8192)
+    fill(store, 200)
+    commit(store)
+    for seq in range(1, 90):
+        if seq % 9:
+            store.delete(seq)
+    commit(store)
+    in_vain: list[CompactionJob] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(CompactionJob, "_body", lambda job, _: in_vain.append(job))
+        upkeep(store)
+    assert 0 < len(in_vain) < 5, "the same is not tried again and again"
+    assert not any(segment.damaged for segment in store._log.segments)
+    assert store.scrub_next(), "segments that are not damaged are still read back"
+    assert upkeep(store) == 1
+    for seq in range(9, 90, 9):
+        store.delete(seq)
+    commit(store)
+    upkeep(store)
+    commit(store)
+    upkeep(store)
+    assert not any(path.endswith("0000000001.0000.seg") for path in disk.paths())
+    assert store.messages == 111 and reopen(disk, segment_bytes=8192).messages == 111

@@ -22,6 +22,7 @@ __all__ = ["Manifest", "SegmentEntry", "read_manifest", "write_manifest"]
 _SLOTS = ("MANIFEST.0", "MANIFEST.1")
 _HEAD = struct.Struct("<8sII")
 _MAGIC = b"SLIPMAN1"
+_UID_BYTES = 16
 
 
 class SegmentEntry(msgspec.Struct, array_like=True, frozen=True):
@@ -98,6 +99,27 @@ def _decode(data: bytes) -> Manifest | None:
     if magic != _MAGIC or len(body) != length or crc32c(body) != crc:
         return None
     try:
-        return msgspec.msgpack.decode(body, type=Manifest)
+        found = msgspec.msgpack.decode(body, type=Manifest)
     except msgspec.DecodeError:
         return None
+    return found if _is_sound(found) else None
+
+
+def _is_sound(found: Manifest) -> bool:
+    """Whether all numbers are such as can be: an intact checksum does not say who made it."""
+    top = 2**64 - 2  # every sequence has a successor
+    return (
+        len(found.uid) == _UID_BYTES
+        and 0 <= found.version < 2**63
+        and 0 <= found.first_seq <= top + 1
+        and 0 <= found.last_seq <= top
+        and -(2**63) <= found.last_ts_ns < 2**63
+        and all(1 <= lo <= hi <= top for lo, hi in found.lost)
+        and all(
+            1 <= one.no < 2**63
+            and 0 <= one.generation < 2**32
+            and 1 <= one.first_seq <= one.last_seq + 1 <= top + 1
+            and 0 <= one.salt < 2**64
+            for one in found.segments
+        )
+    )

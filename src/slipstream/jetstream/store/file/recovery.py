@@ -17,7 +17,9 @@ recovery of the same bytes gives the same result.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk
@@ -28,13 +30,14 @@ from slipstream.jetstream.store.file.segment import (
     EraseIntent,
     SegmentHeader,
     decode_header,
+    is_named,
     parse_name,
     unpack_erase,
     unpack_state,
 )
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.kernels.logwriter import LogWriter
-from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, STATE, TOMBS, TRIM, record_kind
+from slipstream.kernels.record import CONFIG, ERASE, ERASED, NOTE, RECORD_HEAD, STATE, TOMBS, TRIM, record_kind
 from slipstream.kernels.segindex import decode_index
 from slipstream.kernels.segload import load_into
 from slipstream.kernels.segscan import Region, SegmentScan
@@ -56,7 +59,19 @@ __all__ = [
 class Segment:
     """One segment file of an open stream."""
 
-    __slots__ = ("allocated", "damaged", "end", "erasures", "header", "id", "indexed", "last_seq", "path", "scrub_due")
+    __slots__ = (
+        "allocated",
+        "damaged",
+        "end",
+        "erasures",
+        "header",
+        "id",
+        "indexed",
+        "last_seq",
+        "path",
+        "rewrite_below",
+        "scrub_due",
+    )
 
     def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
         """A segment that holds nothing yet."""
@@ -77,6 +92,8 @@ class Segment:
         """Whether it is to be read and checked once more."""
         self.damaged = False
         """Whether a part could not be read: such a segment is never rewritten or compacted."""
+        self.rewrite_below: int | None = None
+        """A rewrite with so many living messages was not worth it: not again before there are fewer."""
 
 
 @dataclass(slots=True)
@@ -169,6 +186,7 @@ class _Recovery:
     def __init__(self, disk: Disk, directory: str, seed: int, first_id: int, log_end: tuple[int, int] | None) -> None:
         self.disk = disk
         self.directory = directory
+        self.present: frozenset[str] = frozenset()  # names in the directory
         self.index = MessageIndex(seed)
         self.next_id = first_id
         self.log_end = log_end
@@ -230,7 +248,9 @@ class _Recovery:
         """The newest generation of every segment, in order, each with a readable header."""
         found: list[Segment] = []
         uid = manifest.uid if manifest is not None else b""
-        for name in self.disk.list_dir(self.directory):
+        names = self.disk.list_dir(self.directory)
+        self.present = frozenset(names)
+        for name in names:
             path = f"{self.directory}/{name}"
             if name.endswith(".tmp"):
                 self.superseded.append(path)
@@ -242,40 +262,41 @@ class _Recovery:
             if self.log_end is not None and parsed[0] > self.log_end[0]:
                 self.superseded.append(path)  # made by the write that failed
                 continue
-            header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or self._header_from(manifest, parsed)
-            if header is None or (uid and header.uid != uid):
+            header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or _header_from(manifest, parsed)
+            if header is None or not is_named(header, parsed) or (uid and header.uid != uid):
                 self._unusable(path)
                 continue
             uid = header.uid  # a stream that is too young for a manifest is what its first segment says
             found.append(Segment(0, path, header))
         found.sort(key=lambda segment: (segment.header.no, -segment.header.generation))
         chosen: list[Segment] = []
+        over: list[SegmentHeader] = []  # of those so far, which reach as far as this one
         for segment in found:
-            over = [s for s in found if s is not segment and _supersedes(s.header, segment.header)]
-            if over:
+            header = segment.header
+            over = [other for other in over if other.last_no >= header.no]
+            if any(_supersedes(other, header) for other in over):
                 self.superseded += [segment.path, index_path(segment.path)]
             else:
                 segment.id = self.next_id
                 self.next_id += 1
                 chosen.append(segment)
+            over.append(header)
         return self._without_abandoned(chosen)
 
     def _without_abandoned(self, chosen: list[Segment]) -> list[Segment]:
         """Leave out what a later segment says it did not come after: the rest of a unit that was given up."""
-        jumps = [(s.header.prev_no, s.header.no) for s in chosen if s.header.prev_no]
-        gone = [s for s in chosen if any(prev < s.header.no and s.header.last_no < no for prev, no in jumps)]
-        for segment in gone:
-            self.superseded += [segment.path, index_path(segment.path)]
-        return [segment for segment in chosen if segment not in gone]
-
-    def _header_from(self, manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
-        """A stand-in for a header that cannot be read: the manifest knows the salt of every segment."""
-        for entry in manifest.segments if manifest is not None else ():
-            if (entry.no, entry.generation) == parsed and manifest is not None:
-                return SegmentHeader(
-                    manifest.uid, entry.no, entry.no, entry.generation, entry.first_seq, 0, 0, 0, 0, 0, entry.salt
-                )
-        return None
+        numbers = [segment.header.no for segment in chosen]
+        # For each, the lowest place that it or one behind it came after.
+        came_after = [segment.header.prev_no or segment.header.no for segment in chosen] + [self.highest_no]
+        for at in range(len(chosen) - 1, -1, -1):
+            came_after[at] = min(came_after[at], came_after[at + 1])
+        kept: list[Segment] = []
+        for segment in chosen:
+            if came_after[bisect_right(numbers, segment.header.last_no)] < segment.header.no:
+                self.superseded += [segment.path, index_path(segment.path)]
+            else:
+                kept.append(segment)
+        return kept
 
     def _unusable(self, path: str) -> None:
         """A file without a header. An empty one was never finished: nothing in it was ever acknowledged."""
@@ -350,14 +371,15 @@ class _Recovery:
 
     def _from_index_file(self, segment: Segment, end: int | None) -> SegmentScan | None:
         path = index_path(segment.path)
-        name = path.rsplit("/", 1)[1]
-        if name not in self.disk.list_dir(self.directory):
+        if path.rsplit("/", 1)[1] not in self.present:
             return None
         try:
             found = decode_index(self.disk.read(path, 0, self.disk.size(path)), segment.header.salt)
         except OSError:
             return None
-        if found is None or (end is not None and found[0].good_end != end):
+        if found is None or found[0].first_seq != segment.header.first_seq:
+            return None
+        if end is not None and found[0].good_end != end:
             return None
         if self.disk.size(segment.path) < found[0].good_end:
             return None
@@ -436,9 +458,10 @@ class _Recovery:
             self.config = manifest.config
         self.first_seq = max(self.first_seq, manifest.first_seq)
         self.last_ts_ns = max(self.last_ts_ns, manifest.last_ts_ns)
-        present = [(s.header.no, s.header.last_no) for s in self.segments]
+        numbers = [segment.header.no for segment in self.segments]
+        reached = list(accumulate((segment.header.last_no for segment in self.segments), max, initial=0))
         for entry in manifest.segments:
-            if not any(no <= entry.no <= last for no, last in present) and entry.last_seq >= self.first_seq:
+            if reached[bisect_right(numbers, entry.no)] < entry.no and entry.last_seq >= self.first_seq:
                 self.report.missing_segments.append(entry.no)
                 self.holes.append((entry.first_seq, entry.last_seq))
         if manifest.last_seq > self.index.last_seq:
@@ -469,18 +492,31 @@ class _Recovery:
         """Logged intents whose record is still readable, or half overwritten: with the place where it lies now."""
         unfinished = []
         by_id = {segment.id: segment for segment in self.segments}
+        by_name = {(segment.header.no, segment.header.generation): segment for segment in self.segments}
         for seq, logged in self.erasures.items():
             intent = logged
             place = self.index.record_place(seq)
             if place is not None:
                 header = by_id[place[0]].header
                 intent = EraseIntent(header.no, header.generation, place[1], place[2])
-            for segment in self.segments:
-                if (segment.header.no, segment.header.generation) == (intent.no, intent.generation):
-                    record = self.disk.read(segment.path, intent.offset, (intent.length & LENGTH_MASK) + 8)
-                    if record_kind(record, 0, segment.header.salt) != ERASED:
-                        unfinished.append((seq, intent))
+            segment = by_name.get((intent.no, intent.generation))
+            length = intent.length & LENGTH_MASK
+            if segment is None or length < RECORD_HEAD or not HEADER_BYTES <= intent.offset <= segment.end - length:
+                continue
+            record = self.disk.read(segment.path, intent.offset, length + 8)
+            if record_kind(record, 0, segment.header.salt) != ERASED:
+                unfinished.append((seq, intent))
         return unfinished
+
+
+def _header_from(manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
+    """A stand-in for a header that cannot be read: the manifest knows the salt of every segment."""
+    for entry in manifest.segments if manifest is not None else ():
+        if (entry.no, entry.generation) == parsed and manifest is not None:
+            return SegmentHeader(
+                manifest.uid, entry.no, entry.no, entry.generation, entry.first_seq, 0, 0, 0, 0, 0, entry.salt
+            )
+    return None
 
 
 def _supersedes(newer: SegmentHeader, older: SegmentHeader) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "SegmentHeader",
     "decode_header",
     "encode_header",
+    "is_named",
     "pack_erase",
     "pack_seq",
     "pack_state",
@@ -43,6 +44,8 @@ _CRC = struct.Struct("<I")
 _NAME = re.compile(r"(\d{10})\.(\d{4,10})\.seg")
 _STATE = struct.Struct("<QQq")
 _ERASE = struct.Struct("<QIII")
+_SEQ_TOP = 2**64 - 2  # every sequence has a successor
+_FRAME_NO_END = 2**63  # no log has as many frames, or as many segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,16 @@ def parse_name(name: str) -> tuple[int, int] | None:
     """`(no, generation)` of a segment's file name; None for any other name."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None
+
+
+def is_named(header: SegmentHeader, parsed: tuple[int, int]) -> bool:
+    """Whether a header says what the name of its file does, and numbers that a segment can have."""
+    return (
+        (header.no, header.generation) == parsed
+        and header.no <= header.last_no < _FRAME_NO_END
+        and 1 <= header.first_seq <= _SEQ_TOP
+        and header.frame_no < _FRAME_NO_END
+    )
 
 
 def encode_header(header: SegmentHeader) -> bytes:

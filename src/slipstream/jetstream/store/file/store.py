@@ -320,9 +320,10 @@ class FileStore(FileStoreCommits):
         segment.indexed = not done.damaged
         segment.scrub_due = False
         for lo, hi in done.holes or ():
-            for seq in range(lo, hi + 1):
-                if self._index.locate(seq) is not None:
-                    self._damaged.setdefault(seq, 0)
+            seq = self._index.next_seq((), lo)
+            while seq and seq <= hi:  # of a hole that may be wide, only what is there
+                self._damaged.setdefault(seq, 0)
+                seq = self._index.next_seq((), seq + 1)
 
     def _manifest_write(self) -> ManifestJob | None:
         if not self._manifest_due or self._job is not None or self._log.unit is not None:
@@ -370,6 +371,7 @@ class FileStore(FileStoreCommits):
             if fits:
                 count, used = self._index.segment_live(segment.id)
                 fits = segment.end < small or used * 100 < (segment.end - HEADER_BYTES) * STORE_COMPACT_LIVE_PERCENT
+                fits = fits and (segment.rewrite_below is None or count < segment.rewrite_below)
             room = alive + used <= self._options.segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX
             if fits and room and (not found or alive_msgs + count <= STORE_COMPACT_MSGS_MAX):
                 found.append(segment)
@@ -392,8 +394,9 @@ class FileStore(FileStoreCommits):
         for segment in done.damaged or ():
             segment.damaged = True
         if done.result is None:
-            for segment in done.inputs:  # do not try the same again at every turn
-                segment.damaged = segment.damaged or done.damaged is None
+            if done.damaged is None:
+                for segment, live in zip(done.inputs, done.live, strict=True):
+                    segment.rewrite_below = len(live) // 8  # do not try the same again at every turn
             return
         header, path, length, scan = done.result
         fresh = Segment(self._log.next_id, path, header)

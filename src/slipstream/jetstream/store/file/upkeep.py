@@ -157,8 +157,9 @@ class RepairJob(UpkeepJob):
             if name.endswith(".seg"):
                 self.disk.drop_cache(f"{self.directory}/{name}")
         found = recover_log(self.disk, self.directory, seed=self.seed, first_id=self.first_id, log_end=self.log_end)
+        present = set(self.disk.list_dir(self.directory))
         for path in found.superseded:
-            if path.rsplit("/", 1)[1] in self.disk.list_dir(self.directory):
+            if path.rsplit("/", 1)[1] in present:
                 self.disk.remove(path)
         found.superseded = []
         self.recovered = found
