@@ -2,27 +2,41 @@
 """Questions to a stream's index: what passes a filter, from where, how many, which is the newest.
 
 Filters are matched once per distinct subject, not per message: a `FilterView` remembers the verdict of each subject,
-and a filtered scan is a walk over the subject numbers of `runtable` (about 1 ns a message).
+and a filtered scan is a walk over the subject numbers of `runtable` (about 1 ns a message). A verdict does not depend
+on how many filters there are (`filterset`). Verdicts on very many subjects are asked for in pieces (`prepare`).
 
-Complexity: next match O(distance); count O(messages behind the cut) or O(subjects + messages before it), the shorter.
+Complexity: next match O(distance); count O(messages behind the cut) or O(subjects + messages before it), the shorter;
+literal filters are looked up, so instead of all subjects only theirs are met.
 Memory: a byte a subject and filter, bounded for all filters together; `Selection` is reused between reads.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdlib cimport free, qsort
 from libc.string cimport memset
 
+from slipstream.kernels.filterset cimport FilterSet
 from slipstream.kernels.heap cimport grown
 from slipstream.kernels.msgtable cimport MessageTable
 from slipstream.kernels.runtable cimport LENGTH_HEADERS, LENGTH_MASK, Cursor, Run, lower, seq_at
-from slipstream.kernels.subject cimport literal_span, match_span
+from slipstream.kernels.subject cimport literal_span
 from slipstream.kernels.subjecttable cimport NO_SUBJECT, FilterView, Subject
 
 cdef enum:
     CHAIN_MAX = 256           # messages of a subject up to which its chain is walked instead of scanning
     VIEW_BYTES_MAX = 32 << 20  # verdict tables of all filters of one stream together
     VIEWS_MAX = 4096
+    SORT_COST = 8             # messages that are looked at in the time in which one subject's newest is sorted
+
+
+cdef struct Newest:   # a sequence a subject, so there is room for all
+    uint64_t *seq
+    Py_ssize_t n
+
+
+cdef int compare_seqs(const void *a, const void *b) noexcept nogil:
+    cdef uint64_t x = (<const uint64_t *>a)[0], y = (<const uint64_t *>b)[0]
+    return (x > y) - (x < y)
 
 
 cdef class Selection:
@@ -136,6 +150,8 @@ cdef class MessageIndex(MessageTable):
             v.kind = 1
         else:
             v.kind = 2
+            v.judge = FilterSet(key, self.seed)
+            v.listed = v.judge.patterns == 0
         if self.view_bytes > VIEW_BYTES_MAX or len(self.views) >= VIEWS_MAX:
             self.views.clear()
             self.view_bytes = 0
@@ -147,7 +163,6 @@ cdef class MessageIndex(MessageTable):
         cdef uint32_t cap
         cdef uint8_t verdict
         cdef Subject *s
-        cdef bytes f
         if sid >= v.cap:
             cap = self.n_subjects + (self.n_subjects >> 3) + 64
             v.verdicts = <uint8_t *>grown(v.verdicts, cap)
@@ -157,16 +172,26 @@ cdef class MessageIndex(MessageTable):
         verdict = v.verdicts[sid]
         if verdict == 0:
             s = &self.subjects[sid]
-            verdict = 1
-            for f in v.filters:
-                if match_span(
-                    <const unsigned char *>PyBytes_AS_STRING(f), PyBytes_GET_SIZE(f),
-                    <const unsigned char *>(self.arena + (s.name >> 16)), s.name & 0xFFFF,
-                ):
-                    verdict = 2
-                    break
+            verdict = 2 if v.judge.match(self.arena + (s.name >> 16), s.name & 0xFFFF, s.hash) else 1
             v.verdicts[sid] = verdict
         return verdict == 2
+
+    def prepare(self, filters, Py_ssize_t limit):
+        """Give verdicts on up to `limit` more subjects; True when none is left without one.
+
+        What is asked about these filters afterwards does not have to. Subjects that come later are few.
+        """
+        cdef FilterView v = self.view(filters)
+        cdef uint32_t sid = v.judged, end
+        if v.kind != 2 or v.listed:
+            return True
+        end = self.n_subjects if self.n_subjects - sid <= <uint64_t>max(limit, 1) else sid + <uint32_t>max(limit, 1)
+        while sid < end:
+            if self.subjects[sid].count:
+                self.passes(v, sid)
+            sid += 1
+        v.judged = max(v.judged, end)
+        return v.judged >= self.n_subjects
 
     cdef uint32_t literal(self, FilterView v) noexcept:
         return self.lookup(<bytes>v.filters[0])
@@ -295,6 +320,11 @@ cdef class MessageIndex(MessageTable):
             return self.count_between(view, from_seq, self.last_seq + 1)
         if view.kind == 0:
             total = self.messages
+        elif view.listed:
+            for name in view.judge.literals:
+                sid = self.lookup(<bytes>name)
+                if sid != NO_SUBJECT:
+                    total += self.subjects[sid].count
         elif view.kind == 2:
             for sid in range(self.n_subjects):
                 if self.subjects[sid].count and self.passes(view, sid):
@@ -318,6 +348,12 @@ cdef class MessageIndex(MessageTable):
         if view.kind == 1:
             sid = self.literal(view)
             return 0 if sid == NO_SUBJECT else self.subjects[sid].last
+        if view.listed:
+            for name in view.judge.literals:
+                sid = self.lookup(<bytes>name)
+                if sid != NO_SUBJECT:
+                    best = max(best, self.subjects[sid].last)
+            return best
         for sid in range(self.n_subjects):
             if self.subjects[sid].count == 0 or self.subjects[sid].last <= best:
                 continue
@@ -366,6 +402,13 @@ cdef class MessageIndex(MessageTable):
             if sid != NO_SUBJECT:
                 out.append((view.filters[0], self.subjects[sid].count))
             return out
+        if view.listed:
+            for name in view.judge.literals:
+                sid = self.lookup(<bytes>name)
+                if sid != NO_SUBJECT:
+                    out.append((name, self.subjects[sid].count))
+            out.sort()
+            return out
         for sid in range(self.n_subjects):
             s = &self.subjects[sid]
             if s.count and (view.kind == 0 or self.passes(view, sid)):
@@ -374,29 +417,36 @@ cdef class MessageIndex(MessageTable):
         return out
 
     def last_per_subject(self, filters, uint64_t up_to):
-        """Newest sequence not above `up_to` (0: no bound) of each subject that passes, ascending."""
+        """Newest sequence not above `up_to` (0: no bound) of each subject that passes, ascending, in 64 bits each."""
         cdef FilterView view = self.view(filters)
-        cdef uint32_t sid, lo = 0, hi = self.n_subjects
-        cdef Subject *s
-        cdef uint64_t at
-        cdef list out = []
-        if view.kind == 1:
-            lo = self.literal(view)
-            if lo == NO_SUBJECT:
-                return out
-            hi = lo + 1
-        for sid in range(lo, hi):
-            s = &self.subjects[sid]
-            if s.count == 0 or (view.kind == 2 and not self.passes(view, sid)):
-                continue
-            if up_to == 0 or s.last <= up_to:
-                out.append(s.last)
-            elif s.first <= up_to:
-                at = self.before(sid, up_to + 1) if self.run_at(up_to + 1) >= 0 else 0
-                if at:
-                    out.append(at)
-        out.sort()
-        return out
+        cdef uint32_t sid
+        cdef uint64_t bound = up_to if up_to else self.last_seq
+        cdef Newest found
+        cdef Py_ssize_t in_order = 0
+        found.n = 0
+        found.seq = <uint64_t *>grown(NULL, <size_t>self.num_subjects * 8)
+        try:
+            if view.kind == 1 or view.listed:
+                for name in view.filters if view.kind == 1 else view.judge.literals:
+                    push_newest(self, self.lookup(<bytes>name), bound, &found)
+            elif self.messages <= <uint64_t>self.num_subjects * SORT_COST:
+                # As many messages as subjects, nearly: met in their order, they need no sorting.
+                push_newest_in_order(self, view, bound, &found)
+                in_order = found.n
+                if self.last_seq > bound:
+                    for sid in range(self.n_subjects):
+                        if self.subjects[sid].count and self.subjects[sid].last > bound:
+                            if view.kind == 0 or self.passes(view, sid):
+                                push_newest(self, sid, bound, &found)
+            else:
+                for sid in range(self.n_subjects):
+                    if self.subjects[sid].count and (view.kind == 0 or self.passes(view, sid)):
+                        push_newest(self, sid, bound, &found)
+            if found.n > in_order:
+                qsort(found.seq, found.n, 8, compare_seqs)
+            return PyBytes_FromStringAndSize(<char *>found.seq, found.n * 8)
+        finally:
+            free(found.seq)
 
     def matching_seqs(self, filters, uint64_t up_to, uint64_t keep):
         """Sequences that pass and are not above `up_to`, without the newest `keep` of them, packed in 64 bits each."""
@@ -448,3 +498,42 @@ cdef class MessageIndex(MessageTable):
             out.append(seq)
             seq += 1
         return out
+
+
+cdef void push_newest(MessageIndex index, uint32_t sid, uint64_t bound, Newest *out) noexcept:
+    """The newest message of a subject that is not above `bound`, if there is one."""
+    cdef Subject *s
+    cdef uint64_t at = 0
+    if sid == NO_SUBJECT:
+        return
+    s = &index.subjects[sid]
+    if s.last <= bound:
+        at = s.last
+    elif s.first <= bound and index.run_at(bound + 1) >= 0:
+        at = index.before(sid, bound + 1)
+    if at:
+        out.seq[out.n] = at
+        out.n += 1
+
+
+cdef int push_newest_in_order(MessageIndex index, FilterView view, uint64_t bound, Newest *out) except -1:
+    """Every message up to `bound` that is the newest of its subject."""
+    cdef Py_ssize_t i
+    cdef Run *r
+    cdef uint32_t pos, sid
+    cdef uint64_t seq
+    for i in range(index.n_runs):
+        r = index.runs[i]
+        if r.live == 0:
+            continue
+        for pos in range(r.n):
+            sid = r.sid[pos]
+            if sid == NO_SUBJECT:
+                continue
+            seq = seq_at(r, pos)
+            if seq > bound:
+                return 0
+            if index.subjects[sid].last == seq and (view.kind == 0 or index.passes(view, sid)):
+                out.seq[out.n] = seq
+                out.n += 1
+    return 0

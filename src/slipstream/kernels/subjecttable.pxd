@@ -2,6 +2,8 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from slipstream.kernels.filterset cimport FilterSet
+
 cdef enum:
     NO_SUBJECT = 0xFFFFFFFF   # in place of a number: nothing there
 
@@ -15,6 +17,9 @@ cdef struct Subject:
 cdef class FilterView:
     cdef readonly tuple filters
     cdef int kind                # 0 everything, 1 one literal, 2 verdict per subject
+    cdef FilterSet judge         # of kind 2
+    cdef bint listed             # all filters are literals: their subjects can be asked one by one
+    cdef uint32_t judged         # verdicts below this number were all given once
     cdef uint8_t *verdicts       # by subject: 0 unknown, 1 no, 2 yes
     cdef uint32_t cap
 

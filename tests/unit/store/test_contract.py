@@ -113,8 +113,8 @@ def test_subject_questions(store: Store) -> None:
     assert store.subjects_matching(b"s.*")[0] == (b"s.0", 10)
     assert store.load_last(b"s.2").seq == 92
     assert store.load_last(b"s.*").seq == 100
-    assert store.last_per_subject((b"s.1", b"s.2"), 0) == [91, 92]
-    assert store.last_per_subject((b"s.1", b"s.2"), 50) == [41, 42]
+    assert list(store.last_per_subject((b"s.1", b"s.2"), 0)) == [91, 92]
+    assert list(store.last_per_subject((b"s.1", b"s.2"), 50)) == [41, 42]
 
 
 def test_messages_of_the_direct_writer_are_committed_like_others(store: Store) -> None:

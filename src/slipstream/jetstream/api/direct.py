@@ -9,6 +9,7 @@ kernel (`PointGet`), with the same bytes as here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -220,7 +221,9 @@ class DirectGet:
             up_to_seq -= 1
         up_to_seq = up_to_seq or store.committed_seq
         filters = [subject.encode() for subject in asked.multi_last]
-        seqs = store.last_per_subject(filters, min(up_to_seq, store.committed_seq)) if store.committed_seq else []
+        seqs: Sequence[int] = ()
+        if store.committed_seq:
+            seqs = store.last_per_subject(filters, min(up_to_seq, store.committed_seq))
         if len(seqs) > DIRECT_MULTI_LAST_MAX:
             self._status(reply, b"413 Too Many Results")
             return

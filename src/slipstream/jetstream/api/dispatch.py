@@ -143,6 +143,15 @@ class ApiRequest:
             self._waits = True
             self._dispatcher.load.wait(looks=self._route.looks)
 
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Go on with a call in a later turn: what `work` raises is answered as if its handler had raised it."""
+        try:
+            work()
+        except ApiError as error:
+            self.fail(error)
+        except StorageFault as fault:
+            self.fail(store_error(fault))
+
     def settle(self, fields: Fields) -> Callable[[ApiError | None], None]:
         """A callback for `Stream.after_commit`: success with `fields`, or the commit's error."""
         return lambda error: self.respond(fields) if error is None else self.fail(error)

@@ -9,7 +9,7 @@ What this is not: reading. `delivery` reads and says what has passed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ class Ahead:
         self._consumer = consumer
         self._owner = consumer.owner
         self._store = consumer.store
-        self._newest: list[int] | None = None  # last per subject: the snapshot, None: not read yet
+        self._newest: Sequence[int] | None = None  # last per subject: the snapshot, None: not read yet
         self._newest_at = 0
         self._newest_gone: set[int] = set()  # of what is left in it, removed from the stream meanwhile
         self._version = -1  # of the stream when it was counted; -1: not
@@ -100,7 +100,7 @@ class Ahead:
         """The next so many of the snapshot. Empty: it is used up, and the position is behind it."""
         newest, gone = self._snapshot(), self._newest_gone
         if not gone:
-            found = newest[self._newest_at : self._newest_at + count]
+            found = list(newest[self._newest_at : self._newest_at + count])
         else:
             rest = (newest[at] for at in range(self._newest_at, len(newest)))
             found = list(islice((seq for seq in rest if seq not in gone), count))
@@ -119,7 +119,7 @@ class Ahead:
         at = bisect_left(newest, seq, self._newest_at)
         return at < len(newest) and newest[at] == seq and seq not in self._newest_gone
 
-    def _snapshot(self) -> list[int]:
+    def _snapshot(self) -> Sequence[int]:
         """All of it, ascending; what is before `_newest_at` is delivered."""
         state = self._consumer.state
         if self._newest is None:

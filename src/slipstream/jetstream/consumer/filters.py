@@ -1,7 +1,7 @@
 """The subjects a consumer wants: as given, as the store takes them, and as a question about one subject.
 
 A filter list that covers everything the stream collects is the same as none, and reading without filters is faster;
-`Filters.for_store` knows that. Literal filters are a set, so a thousand of them cost one lookup.
+`Filters.for_store` knows that. Whether a subject is wanted does not cost more with a thousand filters.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from slipstream.jetstream.config.structs import ConsumerConfig
-from slipstream.kernels.subject import is_literal, is_subset, matches, overlaps
+from slipstream.kernels.filterset import FilterSet
+from slipstream.kernels.subject import is_literal, is_subset, overlaps
 
 __all__ = ["Filters", "first_overlap", "subjects_of"]
+
+_NO_KEY = 0  # of the hash of tokens: who aims at one slot makes only their own consumer slow
 
 
 def subjects_of(config: ConsumerConfig) -> list[str]:
@@ -28,7 +31,7 @@ class Filters:
         """Take filters as configured and what their stream collects."""
         self.subjects = tuple(subject.encode() for subject in subjects)
         self._literals = frozenset(subject for subject in self.subjects if is_literal(subject))
-        self._patterns = tuple(subject for subject in self.subjects if subject not in self._literals)
+        self._patterns = FilterSet((subject for subject in self.subjects if subject not in self._literals), _NO_KEY)
         collected = [subject.encode() for subject in stream_subjects]
         covered = bool(collected) and all(any(is_subset(own, wide) for wide in self.subjects) for own in collected)
         self.for_store: tuple[bytes, ...] = () if covered else self.subjects
@@ -37,12 +40,12 @@ class Filters:
         """Whether a message on this subject is wanted."""
         if not self.for_store or subject in self._literals:
             return True
-        return any(matches(pattern, subject) for pattern in self._patterns)
+        return self._patterns.matches(subject)
 
     @property
     def literals(self) -> frozenset[bytes] | None:
         """All wanted subjects, if they can be listed; None: there are patterns, or everything is wanted."""
-        return self._literals if self.for_store and not self._patterns else None
+        return self._literals if self.for_store and not self._patterns.patterns else None
 
     def touch(self, subject: bytes) -> bool:
         """Whether a message matching this filter could be wanted."""

@@ -296,7 +296,14 @@ class Store(Protocol):
         """The subjects of what is stored in this range, each once, in order of appearance. Reads no message."""
         ...
 
-    def last_per_subject(self, filters: Filters, up_to_seq: int) -> list[int]:
+    def prepare(self, filters: Filters, limit: int) -> bool:
+        """Look at up to `limit` more subjects, so that questions about these filters need not; True: at all of them.
+
+        Never needed, but a first question about patterns looks at every subject of the stream in one go.
+        """
+        ...
+
+    def last_per_subject(self, filters: Filters, up_to_seq: int) -> Sequence[int]:
         """For each subject that passes, its newest sequence not above `up_to_seq` (0: no bound), ascending."""
         ...
 

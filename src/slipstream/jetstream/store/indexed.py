@@ -5,7 +5,7 @@ A subclass says where bytes lie (`_slice`); this class finds, decodes and checks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from slipstream.jetstream.store.base import SEQ_MAX, Damaged, Filters, Read, SubjectState
 from slipstream.kernels.handout import Batch, select_seqs, subjects_between
@@ -241,9 +241,13 @@ class IndexedReads:
         """See `Store.subjects_between`."""
         return subjects_between(self._index, max(first_seq, 0), max(last_seq, 0))
 
-    def last_per_subject(self, filters: Filters, up_to_seq: int) -> list[int]:
+    def last_per_subject(self, filters: Filters, up_to_seq: int) -> Sequence[int]:
         """See `Store.last_per_subject`."""
-        return self._index.last_per_subject(filters, max(up_to_seq, 0))
+        return memoryview(self._index.last_per_subject(filters, max(up_to_seq, 0))).cast("Q")
+
+    def prepare(self, filters: Filters, limit: int) -> bool:
+        """See `Store.prepare`."""
+        return self._index.prepare(filters, limit)
 
     # --- time -------------------------------------------------------------------------------------------------------
 

@@ -321,3 +321,36 @@ def test_account_limits_apply() -> None:
     assert w.add("C")["config"]["max_ack_pending"] == 10
     body = {"stream_name": "S", "config": {"name": "D", "ack_policy": "explicit"}}
     assert w.api("CONSUMER.CREATE.S.D", body)["error"]["err_code"] == 10026
+
+
+def test_filters_over_many_subjects_are_judged_a_slice_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.jetstream.api.consumers.FILTER_SLICE_SUBJECTS", 10)
+    w = world()
+    for i in range(95):
+        w.fill(1, f"s.{i}.x")
+    judged: list[bool] = []
+    store = w.consumers().stream.store
+    prepare = store.prepare
+    monkeypatch.setattr(store, "prepare", lambda filters, limit: judged.append(prepare(filters, limit)) or judged[-1])
+    created = w.add("C", filter_subjects=["s.*.x", "s.7", "s.y.*"], deliver_policy="last_per_subject")
+    assert created["num_pending"] == 95
+    assert judged == [False] * 9 + [True]
+    judged.clear()
+    assert w.add("L", filter_subjects=[f"s.{i}.x" for i in range(40)])["num_pending"] == 40
+    assert judged == [True]  # literal filters are looked up
+
+
+def test_a_stream_that_goes_while_filters_are_judged_is_said_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.jetstream.api.consumers.FILTER_SLICE_SUBJECTS", 10)
+    w = world()
+    for i in range(30):
+        w.fill(1, f"s.{i}.x")
+    body = json.dumps({"stream_name": "S", "config": {"name": "C", "filter_subject": "s.*.x"}}).encode()
+    w.ports.route(b"$JS.API.CONSUMER.CREATE.S.C.s.*.x", b"_INBOX.create", None, body)
+    w.ports.route(b"$JS.API.STREAM.DELETE.S", b"_INBOX.delete", None, b"")
+    w.ports.settle()
+    answers = {
+        subject: json.loads(payload) for subject, _, _, payload in w.ports.sent if subject.startswith(b"_INBOX.")
+    }
+    assert answers[b"_INBOX.delete"]["success"]
+    assert answers[b"_INBOX.create"]["error"]["err_code"] == 10059
