@@ -1,0 +1,258 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Messages in the files of nats-server: HighwayHash-64, and the records of a block checked by it.
+
+    record   length (4; highest bit: with headers), sequence (8), time (8), length of the subject (2), subject,
+             [length of the headers (4), headers,] payload, hash (8); little endian
+    hash     of sequence, time, subject, headers and payload, keyed by stream and block
+
+The hash does not cover the three lengths. A wrong length of the record or of the headers moves what is hashed; a wrong
+one of the subject does not, so whoever gets a record has to judge its subject. Linear time; every length is checked
+against what is left before it is used.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+cdef enum:
+    HEAD = 22               # bytes of a record before its subject
+    HASH = 8
+    PACKET = 32             # what the hash takes at a time
+
+cdef uint32_t WITH_HEADERS = 1u << 31
+cdef uint32_t LENGTH_MAX = 32 * 1024 * 1024      # of a record; nats-server takes more for damage
+
+cdef uint64_t[4] MUL0 = [0xdbe6d5d5fe4cce2f, 0xa4093822299f31d0, 0x13198a2e03707344, 0x243f6a8885a308d3]
+cdef uint64_t[4] MUL1 = [0x3bd39e10cb0ef593, 0xc0acf169b5f18a8c, 0xbe5466cf34e90c6c, 0x452821e638d01377]
+
+
+cdef struct Hash:
+    uint64_t v0[4]
+    uint64_t v1[4]
+    uint64_t mul0[4]
+    uint64_t mul1[4]
+    uint8_t waiting[32]
+    Py_ssize_t used
+
+
+cdef inline uint64_t load64(const uint8_t *p) noexcept nogil:
+    cdef uint64_t value
+    memcpy(&value, p, 8)
+    return value
+
+
+cdef inline uint32_t load32(const uint8_t *p) noexcept nogil:
+    cdef uint32_t value
+    memcpy(&value, p, 4)
+    return value
+
+
+cdef inline uint16_t load16(const uint8_t *p) noexcept nogil:
+    cdef uint16_t value
+    memcpy(&value, p, 2)
+    return value
+
+
+cdef inline uint64_t halves_swapped(uint64_t x) noexcept nogil:
+    return (x >> 32) | (x << 32)
+
+
+cdef inline void zipper(uint64_t *add0, uint64_t *add1, uint64_t a0, uint64_t a1) noexcept nogil:
+    """Mix the bytes of two lanes and add them to two others."""
+    add0[0] += (
+        (((a0 & <uint64_t>0xff000000) | (a1 & <uint64_t>0xff00000000)) >> 24)
+        | (((a0 & <uint64_t>0xff0000000000) | (a1 & <uint64_t>0xff000000000000)) >> 16)
+        | (a0 & <uint64_t>0xff0000)
+        | ((a0 & <uint64_t>0xff00) << 32)
+        | ((a1 & <uint64_t>0xff00000000000000) >> 8)
+        | (a0 << 56)
+    )
+    add1[0] += (
+        (((a1 & <uint64_t>0xff000000) | (a0 & <uint64_t>0xff00000000)) >> 24)
+        | (a1 & <uint64_t>0xff0000)
+        | ((a1 & <uint64_t>0xff0000000000) >> 16)
+        | ((a1 & <uint64_t>0xff00) << 24)
+        | ((a0 & <uint64_t>0xff000000000000) >> 8)
+        | ((a1 & <uint64_t>0xff) << 48)
+        | (a0 & <uint64_t>0xff00000000000000)
+    )
+
+
+cdef inline void mix(Hash *h, uint64_t a, uint64_t b, uint64_t c, uint64_t d) noexcept nogil:
+    """Take four lanes."""
+    cdef uint64_t[4] lanes = [a, b, c, d]
+    cdef int i
+    for i in range(4):
+        h.v1[i] += h.mul0[i] + lanes[i]
+        h.mul0[i] ^= (h.v1[i] & <uint64_t>0xffffffff) * (h.v0[i] >> 32)
+        h.v0[i] += h.mul1[i]
+        h.mul1[i] ^= (h.v0[i] & <uint64_t>0xffffffff) * (h.v1[i] >> 32)
+    zipper(&h.v0[0], &h.v0[1], h.v1[0], h.v1[1])
+    zipper(&h.v0[2], &h.v0[3], h.v1[2], h.v1[3])
+    zipper(&h.v1[0], &h.v1[1], h.v0[0], h.v0[1])
+    zipper(&h.v1[2], &h.v1[3], h.v0[2], h.v0[3])
+
+
+cdef inline void packet(Hash *h, const uint8_t *p) noexcept nogil:
+    mix(h, load64(p), load64(p + 8), load64(p + 16), load64(p + 24))
+
+
+cdef void begin(Hash *h, const uint8_t *key) noexcept nogil:
+    cdef int i
+    cdef uint64_t lane
+    for i in range(4):
+        lane = load64(key + 8 * i)
+        h.mul0[i] = MUL0[i]
+        h.mul1[i] = MUL1[i]
+        h.v0[i] = MUL0[i] ^ lane
+        h.v1[i] = MUL1[i] ^ halves_swapped(lane)
+    h.used = 0
+
+
+cdef void feed(Hash *h, const uint8_t *p, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t piece
+    if h.used:
+        piece = min(size, PACKET - h.used)
+        memcpy(h.waiting + h.used, p, piece)
+        h.used += piece
+        p += piece
+        size -= piece
+        if h.used < PACKET:
+            return
+        packet(h, h.waiting)
+        h.used = 0
+    while size >= PACKET:
+        packet(h, p)
+        p += PACKET
+        size -= PACKET
+    if size:
+        memcpy(h.waiting, p, size)
+        h.used = size
+
+
+cdef uint64_t finish(Hash *h) noexcept nogil:
+    cdef uint8_t[32] last
+    cdef Py_ssize_t size = h.used, whole = h.used & ~3, rest = h.used & 3
+    cdef uint32_t low, high
+    cdef int i, _i
+    if size:
+        for i in range(4):
+            h.v0[i] += (<uint64_t>size << 32) + <uint64_t>size
+            low = <uint32_t>h.v1[i]
+            high = <uint32_t>(h.v1[i] >> 32)
+            h.v1[i] = (
+                <uint64_t>((low << size) | (low >> (32 - size)))
+                | (<uint64_t>((high << size) | (high >> (32 - size))) << 32)
+            )
+        memset(last, 0, PACKET)
+        memcpy(last, h.waiting, whole)
+        if size & 16:
+            # The last four bytes, whatever their place.
+            memcpy(last + 28, h.waiting + size - 4, 4)
+        elif rest:
+            last[16] = h.waiting[whole]
+            last[17] = h.waiting[whole + (rest >> 1)]
+            last[18] = h.waiting[size - 1]
+        packet(h, last)
+    for _i in range(4):
+        mix(h, halves_swapped(h.v0[2]), halves_swapped(h.v0[3]), halves_swapped(h.v0[0]), halves_swapped(h.v0[1]))
+    return h.v0[0] + h.v1[0] + h.mul0[0] + h.mul1[0]
+
+
+def hash64(bytes key not None, bytes data not None):
+    """HighwayHash-64 of some bytes, as the 8 bytes nats-server writes.
+
+    Raises:
+        ValueError: the key has not 32 bytes.
+    """
+    cdef Hash h
+    cdef uint64_t found
+    if PyBytes_GET_SIZE(key) != 32:
+        raise ValueError("the key has 32 bytes")
+    begin(&h, <const uint8_t *>PyBytes_AS_STRING(key))
+    feed(&h, <const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    found = finish(&h)
+    return PyBytes_FromStringAndSize(<char *>&found, 8)
+
+
+cdef Py_ssize_t _whole(const Hash *fresh, const uint8_t *p, Py_ssize_t left) noexcept nogil:
+    """Length of the record here if it is whole and its hash holds, else 0."""
+    cdef Hash h
+    cdef uint32_t length
+    cdef Py_ssize_t size, body
+    if left < HEAD + HASH:
+        return 0
+    length = load32(p)
+    size = <Py_ssize_t>(length & ~WITH_HEADERS)
+    body = load16(p + 20) + (4 if length & WITH_HEADERS else 0)
+    if size > LENGTH_MAX or size > left or size < HEAD + HASH or body > size - HEAD - HASH:
+        return 0
+    h = fresh[0]
+    feed(&h, p + 4, 16)
+    if length & WITH_HEADERS:
+        feed(&h, p + HEAD, body - 4)
+        feed(&h, p + HEAD + body, size - HASH - HEAD - body)
+    else:
+        feed(&h, p + HEAD, size - HASH - HEAD)
+    return size if finish(&h) == load64(p + size - HASH) else 0
+
+
+def records(bytes block not None, bytes key not None, Py_ssize_t at, Py_ssize_t count_max):
+    """Records from `at` on, until one does not hold: a list of them, and where the next begins.
+
+    A record is `(sequence with its flags, time, subject, headers, payload)`; headers are None when their length points
+    outside. Fewer than `count_max` records before the end of the block: what follows is damaged or cut off.
+    """
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(block)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(block), size, subject, headers, payload
+    cdef const uint8_t *p
+    cdef Hash fresh
+    cdef list found = []
+    cdef object head
+    if PyBytes_GET_SIZE(key) != 32:
+        raise ValueError("the key has 32 bytes")
+    if at < 0:
+        raise ValueError("before the block")
+    begin(&fresh, <const uint8_t *>PyBytes_AS_STRING(key))
+    while at < end and count_max > 0:
+        p = start + at
+        size = _whole(&fresh, p, end - at)
+        if size == 0:
+            break
+        subject = load16(p + 20)
+        payload = HEAD + subject
+        head = b""
+        if load32(p) & WITH_HEADERS:
+            headers = <Py_ssize_t>load32(p + payload)
+            payload += 4
+            if headers > size - HASH - payload:
+                head = None
+            else:
+                head = PyBytes_FromStringAndSize(<const char *>p + payload, headers)
+                payload += headers
+        found.append((
+            load64(p + 4),
+            <int64_t>load64(p + 12),
+            PyBytes_FromStringAndSize(<const char *>p + HEAD, subject),
+            head,
+            PyBytes_FromStringAndSize(<const char *>p + payload, size - HASH - payload),
+        ))
+        at += size
+        count_max -= 1
+    return found, at
+
+
+def next_record(bytes block not None, bytes key not None, Py_ssize_t at):
+    """Where the first record at or behind `at` begins whose hash holds; the end of the block if there is none."""
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(block)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(block)
+    cdef Hash fresh
+    if PyBytes_GET_SIZE(key) != 32:
+        raise ValueError("the key has 32 bytes")
+    if at < 0:
+        raise ValueError("before the block")
+    begin(&fresh, <const uint8_t *>PyBytes_AS_STRING(key))
+    with nogil:
+        while at < end and _whole(&fresh, start + at, end - at) == 0:
+            at += 1
+    return min(at, end)
