@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "account": Entry(
         "slipstream.cli.account:account", "Show the account in use, save its streams.", ("a", "acct"), _OPERATE
     ),
+    "migrate": Entry("slipstream.cli.migrate:migrate", "Take over the streams of a nats-server.", (), _OPERATE),
     "events": Entry("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
     "top": Entry("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),
     "rtt": Entry("slipstream.cli.rtt:rtt", "Measure the round trip to servers.", (), _OPERATE),

@@ -1,0 +1,93 @@
+"""`slipstream migrate` of what the real nats-server wrote: afterwards our server shows the same, to the last byte."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cli import Cli
+from support.nats_stores import OBJECT, FilledStore
+from support.servers import ServerPool
+
+KEY = "a key with some words"
+
+
+def config(store: Path, encryption: str = "") -> str:
+    return f'jetstream {{ store_dir: "{store}", {encryption} }}'
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Every file under a directory with a digest."""
+    files = sorted(path for path in root.rglob("*") if path.is_file())
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Cli(home)
+
+
+@pytest.fixture
+def written(server_pool: ServerPool, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A store written by the real server, which was stopped or killed; what was in it."""
+    how, encryption = request.param
+    store = tmp_path / "theirs"
+    server = server_pool.prepared("real", config(store, encryption), ()).start()
+    filled = FilledStore(server.port)
+    filled.fill()
+    if how == "killed":
+        # What the server had not written yet is gone: what counts is what it would find itself.
+        server.kill()
+        copy = tmp_path / "copy"
+        shutil.copytree(store, copy)
+        server = server_pool.prepared("real", config(copy, encryption), ()).start()
+        filled = FilledStore(server.port)
+    before = filled.contents(), filled.buckets()
+    server.stop()
+    yield store, before
+
+
+def served(server_pool: ServerPool, store: Path) -> Any:
+    """What our server shows of a store."""
+    server = server_pool.prepared("ours", config(store), ()).start()
+    try:
+        filled = FilledStore(server.port)
+        return filled.contents(), filled.buckets()
+    finally:
+        server.end()
+
+
+CASES = [
+    pytest.param(("stopped", ""), (), id="stopped"),
+    pytest.param(("killed", ""), (), id="killed"),
+    pytest.param(("stopped", f'key: "{KEY}", cipher: chacha'), ("--key", KEY), id="chacha"),
+    pytest.param(("killed", f'key: "{KEY}", cipher: chacha'), ("--key", KEY), id="chacha-killed"),
+    pytest.param(("stopped", f'key: "{KEY}", cipher: aes'), ("--key", KEY), id="aes"),
+    pytest.param(("killed", f'key: "{KEY}", cipher: aes'), ("--key", KEY), id="aes-killed"),
+]
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("written", "flags"), CASES, indirect=["written"])
+def test_everything_arrives(
+    server_pool: ServerPool, tmp_path: Path, cli: Cli, written: Any, flags: tuple[str, ...]
+) -> None:
+    store, (before, buckets) = written
+    files = tree(store)
+    cli.call("migrate", str(store), "--to", str(tmp_path / "ours"), *flags)
+    assert tree(store) == files
+    after, buckets_after = served(server_pool, tmp_path / "ours")
+    assert after.keys() == before.keys()
+    for name, stream in before.items():
+        for part, expected in stream.items():
+            assert after[name][part] == expected, (name, part)
+    assert buckets_after == buckets
+    assert buckets[-1] == OBJECT
+    shutil.rmtree(tmp_path / "ours")
