@@ -11,6 +11,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from slipstream.errors import StorageFault
@@ -77,6 +78,8 @@ class FakePorts:
         self.clock_ns = START_NS
         self.sent: list[Message] = []  # everything published by JetStream, in order
         self.logged: list[tuple[str, str]] = []
+        self.tolerant = False  # True: exceptions that nobody expected are kept, as in a server; else they fail the test
+        self.reported: list[tuple[str, Exception]] = []
         self.subscriptions: list[FakeSubscription] = []
         self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.jobs_held = False  # True: blocking jobs wait until `run_jobs`
@@ -135,7 +138,7 @@ class FakePorts:
     def route(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> int:
         targets = [sub for sub in self.subscriptions if matches(sub.subject, subject)]
         for target in targets:
-            target.on_message(subject, reply, header, payload)
+            self._try("a subscriber", partial(target.on_message, subject, reply, header, payload))
         return len(targets)
 
     def has_interest(self, subject: bytes) -> bool:
@@ -164,6 +167,11 @@ class FakePorts:
     def log(self, level: str, text: str) -> None:
         self.logged.append((level, text))
 
+    def report(self, what: str, error: Exception) -> None:
+        self.reported.append((what, error))
+        if not self.tolerant:
+            raise error
+
     def random_below(self, bound: int) -> int:
         return self._random.randrange(bound)
 
@@ -174,15 +182,22 @@ class FakePorts:
         """Do the blocking work that waits, one thread after the other."""
         while self.jobs:
             job, on_done = self.jobs.pop(0)
-            job()
-            on_done()
+            self._try("a job", job)
+            self._try("the end of a job", on_done)
+
+    def _try(self, what: str, callback: Callable[[], None]) -> None:
+        """What the server's ports do: one callback's exception ends with it."""
+        try:
+            callback()
+        except Exception as error:
+            self.report(what, error)
 
     def settle(self) -> None:
         """Run until nothing is left to do at this time."""
         while self._soon or (self.jobs and not self.jobs_held):
             soon, self._soon = self._soon, []
             for callback in soon:
-                callback()
+                self._try("call_soon", callback)
             if not self.jobs_held:
                 self.run_jobs()
 
@@ -194,7 +209,7 @@ class FakePorts:
             due_ns, _, slot = heapq.heappop(self._timers)
             self.clock_ns = max(self.clock_ns, due_ns)
             if slot:
-                slot.pop()()
+                self._try("a timer", slot.pop())
             self.settle()
         self.clock_ns = until_ns
 

@@ -33,6 +33,7 @@ from slipstream.jetstream.config.versioning import (
 )
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
+from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
 from slipstream.jetstream.scrub import Scrubber
@@ -62,7 +63,19 @@ class JetStreamServer:
         }
         self.scrubber = Scrubber()
         self.on_full: Callable[[str], None] | None = None  # told of streams that find no space on the disk
-        self.load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit)
+        self.on_dropped: Callable[[bool], None] | None = None  # told of API calls that were dropped; see `ApiLoad`
+
+    def new_load(self) -> ApiLoad:
+        """What counts the API calls of an account."""
+        return ApiLoad(
+            request_limit=self.facts.request_queue_limit,
+            info_limit=self.facts.info_queue_limit,
+            on_dropped=self._dropped,
+        )
+
+    def _dropped(self, looks: bool) -> None:
+        if self.on_dropped is not None:
+            self.on_dropped(looks)
 
     def set_limits(self, *, max_memory: int, max_storage: int) -> None:
         """Allow more from now on."""
@@ -86,7 +99,7 @@ class JetStreamAccount:
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}  # streams of a newer server: name → why they do not run
         self.advisories = Advisories(ports, server.facts)
-        self.api = ApiDispatcher(ports, self.advisories, server.load)
+        self.api = ApiDispatcher(ports, self.advisories, server.new_load())
         self.api.account, self.api.strict = name, server.facts.strict
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
@@ -136,13 +149,13 @@ class JetStreamAccount:
 
     def shutdown(self) -> None:
         """Stop and close every stream. Blocks."""
-        for hook in self.on_shutdown:
-            hook()
+        each(self.ports, "JetStream shutdown", self.on_shutdown)
         self.server.scrubber.leave(self)
         for stream in self.streams.values():
             stream.stop(deleted=False)
-            stream.store.close()
+            call(self.ports, f"Closing stream '{self.name} > {stream.name}'", stream.store.close)
         self.streams.clear()
+        self.api.stop()
 
     def set_limits(self, limits: AccountLimits) -> None:
         """Apply new limits from now on; what is stored or reserved already stays."""
@@ -240,8 +253,7 @@ class JetStreamAccount:
         self._check_overlap(config)
         stream.update(config)
         self._reserve(config.storage, max(config.max_bytes, 0) - max(old.max_bytes, 0))
-        for hook in self.on_updated:
-            hook(stream)
+        each(self.ports, f"The update of stream '{stream.name}'", self.on_updated, stream)
         # Tighter limits may have much to remove; the answer shows the stream as it is then.
         stream.slices.after(lambda: stream.after_commit(lambda error: self._announce(stream, "modify", error, done)))
 
@@ -336,6 +348,12 @@ class JetStreamAccount:
         created_ns = self.ports.now_ns()
         outcome: list[Store | StorageFault] = []
 
+        def broke(error: Exception) -> None:
+            # Nobody expected it: nothing of the stream stays, and the name is free again.
+            self.ports.report(f"The creation of stream '{self.name} > {name}'", error)
+            self._creating.pop(name, None)
+            self._abandon(config, outcome[0], store_error(fault_of(error)), done)
+
         def make() -> None:
             try:
                 outcome.append(self._stores.create(config, created_ns))
@@ -372,9 +390,9 @@ class JetStreamAccount:
             self._release(name)
             stream.after_commit(lambda error: self._announce(stream, "create", error, done))
 
-        self.ports.run_blocking(make, made)
+        self.ports.run_blocking(make, guarded(made, broke))
 
-    def _abandon(self, config: StreamConfig, store: Store, reason: ApiError, done: Done) -> None:
+    def _abandon(self, config: StreamConfig, store: Store | StorageFault, reason: ApiError, done: Done) -> None:
         """A stream was stored but could not be brought to life: nothing of it stays, and the client is told."""
         self._reserve(config.storage, -max(config.max_bytes, 0))
         started = self.streams.pop(config.name, None)
@@ -383,8 +401,9 @@ class JetStreamAccount:
 
         def remove() -> None:
             # What cannot be removed now is found at the next start, as after any failed removal.
-            with suppress(StorageFault):
-                self._stores.destroy(store)
+            if not isinstance(store, StorageFault):
+                with suppress(StorageFault):
+                    self._stores.destroy(store)
 
         def removed() -> None:
             self._release(config.name)
@@ -415,7 +434,7 @@ class JetStreamAccount:
             if outcome:
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be removed: {outcome[0]}")
             self._release(name)
-            done(outcome[0] if outcome else None)
+            call(self.ports, f"The removal of stream '{name}'", done, outcome[0] if outcome else None)
             self.advisories.stream_action(name, "delete")
 
         # A piece of upkeep may still run in its thread; it must not meet the removal.
@@ -436,9 +455,8 @@ class JetStreamAccount:
 
     def _stop(self, stream: Stream, *, deleted: bool) -> None:
         stream.stop(deleted=deleted)
-        stream.health.report_size(0)
-        for hook in self.on_stopped:
-            hook(stream)
+        call(self.ports, f"The end of stream '{stream.name}'", stream.health.report_size, 0)
+        each(self.ports, f"The end of stream '{stream.name}'", self.on_stopped, stream)
 
     def _wait(self, name: str, retry: Callable[[], None]) -> bool:
         """Whether file work on this name is under way; then `retry` is called when it is done."""

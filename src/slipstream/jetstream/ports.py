@@ -210,6 +210,10 @@ class Ports(Protocol):
         """Write one log line; `level` is nats-server's three letters (INF, WRN, ERR, DBG)."""
         ...
 
+    def report(self, what: str, error: Exception) -> None:
+        """An exception that nobody expected ended here: log it with its cause. Never raises."""
+        ...
+
     def random_below(self, bound: int) -> int:
         """A number in `[0, bound)`."""
         ...

@@ -17,6 +17,7 @@ cdef class Listener:
 cdef class Delivery:
     cdef unsigned long long _random
     cdef readonly bint stalled
+    cdef public object failed
     cdef bytes _whole  # the large body that is being delivered, as an object; else None
 
     cdef Py_ssize_t send(

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 from slipstream.kernels.interest import Interest, Route
@@ -9,6 +10,7 @@ class Listener:
 
 class Delivery:
     stalled: bool
+    failed: Callable[[Exception], None] | None
     def __init__(self, seed: int) -> None: ...
     def deliver(
         self, route: Route, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes

@@ -24,7 +24,7 @@ cdef enum:
     WHOLE_BYTES = 65536
 
 
-cdef inline Py_ssize_t put_number(char *target, Py_ssize_t number) noexcept nogil:
+cdef inline Py_ssize_t put_number(char *target, unsigned long long number) noexcept nogil:
     cdef char digits[DIGITS]
     cdef Py_ssize_t n = 0
     cdef Py_ssize_t i
@@ -87,11 +87,17 @@ cdef class Listener:
 
 
 cdef class Delivery:
-    """Delivers for one server. `seed` feeds the choice among queue members."""
+    """Delivers for one server. `seed` feeds the choice among queue members.
+
+    Attributes:
+        failed: told of what an internal subscriber raises, which is not the publisher's trouble, nor that of other
+            receivers; None: it is raised.
+    """
 
     def __cinit__(self, unsigned long long seed):
         self._random = seed | 1
         self.stalled = False
+        self.failed = None
 
     def deliver(
         self, Route route not None, publisher, bytes subject not None, bytes reply, Py_ssize_t header_size,
@@ -311,21 +317,25 @@ cdef class Delivery:
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
         cdef object taken
-        if isinstance(sub.callback, Listener):
-            if not (<Listener>sub.callback).take(
-                subject, subject_size, reply, reply_size, header_size, body, size
-            ):
-                return 0
-            sub.delivered += 1
-            return 1
-        taken = sub.callback(
-            publisher,
-            PyBytes_FromStringAndSize(subject, subject_size),
-            PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
-            header_size,
-            PyBytes_FromStringAndSize(body, size),
-        )
-        if taken is False:
-            return 0
+        try:
+            if isinstance(sub.callback, Listener):
+                if not (<Listener>sub.callback).take(
+                    subject, subject_size, reply, reply_size, header_size, body, size
+                ):
+                    return 0
+            else:
+                taken = sub.callback(
+                    publisher,
+                    PyBytes_FromStringAndSize(subject, subject_size),
+                    PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None,
+                    header_size,
+                    PyBytes_FromStringAndSize(body, size),
+                )
+                if taken is False:
+                    return 0
+        except Exception as error:
+            if self.failed is None:
+                raise
+            self.failed(error)
         sub.delivered += 1
         return 1

@@ -26,16 +26,23 @@ from slipstream.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREA
 __all__ = ["FileThreads", "FileWork"]
 
 _Work = Callable[[], None]
+_Report = Callable[[str, Exception], None]
 
 
 class FileThreads:
     """A few threads, started when they are needed."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, name: str, threads_max: int, run_and_flush: Callable[[_Work], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        threads_max: int,
+        run_and_flush: Callable[[_Work], None],
+        report: _Report,
     ) -> None:
-        """Report on `loop`, inside of `run_and_flush`."""
+        """End jobs on `loop`, inside of `run_and_flush`; `report` gets what they or their ends raise."""
         self._loop = loop
+        self._report = report
         self._name = name
         self._threads_max = threads_max
         self._run_and_flush = run_and_flush
@@ -86,7 +93,7 @@ class FileThreads:
             try:
                 job()
             except Exception as error:
-                self._report("file work failed", error)
+                self._loop.call_soon_threadsafe(self._report, "File work", error)
             ended.append(then)
             # The loop clears this before it looks at what has ended, so nothing that ends after its look stays unseen.
             if not self._woken:
@@ -106,22 +113,19 @@ class FileThreads:
             try:
                 then()
             except Exception as error:
-                # One stream's mistake is not another's.
-                self._loop.call_exception_handler({"message": "JetStream callback failed", "exception": error})
-
-    def _report(self, message: str, error: Exception) -> None:
-        context = {"message": message, "exception": error}
-        self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
+                self._report("What follows from file work", error)  # one stream's mistake is not another's
 
 
 class FileWork:
     """The threads of a server: commits never wait behind work that takes long."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, run_and_flush: Callable[[_Work], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, run_and_flush: Callable[[_Work], None], report: _Report
+    ) -> None:
         """Start nothing yet."""
         committing = min(max(2 * (os.cpu_count() or 1), COMMIT_THREADS_MIN), COMMIT_THREADS_MAX)
-        self.commits = FileThreads(loop, "slipstream-commit", committing, run_and_flush)
-        self.rest = FileThreads(loop, "slipstream-io", FILE_THREADS, run_and_flush)
+        self.commits = FileThreads(loop, "slipstream-commit", committing, run_and_flush, report)
+        self.rest = FileThreads(loop, "slipstream-io", FILE_THREADS, run_and_flush, report)
 
     def stop(self) -> None:
         """Wait for everything that was handed in, and finish it."""

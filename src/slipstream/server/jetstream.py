@@ -62,7 +62,7 @@ class JetStreamRunner:
         self._server = server
         self._loop = loop
         self._disk = RealDisk()
-        self._files = FileWork(loop, server.run_and_flush)
+        self._files = FileWork(loop, server.run_and_flush, server.report)
         self._lock: int | None = None
         self.options = server.options.jetstream
         self.directory = storage_directory(server.options)
@@ -127,7 +127,7 @@ class JetStreamRunner:
             os.path.join(self.directory, account_directory(name)),
             options=self._store_options,
             new_uid=lambda: secrets.token_bytes(16),
-            log=server.log,
+            log=ports.log,
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
         register_all(account)

@@ -78,7 +78,7 @@ class RunningJetStream:
                 API_LEVEL,
                 sum(stats.api.total for stats in each),
                 sum(stats.api.errors for stats in each),
-                self._runner.shared.load.waiting,
+                sum(account.api.load.waiting for account in self._runner.accounts.values()),
             ),
         )
 

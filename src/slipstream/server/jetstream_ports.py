@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from slipstream.ids import new_nuid
+from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.handout import hand_out
 from slipstream.limits import SECOND_NS
@@ -64,7 +65,7 @@ class AccountPorts:
         self.now_ns = server.clock.now_ns
         self.is_bound = account.is_bound
         self.flush = server.flush
-        self.log = server.log
+        self.report = server.report
         self.share_memory = share_memory
         self.lend_file = lend_file
         self.cores = os.cpu_count() or 1
@@ -99,12 +100,14 @@ class AccountPorts:
             try:
                 callback()
             except Exception as error:
-                # One stream's mistake is not another's. The loop reports it, as it would for a callback of its own.
-                self._loop.call_exception_handler({"message": "JetStream callback failed", "exception": error})
+                self.report("JetStream work", error)  # one stream's mistake is not another's
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
         """Call once after a while."""
-        return self._loop.call_later(delay_ns / SECOND_NS, callback).cancel
+        return self._loop.call_later(delay_ns / SECOND_NS, guarded(callback, self._timer_broke)).cancel
+
+    def _timer_broke(self, error: Exception) -> None:
+        self.report("A JetStream timer", error)
 
     def publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """Publish into the account."""
@@ -233,6 +236,10 @@ class AccountPorts:
         """Let a stream answer requests for single messages."""
         getter.bind(self._account.delivery, self._account.interest)
         return _Listening(self._account, self._account.subscribe(subject, getter, queue))
+
+    def log(self, level: str, text: str) -> None:
+        """Write one log line; a reload may have put another log in the place of the first."""
+        self._server.log(level, text)
 
     def random_below(self, bound: int) -> int:
         """A number below `bound`."""

@@ -42,7 +42,7 @@ class SystemApi:
         self._advisories = Advisories(ports, runner.facts)
         self._dropped = [0, 0]  # since the last report: calls that change something, calls that look
         self._report_timer: Cancel | None = None
-        runner.shared.load.on_dropped = self.dropped
+        runner.shared.on_dropped = self.dropped
         runner.shared.on_full = self.full
 
     def answer(

@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slipstream.config.reload import diff
 from slipstream.errors import ConfigError, SlipstreamError
@@ -46,6 +46,7 @@ class Process:
         try:
             self._server = server = Server(self._options, log=log)
             server.on_reload_request = self._reload
+            asyncio.get_running_loop().set_exception_handler(self._on_exception)
             # Before the server says that it is ready: whoever waits for that may send a signal at once.
             self._listen_for_signals()
             await server.start()
@@ -68,6 +69,11 @@ class Process:
             signal.SIGUSR2: ("user defined signal 2", self._leave),
         }.items():
             loop.add_signal_handler(number, self._on_signal, name, act)
+
+    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something on the loop raised what nobody expected: said in the server's own log."""
+        assert self._server is not None
+        self._server.report(str(context.get("message")), context.get("exception") or RuntimeError("no exception"))
 
     def _on_signal(self, name: str, act: Callable[[], None]) -> None:
         assert self._server is not None

@@ -14,6 +14,7 @@ import os
 import random
 import socket
 from collections.abc import Callable
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -94,6 +95,7 @@ class Server(Turns):
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
+        self.hub.delivery.failed = partial(self.report, "A service of the server")
         self.running = False
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None

@@ -7,21 +7,35 @@ ends with its read, so that it gets its answer without another round of the loop
 from __future__ import annotations
 
 import asyncio
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN, SECOND_NS
+from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["Turns"]
 
+_FRAMES_SHOWN = 4  # of where an unexpected exception came from: enough to find it, and still one line
+
+
+class _Log(Protocol):
+    def __call__(self, level: str, text: str) -> None: ...
+
 
 class Turns(ABC):
-    """The part of a server that knows when things happen."""
+    """The part of a server that knows when things happen.
+
+    An exception that nobody expected is the trouble of one callback: it is logged, and the rest of the turn's work is
+    done.
+    """
+
+    log: _Log
 
     def __init__(self) -> None:
         """Nothing has happened yet; there is no loop."""
@@ -41,6 +55,12 @@ class Turns(ABC):
     @abstractmethod
     def overflowed(self, connection: ClientConnection, limit: int) -> None:
         """More than `limit` bytes wait for a client."""
+
+    def report(self, what: str, error: Exception) -> None:
+        """Log an exception that nobody expected, with where it came from."""
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN:]
+        where = ", ".join(f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}" for frame in frames)
+        self.log("ERR", f"{what} failed unexpectedly: {type(error).__name__}: {error} [{where}]")
 
     def call_later(self, delay_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
         """Run something after a while."""
@@ -110,7 +130,10 @@ class Turns(ABC):
     def _run_ends(self) -> None:
         ends, self.ends = self.ends, []
         for work in ends:
-            self.run_and_flush(work)
+            try:
+                self.run_and_flush(work)
+            except Exception as error:
+                self.report("Work of a turn", error)
 
     def _schedule_flush(self) -> None:
         assert self._loop is not None
@@ -124,10 +147,24 @@ class Turns(ABC):
         queue = self.queue
         for outbox in queue.take_dirty():
             edge = outbox.owner.edge
-            if edge is not None:
-                edge.flush()
+            try:
+                if edge is not None:
+                    edge.flush()
+            except Exception as error:
+                self._drop(outbox, error)
         for outbox in queue.take_overflowed():
-            self.overflowed(outbox.owner, outbox.limit)
+            try:
+                self.overflowed(outbox.owner, outbox.limit)
+            except Exception as error:
+                self._drop(outbox, error)
+
+    def _drop(self, outbox: Outbox, error: Exception) -> None:
+        """A connection that cannot be written to: it ends, the others get theirs."""
+        self.report("Sending to a client", error)
+        try:
+            outbox.owner.close(CloseReason.WRITE_ERROR)
+        except Exception as again:
+            self.report("Closing a connection", again)
 
 
 def _flush_now(outbox: Outbox) -> None:

@@ -133,7 +133,7 @@ def test_a_failed_commit_is_told() -> None:
     assert [answer["error"]["err_code"] for answer in answers(w, reply)] == [10077]
 
 
-def test_nothing_is_answered_by_a_stream_that_goes() -> None:
+def test_who_waits_for_a_stream_that_goes_is_told_so() -> None:
     w, store = prepared()
     store.copies, store.upkeep_held = 1, True
     reply = ask(w, 1)
@@ -141,4 +141,5 @@ def test_nothing_is_answered_by_a_stream_that_goes() -> None:
     assert w.api("STREAM.DELETE.S")["success"] is True
     store.upkeep_held = False
     w.ports.advance(2 * SECOND_NS)
-    assert answers(w, reply) == []
+    assert [answer["error"]["err_code"] for answer in answers(w, reply)] == [10059]
+    assert w.account.api.load.waiting == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Route, Subscription
 from slipstream.kernels.outbox import FlushQueue, Outbox
@@ -204,3 +206,21 @@ def test_a_large_body_beyond_the_limit_closes_the_outbox() -> None:
     Delivery(1).deliver(route, None, b"a", None, 0, bytes(100_000))
     assert client.queue.take_overflowed() == [client.outbox]
     assert client.outbox.take() == []
+
+
+def test_what_an_internal_subscriber_raises_is_not_the_publishers_trouble() -> None:
+    client = Client()
+    failures: list[Exception] = []
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    broken = Subscription(b"a.b", None, b"", None, None, fail)
+    route = Route((broken, subscription(client, b"7")))
+    delivery = Delivery(1)
+    with pytest.raises(ZeroDivisionError):
+        delivery.deliver(route, None, b"a.b", None, 0, b"hello")
+    delivery.failed = failures.append
+    assert delivery.deliver(route, None, b"a.b", None, 0, b"hello") == 2
+    assert client.take() == b"MSG a.b 7 5\r\nhello\r\n"
+    assert [str(error) for error in failures] == ["a mistake"]

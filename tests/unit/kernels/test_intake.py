@@ -106,8 +106,8 @@ def test_answers_go_to_their_inboxes() -> None:
     assert delivery.publish_answers(interest, answers, 0, b'{"seq":') == 3
     assert one.take() == b'MSG _INBOX.1.a 5 9\r\n{"seq":7}\r\n'
     assert two.take() == b"MSG _INBOX.2.b 6 2\r\nno\r\n"
-    with pytest.raises(OverflowError):
-        delivery.publish_answers(interest, answers, 4, b'{"seq":')
+    assert delivery.publish_answers(interest, answers, 4, b'{"seq":') == 5
+    assert one.take() == b'MSG _INBOX.1.c 5 28\r\n{"seq":18446744073709551615}\r\n'
     assert delivery.publish_answers(interest, [(b"_INBOX.1.c", 2**63 - 1)], 0, b"") == 1
     assert one.take() == b"MSG _INBOX.1.c 5 20\r\n9223372036854775807}\r\n"
 

@@ -155,3 +155,33 @@ def test_clients_that_share_a_turn_wait_again(world: World) -> None:
     assert world.done == []
     world.loop.turn()
     assert world.done == ["next 1", "next 2"]
+
+
+def test_work_that_raises_does_not_keep_the_rest_of_the_turn(world: World) -> None:
+    lines: list[str] = []
+    world.server.log = cast(Any, lambda _level, text: lines.append(text))
+
+    def fail() -> None:
+        raise ZeroDivisionError("a mistake")
+
+    world.server.at_end_of_turn(fail)
+    world.server.at_end_of_turn(lambda: world.done.append("the rest"))
+    world.loop.turn()
+    assert world.done == ["the rest"]
+    assert len(lines) == 1 and "ZeroDivisionError: a mistake" in lines[0] and "fail" in lines[0]
+
+
+def test_a_client_that_cannot_be_written_to_does_not_keep_the_others(world: World) -> None:
+    lines: list[str] = []
+    closed: list[object] = []
+    world.server.log = cast(Any, lambda _level, text: lines.append(text))
+
+    def fail() -> None:
+        raise ZeroDivisionError("a mistake")
+
+    other = Outbox(world.server.queue, SimpleNamespace(edge=SimpleNamespace(flush=fail), close=closed.append), 1 << 20)
+    other.write(b"PONG\r\n")
+    world.outbox.write(b"PONG\r\n")
+    world.server.flush()
+    assert world.sent == ["flush"]
+    assert len(closed) == 1 and len(lines) == 1

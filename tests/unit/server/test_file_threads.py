@@ -17,8 +17,9 @@ class Loop:
         self.events: list[str] = []
         self.failures: list[object] = []
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: self.failures.append(context["exception"]))
-        self.threads = FileThreads(loop, "io", threads_max, self.run_and_flush)
+        self.threads = FileThreads(
+            loop, "io", threads_max, self.run_and_flush, lambda _, error: self.failures.append(error)
+        )
 
     def run_and_flush(self, work: Callable[[], None]) -> None:
         work()
@@ -127,7 +128,7 @@ def test_nothing_to_do_needs_nothing() -> None:
 def test_commits_do_not_wait_behind_long_work() -> None:
     async def run() -> list[str]:
         events, committed, longer = list[str](), asyncio.Event(), threading.Event()
-        files = FileWork(asyncio.get_running_loop(), lambda work: work())
+        files = FileWork(asyncio.get_running_loop(), lambda work: work(), lambda _what, _error: None)
         for _ in range(2 * FILE_THREADS):
             files.rest.run(longer.wait, lambda: events.append("long"))
         files.commits.run(nothing, lambda: (events.append("commit"), committed.set())[0])

@@ -12,11 +12,15 @@ from slipstream.server.jetstream_ports import AccountPorts
 class FakeServer:
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.failures: list[Exception] = []
         self.hub = SimpleNamespace(rng=None)
         self.clock = SimpleNamespace(now_ns=lambda: 1)
 
     def log(self, level: str, text: str) -> None:
         self.events.append(text)
+
+    def report(self, what: str, error: Exception) -> None:
+        self.failures.append(error)
 
     def at_end_of_turn(self, work: Any) -> None:
         asyncio.get_running_loop().call_soon(self.run_and_flush, work)
@@ -72,14 +76,13 @@ def test_what_waits_for_a_flush_comes_after_it() -> None:
 
 
 def test_a_failing_callback_does_not_keep_the_others() -> None:
-    async def run() -> tuple[list[str], list[object]]:
-        server, failures = FakeServer(), list[object]()
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    async def run() -> tuple[list[str], list[Exception]]:
+        server = FakeServer()
         ports = ports_of(server)
         ports.call_soon(lambda: cast(None, 1 // 0))
         ports.call_soon(lambda: server.events.append("b"))
         await asyncio.sleep(0)
-        return server.events, failures
+        return server.events, server.failures
 
     events, failures = asyncio.run(run())
     assert events == ["b", "flush"]

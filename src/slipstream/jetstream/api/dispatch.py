@@ -6,12 +6,17 @@ publishes the audit advisory if somebody listens.
 
 What this is not: the handlers, nor who may call (the router has checked that).
 
+Whatever a handler raises, or whatever else goes wrong before a call is answered, the caller gets an answer: 500, with
+the cause in the log. A call that nothing can answer any more (an exception ended what would have, its stream went) is
+found when its request is not referenced any more: see `ApiRequest.__del__`.
+
 A subject nobody registered gets no answer at all, as with nats-server. DIRECT.GET and CONSUMER.MSG.NEXT are not
 dispatched here: streams and consumers subscribe to theirs, so that a missing one is "no responders".
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,9 +28,11 @@ from slipstream.jetstream.api.load import INFO_PATTERNS, ApiLoad
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.commit import store_error
 from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.limits import SECOND_NS
 
 __all__ = [
     "API_PREFIX",
@@ -70,6 +77,7 @@ _ANSWERED_BY_STREAMS: Final = (f"{API_PREFIX}DIRECT.GET.", f"{API_PREFIX}CONSUME
 
 Fields = Mapping[str, object]
 _PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
+_LOST_LOOK_NS: Final = SECOND_NS  # how often calls are looked for that nothing will answer, while some wait
 
 
 @dataclass(slots=True)
@@ -120,6 +128,11 @@ class ApiRequest:
         self.client = client
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the caller has an answer."""
+        return self._answered
+
+    @property
     def strict(self) -> bool:
         """Whether unknown names in the body are refused."""
         return self._dispatcher.strict
@@ -142,6 +155,12 @@ class ApiRequest:
         if not self._answered:
             self._waits = True
             self._dispatcher.load.wait(looks=self._route.looks)
+            self._dispatcher.watch()
+
+    def __del__(self) -> None:
+        """Nothing can answer the call any more. This may run in any thread: the dispatcher answers when it looks."""
+        if self._waits and not self._answered:
+            self._dispatcher.lost.append(self)
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Go on with a call in a later turn: what `work` raises is answered as if its handler had raised it."""
@@ -158,10 +177,11 @@ class ApiRequest:
 
     def _send(self, fields: Fields, *, error: bool, audited: bool) -> None:
         assert not self._answered
+        payload = encode(fields)
         self._answered = True
         if self._waits:
             self._dispatcher.load.answered(looks=self._route.looks)
-        self._dispatcher.send(self, encode(fields), error=error, audited=audited)
+        self._dispatcher.send(self, payload, error=error, audited=audited)
 
 
 Handler = Callable[[ApiRequest], Fields | None]
@@ -209,6 +229,8 @@ class ApiDispatcher:
         self.account = ""  # as shown in the log
         self.strict = True
         """Whether unknown names in bodies are refused."""
+        self.lost: deque[ApiRequest] = deque()  # calls that nothing else will answer
+        self._look: Cancel | None = None
 
     def register(
         self,
@@ -256,9 +278,17 @@ class ApiDispatcher:
         if found is None:
             return
         route, names = found
+        if self.lost:
+            self._answer_lost()
         if not self.load.admits(looks=route.looks):
             return
         request = ApiRequest(self, route, text, names, reply, header or b"", body, client)
+        try:
+            self._run(request, route)
+        except Exception as error:
+            self._broke(request, error)
+
+    def _run(self, request: ApiRequest, route: _Route) -> None:
         try:
             if route.checks_level and not level_suffices(request.header):
                 raise TableError(table.REQUIRED_API_LEVEL)
@@ -275,6 +305,40 @@ class ApiDispatcher:
             request.respond(fields)
         else:
             request.wait()
+
+    def _broke(self, request: ApiRequest, error: Exception) -> None:
+        """Something that nobody expected ended a handler."""
+        self._ports.report(f"JetStream API call '{self.account} > {request.subject}'", error)
+        if not request.is_answered:
+            request.fail(TableError(table.STREAM_GENERAL, err="internal error"))
+
+    def watch(self) -> None:
+        """A call waits: look now and then whether something will still answer it. For `ApiRequest`."""
+        if self._look is None:
+            self._look = self._ports.call_later(_LOST_LOOK_NS, guarded(self._look_for_lost, self._look_broke))
+
+    def stop(self) -> None:
+        """Look no more; calls that wait are not answered."""
+        self.lost.clear()
+        if self._look is not None:
+            self._look()
+            self._look = None
+
+    def _look_for_lost(self) -> None:
+        self._look = None
+        self._answer_lost()
+        if self.load.waiting:
+            self.watch()
+
+    def _look_broke(self, error: Exception) -> None:
+        self._ports.report("Unanswered JetStream API calls", error)
+        self.watch()
+
+    def _answer_lost(self) -> None:
+        while self.lost:
+            request = self.lost.popleft()
+            self._ports.log("ERR", f"JetStream API call '{self.account} > {request.subject}' was given up")
+            request.fail(TableError(table.STREAM_GENERAL, err="internal error"))
 
     def complain(self, subject: str, problem: Exception) -> None:
         """Log what is wrong with a body. For `ApiRequest`."""

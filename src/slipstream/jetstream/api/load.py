@@ -1,10 +1,12 @@
-"""How many API calls of a server are not answered yet, and what happens when they are too many.
+"""How many API calls of an account are not answered yet, and what happens when they are too many.
 
 Most calls are answered in the turn they arrive in. Others wait: for a commit, for file work, for the same name. A call
 that finds too many waiting is dropped without an answer, as nats-server does, and an advisory says how many were.
 Calls that only look (INFO, NAMES, LIST) are counted apart, so that many of them do not keep a stream from being made.
+Each account has its own count (nats-server has one for all): calls that wait for one tenant's stream are not another's.
 
-Invariant: a call is counted from when its handler returns without an answer until it is answered.
+Invariant: a call is counted from when its handler returns without an answer until it is answered, or nothing is left
+that could answer it.
 """
 
 from __future__ import annotations
@@ -23,16 +25,22 @@ INFO_PATTERNS: Final = frozenset(
 
 
 class ApiLoad:
-    """Calls of all accounts of a server that wait for their answers."""
+    """Calls of one account that wait for their answers."""
 
     def __init__(
-        self, *, request_limit: int = API_REQUEST_QUEUE_LIMIT, info_limit: int = API_REQUEST_QUEUE_LIMIT
+        self,
+        *,
+        request_limit: int = API_REQUEST_QUEUE_LIMIT,
+        info_limit: int = API_REQUEST_QUEUE_LIMIT,
+        on_dropped: Callable[[bool], None] | None = None,
     ) -> None:
-        """Allow so many calls that change something and so many that only look."""
+        """Allow so many calls that change something and so many that only look.
+
+        `on_dropped` is called for each call that was dropped, with whether it only looks.
+        """
         self._limits = (request_limit, info_limit)
         self._waiting = [0, 0]
-        self.on_dropped: Callable[[bool], None] | None = None
-        """Called for each call that was dropped, with whether it only looks."""
+        self._on_dropped = on_dropped
 
     @property
     def waiting(self) -> int:
@@ -43,8 +51,8 @@ class ApiLoad:
         """Whether one more call may be taken; if not, it is reported."""
         if self._waiting[looks] < self._limits[looks]:
             return True
-        if self.on_dropped is not None:
-            self.on_dropped(looks)
+        if self._on_dropped is not None:
+            self._on_dropped(looks)
         return False
 
     def wait(self, *, looks: bool) -> None:

@@ -473,6 +473,13 @@ class Store(Protocol):
         """Account for a job whose `run` has returned."""
         ...
 
+    def give_up(self, fault: StorageFault) -> None:
+        """An exception that nobody expected left a commit in between, and no thread works on it.
+
+        The store goes on from what it knows to be committed, as after a commit that failed.
+        """
+        ...
+
     def commit_at_once(self, *, sync: bool) -> int:
         """Begin and finish a commit in one call, if it holds little but messages and needs no thread.
 

@@ -278,6 +278,9 @@ class MemoryStore(IndexedReads):
         self._job = None
         return Committed(self.committed_seq)
 
+    def give_up(self, fault: StorageFault) -> None:
+        """See `Store.give_up`. What is in memory stays: there is nothing it could differ from."""
+
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
         if self._job is not None or self._unit is not None:

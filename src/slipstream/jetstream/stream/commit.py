@@ -14,7 +14,8 @@ again after every commit and every piece of upkeep.
 
 Invariants: the intake is open only while a commit is scheduled, or on stand-by from the beginning of a commit on and
 until a fault or upkeep, which may put another writer in the place of the one it knows. An item leaves `pending` exactly
-once, and after a fault no item that depended on lost data says success.
+once, and after a fault no item that depended on lost data says success. No exception of a callback, a listener or the
+store leaves the committer in between: a callback's is reported and the rest goes on, the store's is a fault.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Protocol
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
 from slipstream.jetstream.stream.pubacks import PubAcks
@@ -69,8 +71,10 @@ class Committer:
 
     __slots__ = (
         "_acks",
+        "_at_end",
         "_committed_seq",
         "_faulted",
+        "_flushed",
         "_in_flight",
         "_in_flight_bytes",
         "_last_seq",
@@ -85,6 +89,7 @@ class Committer:
         "_sync_interval_ns",
         "_sync_timer",
         "_unerased",
+        "_upkeep",
         "_upkeep_runs",
         "_upkeep_timer",
         "_upkeep_wanted",
@@ -128,6 +133,9 @@ class Committer:
         self._when_quiet: Callable[[], None] | None = None
         self._new_erasures = 0  # begun since the last commit did, at most: the rest of the store's are older
         self._unerased: list[AfterCommit] = []  # committed, and waiting for copies to be overwritten
+        self._at_end = guarded(self._commit, self._broke)
+        self._flushed = guarded(self._settle_flushed, self._broke)
+        self._upkeep = guarded(self._begin_upkeep, self._upkeep_broke)
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
 
     @property
@@ -145,8 +153,8 @@ class Committer:
         if not self.idle:
             self._more = True
         elif not self._stopped:
+            self._ports.call_soon(self._at_end)
             self.idle = False
-            self._ports.call_soon(self._commit)
 
     def hold_back(self) -> None:
         """A unit was opened in the store: what is decided from here on leaves only after its end.
@@ -183,15 +191,20 @@ class Committer:
             self._upkeep_wanted = True
             self._arm_upkeep()
 
-    def stop(self) -> None:
-        """No more timers; what waits is not answered any more."""
+    def stop(self, *, deleted: bool) -> None:
+        """No more timers, no more acks. If the stream was deleted, whoever else waits is told so."""
         self._stopped = True
-        self._unerased.clear()
         self.intake.close()
         for timer in (self._sync_timer, self._upkeep_timer):
             if timer is not None:
                 timer()
         self._sync_timer = self._upkeep_timer = None
+        waiting = [*(self._in_flight or ()), *self._ready, *self.intake.take_pending(), *self._unerased]
+        self._in_flight, self._ready, self._unerased = None, [], []
+        self._in_flight_bytes = 0
+        if deleted:
+            callbacks = [item for item in waiting if not isinstance(item, tuple)]
+            each(self._ports, "An answer of a deleted stream", callbacks, TableError(table.STREAM_NOT_FOUND))
 
     def when_quiet(self, callback: Callable[[], None]) -> None:
         """Call when no thread works on the store any more; only after `stop`."""
@@ -208,7 +221,8 @@ class Committer:
         try:
             last_seq = self._store.commit_at_once(sync=self._sync_always)
         except StorageFault as fault:
-            self._failed(self.intake.take_pending(), fault, self._committed_seq)
+            self._failed(self.intake.take_pending(), fault)
+            self._ports.call_soon(self._upkeep)
             self._go_on()
             return
         if last_seq < 0:
@@ -221,7 +235,7 @@ class Committer:
         self._last_seq = last_seq
         if batch:
             self._release(batch, None)
-            self._ports.call_after_flush(self._settle_flushed)
+            self._ports.call_after_flush(self._flushed)
         else:
             self._settle_flushed()  # nobody waits for an ack
 
@@ -256,7 +270,7 @@ class Committer:
             self._finish(job)
         else:
             # Last of all: the thread would only wait for the interpreter if there were more to do here.
-            self._ports.run_commit(job.run, lambda: self._finish(job))
+            self._ports.run_commit(job.run, guarded(lambda: self._finish(job), self._broke))
 
     def _finish(self, job: Job) -> None:
         done = self._store.finish_commit(job)
@@ -265,24 +279,37 @@ class Committer:
         if self._stopped:
             return
         if done.fault is not None:
-            self._failed(batch, done.fault, done.last_seq)
+            self._committed_seq = min(self._committed_seq, done.last_seq)
+            self._failed(batch, done.fault)
+            self._ports.call_soon(self._upkeep)
         else:
             self._release(batch, None)
             self._settle(done.last_seq)
         self._go_on()
 
-    def _failed(self, batch: list[Pending], fault: StorageFault, last_seq: int) -> None:
-        """Nothing above `last_seq` happened."""
+    def _failed(self, batch: list[Pending], fault: StorageFault) -> None:
+        """Nothing that is not committed happened."""
         # What joined during the failed commit has sequences that did not happen either.
         self.intake.close()
         batch += self._ready + self.intake.take_pending()
         self._ready = []
-        self._committed_seq = min(self._committed_seq, last_seq)
         self._faulted = True
-        self._listener.on_fault(fault)
-        self._release(batch, store_error(fault))
         self._upkeep_wanted = True
-        self._ports.call_soon(self._begin_upkeep)
+        call(self._ports, "What follows from a fault", self._listener.on_fault, fault)
+        self._release(batch, store_error(fault))
+
+    def _broke(self, error: Exception) -> None:
+        """A commit ended with an exception that nobody expected: as if the disk had failed, for what is known of it."""
+        self._ports.report("A commit", error)
+        if self._stopped:
+            return
+        fault = fault_of(error)
+        batch, self._in_flight = self._in_flight or [], None
+        self._in_flight_bytes = 0
+        call(self._ports, "What follows from a failed commit", self._store.give_up, fault)
+        self._failed(batch, fault)
+        self.idle = True
+        self._arm_upkeep()  # not at once: what raises may do so again
 
     def _settle(self, last_seq: int) -> None:
         """Everything up to `last_seq` is safe and was answered: tell everybody else."""
@@ -290,14 +317,14 @@ class Committer:
             return  # somebody waited for the commit to delete the stream
         first_seq, self._committed_seq = self._committed_seq + 1, last_seq
         if last_seq >= first_seq:
-            self._listener.on_committed(first_seq, last_seq)
-        self._listener.on_settled()
+            call(self._ports, "What follows from a commit", self._listener.on_committed, first_seq, last_seq)
+        call(self._ports, "What follows from a commit", self._listener.on_settled)
         if self._unerased:
             self._release_erased()
         if not self._upkeep_wanted:
             self.upkeep_soon()
         if not self._sync_always and self._sync_timer is None:
-            self._sync_timer = self._ports.call_later(self._sync_interval_ns, self._sync_due)
+            self._sync_timer = self._ports.call_later(self._sync_interval_ns, guarded(self._sync_due, self._broke))
 
     def _go_on(self) -> None:
         """A commit has ended. What arrived meanwhile is the next batch: begin at once, not at the end of the turn."""
@@ -321,21 +348,23 @@ class Committer:
             if at < end:
                 callback = batch[at]
                 assert not isinstance(callback, tuple)
-                callback(error)
                 at += 1
+                try:
+                    callback(error)
+                except Exception as raised:
+                    self._ports.report("What waited for a commit", raised)
 
     def _settle_erasure(self, callback: AfterCommit, error: ApiError | None) -> None:
         if error is not None or self._store.erasing <= self._new_erasures:
             callback(error)
             return
         self._unerased.append(callback)
-        self._ports.call_soon(self._begin_upkeep)
+        self._ports.call_soon(self._upkeep)
 
     def _release_erased(self) -> None:
         if self._unerased and self._store.erasing <= self._new_erasures:
             waiting, self._unerased = self._unerased, []
-            for callback in waiting:
-                callback(None)
+            each(self._ports, "What waited for an erasure", waiting, None)
 
     def _sync_due(self) -> None:
         self._sync_timer = None
@@ -343,7 +372,7 @@ class Committer:
             self._begin(sync=True)
         else:
             # A commit is in flight; the device sync rides on the next one.
-            self._sync_timer = self._ports.call_later(SECOND_NS, self._sync_due)
+            self._sync_timer = self._ports.call_later(SECOND_NS, guarded(self._sync_due, self._broke))
 
     def _begin_upkeep(self) -> None:
         if self._stopped or self._upkeep_runs:
@@ -361,26 +390,40 @@ class Committer:
             self._finish_upkeep(job)
         else:
             self._upkeep_runs = True
-            self._ports.run_blocking(job.run, lambda: self._finish_upkeep(job))
+            self._ports.run_blocking(job.run, guarded(lambda: self._finish_upkeep(job), self._upkeep_broke))
 
     def _finish_upkeep(self, job: Job) -> None:
         self._upkeep_runs = False
         self._upkeep_wanted = True
         self.intake.close()  # a repair puts another writer in the place of the one it knows
         self._store.finish_upkeep(job)
-        self._listener.on_upkeep()
-        if self._when_quiet is not None:
-            self._when_quiet()
-        elif self._faulted and self._store.fault is None:
+        call(self._ports, "What follows from upkeep", self._listener.on_upkeep)
+        if self._stopped:
+            self._tell_quiet()
+            return
+        if self._faulted and self._store.fault is None:
             self._faulted = False
-            self._listener.on_repaired()
+            call(self._ports, "What follows from a repair", self._listener.on_repaired)
         self._release_erased()
         if self._unerased:
             # Somebody waits for a copy to be overwritten by the next commit, or removed by the next piece.
             self.wake()
-            self._ports.call_soon(self._begin_upkeep)
+            self._ports.call_soon(self._upkeep)
         else:
             self._arm_upkeep()
+
+    def _upkeep_broke(self, error: Exception) -> None:
+        """A piece of upkeep ended with an exception that nobody expected: it is tried again later."""
+        self._ports.report("Upkeep", error)
+        self._upkeep_runs = False
+        self._upkeep_wanted = True
+        self._tell_quiet()
+        self._arm_upkeep()
+
+    def _tell_quiet(self) -> None:
+        callback, self._when_quiet = self._when_quiet, None
+        if callback is not None:
+            callback()
 
     def _arm_upkeep(self) -> None:
         if self._stopped:
@@ -388,7 +431,7 @@ class Committer:
         if self._upkeep_timer is not None:
             self._upkeep_timer()
         delay_ns = STREAM_UPKEEP_INTERVAL_NS if self._upkeep_wanted else STREAM_UPKEEP_IDLE_NS
-        self._upkeep_timer = self._ports.call_later(delay_ns, self._begin_upkeep)
+        self._upkeep_timer = self._ports.call_later(delay_ns, self._upkeep)
 
 
 def fault_of(error: Exception) -> StorageFault:

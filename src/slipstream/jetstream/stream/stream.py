@@ -17,11 +17,12 @@ an answer that says "done" leaves only after the commit of what was done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stored_config import to_stored
@@ -130,17 +131,20 @@ class Stream:
         if self._stopped:
             return
         self._stopped = True
-        self._expirer.stop()
-        self._ids.stop()
-        self._subscribe([])
-        self.batches.stop()
+        parts: list[Callable[[], None]] = [
+            self._expirer.stop,
+            self._ids.stop,
+            lambda: self._subscribe([]),
+            self.batches.stop,
+            lambda: self.upstream.stop(deleted=deleted),
+            lambda: self.interest.stop(deleted=deleted),
+            self.slices.stop,
+            lambda: self.committer.stop(deleted=deleted),
+            self.holds.stop,
+        ]
         if self.appends.schedules is not None:
-            self.appends.schedules.stop()
-        self.upstream.stop(deleted=deleted)
-        self.interest.stop(deleted=deleted)
-        self.slices.stop()
-        self.committer.stop()
-        self.holds.stop()
+            parts.append(self.appends.schedules.stop)
+        each(self._ports, f"The end of stream '{self.name}'", parts)
 
     def update(self, config: StreamConfig) -> None:
         """Become `config`, which was checked against the present one. Durable with the next commit."""

@@ -94,6 +94,12 @@ class FileStoreCommits(FileStoreRemovals):
             self._log.drop_caches()
         return Committed(self.committed_seq)
 
+    def give_up(self, fault: StorageFault) -> None:
+        """See `Store.give_up`."""
+        self._job = None
+        if self._fault is None:
+            self._fail(fault)
+
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
         log = self._log
