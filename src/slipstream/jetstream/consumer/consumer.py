@@ -9,8 +9,8 @@ States::
 Events come from the stream (committed, removed, purged), from clients (requests, acks, interest) and from timers. They
 end in `wake`, which delivers at the end of the turn; acks of one turn are journalled together.
 
-Invariants: a message is delivered only if committed; an ack is confirmed only when it is; `state` is changed here, in
-`delivery`, `replies` and `deadletters`, nowhere else.
+Invariants: a message is delivered only if it and the consumer are committed; an ack is confirmed only when it is;
+`state` is changed here, in `delivery`, `replies` and `deadletters`, nowhere else.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ class Consumer:
         self._awake = False  # a slice is scheduled
         self._warned_ns = 0  # when a client was last complained about
         self.full = False  # the last slice ended because of max_ack_pending
+        self.held = False  # delivers nothing yet: whoever made it has not been told
         self.closed = False
 
     # --- facts ---
@@ -324,6 +325,11 @@ class Consumer:
 
     # --- delivering ---
 
+    def release(self) -> None:
+        """It is durable and was announced: deliver from now on."""
+        self.held = False
+        self.wake()
+
     def wake(self) -> None:
         """Deliver at the end of this turn."""
         if not self._awake and not self.closed:
@@ -333,7 +339,7 @@ class Consumer:
     def pump(self, *, alone: bool = False) -> None:
         """Deliver one slice now; `alone`: no other consumer does, so there is nothing to be sent together with it."""
         self._awake = False
-        if self.closed:
+        if self.closed or self.held:
             return
         self.full = False
         paused = self.state.config.pause_until_ns is not None and self.is_paused()

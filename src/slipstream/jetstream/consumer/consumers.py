@@ -360,12 +360,16 @@ class Consumers:
         )
         consumer = self._add(name, state)
         consumer.journal.put()
+        consumer.held = True
         consumer.start()
 
         def committed(error: ApiError | None) -> None:
             if error is not None:
                 self._remove(consumer, announced=False)
-            done(error or consumer)
+            try:
+                done(error or consumer)
+            finally:
+                consumer.release()
 
         stream.after_commit(committed)
 
