@@ -1,12 +1,14 @@
 """What clients meet in the flow of their work: the order of answers, floors, expiry, traces; beside nats-server."""
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from support.consumer_oracle import ListeningOracle
+from support.jetstream_oracle import TIMEOUT_S
 from support.servers import ServerPool
 
 API = "$JS.API."
@@ -28,6 +30,30 @@ class Client(ListeningOracle):
         found = json.loads(answer)
         assert "error" not in found, found
         return found
+
+    def pull(self, batch: int) -> list[bytes]:
+        """The reply subjects of the next messages of consumer C."""
+        sid = self.subscribe(b"pulled.%d" % self._sid)
+        self.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"pulled.%d" % (self._sid - 1), b"%d" % batch)
+        return [reply for _, reply, _, _ in self.take(sid, batch)]
+
+    def ack(self, reply: bytes) -> None:
+        """Acknowledge, and wait until that is confirmed."""
+        self.request(reply.decode(), b"+ACK", None, 1)
+
+    def progress(self) -> dict[str, object]:
+        """Where consumer C is."""
+        info = self.call("CONSUMER.INFO.S.C")
+        found = {name: info[name] for name in ("num_ack_pending", "num_redelivered", "num_pending")}
+        for name in ("delivered", "ack_floor"):
+            found[name] = info[name]["consumer_seq"], info[name]["stream_seq"]
+        return found
+
+    def until_given_up(self) -> None:
+        """Wait until nothing of consumer C is out."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.progress()["num_ack_pending"]:
+            assert time.monotonic() < deadline
 
     def arrived(self, sid: bytes) -> int:
         """How many messages of a subscription were read so far."""
@@ -71,3 +97,46 @@ def test_a_consumer_is_announced_before_it_delivers(clients: dict[str, Client]) 
             assert answer["delivered"]["stream_seq"] == 0
             assert len(client.take(sid, 10)) == 10
         client.call("STREAM.DELETE.S")
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all"])
+def test_the_floor_stays_below_what_was_given_up(clients: dict[str, Client], policy: str) -> None:
+    seen: dict[str, list[object]] = {}
+    for kind, client in clients.items():
+        client.call("STREAM.CREATE.S", name="S", subjects=["s"])
+        config = {"durable_name": "C", "ack_policy": policy, "ack_wait": 50_000_000, "max_deliver": 1}
+        client.call("CONSUMER.DURABLE.CREATE.S.C", stream_name="S", config=config)
+        for _ in range(2):
+            client.store("s")
+        first = client.pull(2)
+        client.until_given_up()
+        config["ack_wait"] = 60_000_000_000
+        client.call("CONSUMER.DURABLE.CREATE.S.C", stream_name="S", config=config)
+        client.store("s")
+        steps: list[object] = [client.progress()]
+        client.publish(first[0], b"", b"+ACK")  # too late
+        steps.append(client.progress())
+        (third,) = client.pull(1)
+        steps.append(client.progress())
+        client.ack(third)
+        steps.append(client.progress())
+        seen[kind] = steps
+    assert seen["ours"] == seen["real"]
+
+
+def test_the_floor_passes_what_was_given_up_above_it(clients: dict[str, Client]) -> None:
+    seen: dict[str, list[object]] = {}
+    for kind, client in clients.items():
+        client.call("STREAM.CREATE.S", name="S", subjects=["s"])
+        config = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 60_000_000_000, "max_deliver": 1}
+        client.call("CONSUMER.DURABLE.CREATE.S.C", stream_name="S", config=config)
+        for _ in range(5):
+            client.store("s")
+        one, two, three, four, five = client.pull(5)
+        steps: list[object] = []
+        for reply, answer in ((two, b"-NAK"), (one, b"+ACK"), (three, b"-NAK"), (five, b"+ACK"), (four, b"+ACK")):
+            client.request(reply.decode(), answer, None, 1)
+            client.publish(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"nobody", b'{"no_wait":true}')
+            steps.append(client.progress())
+        seen[kind] = steps
+    assert seen["ours"] == seen["real"]

@@ -74,7 +74,7 @@ class _Saved(msgspec.Struct):
 def encode_consumer(state: ConsumerState, last_seq: int, ack_wait_ns: int) -> bytes:
     """A consumer as an entry of a backup that ends at `last_seq`."""
     acks = state.acks
-    floor_dseq, floor_seq = acks.floor
+    floor_dseq, floor_seq = acks.shown_floor
     fields: dict[str, object] = {
         "delivered": {"consumer_seq": acks.dseq, "stream_seq": min(acks.delivered_seq, last_seq)},
         "ack_floor": {"consumer_seq": floor_dseq, "stream_seq": min(floor_seq, last_seq)},

@@ -14,7 +14,9 @@ Deadlines. All first deliveries wait equally long, so `_due` is a dict whose ord
 waits for another time (backoff after the first, a nak with delay) is in `_odd` with a heap beside it. Nothing is
 searched on an ack.
 
-The floor is kept as nats-server shows it: it moves when something is acknowledged, never by a delivery.
+The floor is kept as nats-server does: it moves when something is acknowledged, never by a delivery. It has two of
+them: one it works with, that passes messages that were given up, and one it shows and stores, that stays below such a
+message until everything else is acknowledged.
 
 The kernel of `bind` works on `pending`, `_due` and `redeliveries`, so these stay the same objects for life.
 
@@ -47,6 +49,7 @@ class AckEngine:
         "_odd",
         "_queue",
         "_queued",
+        "_shown",
         "delivered_seq",
         "dseq",
         "exhausted",
@@ -68,6 +71,7 @@ class AckEngine:
         self._queued: set[int] = set()
         self._floor_dseq = 0
         self._floor_seq = start_seq - 1
+        self._shown: tuple[int, int] | None = None  # the floor shown, if it waits below a message that was given up
 
     # --- deliveries ---
 
@@ -135,6 +139,7 @@ class AckEngine:
     def emptied(self) -> None:
         """Nothing is out any more: everything delivered so far is acknowledged."""
         self._floor_dseq, self._floor_seq = self.dseq, self.delivered_seq
+        self._shown = None
 
     def bind(self, intake: AckIntake) -> None:
         """Let the kernel take plain acks of what was delivered once, with the same outcome as `ack`."""
@@ -155,6 +160,7 @@ class AckEngine:
         for old in late:
             del self.exhausted[old]
         self._floor_dseq, self._floor_seq = min(dseq, self.dseq), seq
+        self._shown = None
         return done + late
 
     def queue(self, seq: int) -> None:
@@ -175,7 +181,10 @@ class AckEngine:
     def give_up(self, seq: int) -> int:
         """`max_deliver` is reached: no longer pending, but remembered. How often it was delivered."""
         count = self.deliveries(seq)
+        # The lowest one holds the floor where it is; any other is passed when what is below it is acknowledged.
+        shown = self.shown_floor if self._shown or next(iter(self.pending), 0) == seq else None
         self.ack(seq)
+        self._shown = shown
         self.exhausted[seq] = count
         return count
 
@@ -229,6 +238,11 @@ class AckEngine:
             break
         return self._floor_dseq, self._floor_seq
 
+    @property
+    def shown_floor(self) -> tuple[int, int]:
+        """`floor` as it is shown and stored."""
+        return self._shown or self.floor
+
     # --- changes from outside ---
 
     def remove(self, seqs: Iterable[int]) -> list[tuple[int, int, int]]:
@@ -248,7 +262,9 @@ class AckEngine:
         self.delivered_seq = max(self.delivered_seq, next_seq - 1)
         self._floor_seq = max(self._floor_seq, next_seq - 1)
         if not self.pending:
-            self._floor_dseq, self._floor_seq = self.dseq, self.delivered_seq
+            self.emptied()
+        elif self._shown is not None and self._shown[1] < next_seq - 1:
+            self._shown = None
 
     def shift_deadlines(self, delta_ns: int) -> None:
         """The waiting time has changed for what is already out, too."""
@@ -267,7 +283,7 @@ class AckEngine:
 
     def dump(self) -> list[object]:
         """Everything, as plain lists of numbers."""
-        floor_dseq, floor_seq = self.floor
+        floor_dseq, floor_seq = self.shown_floor
         pending: list[int] = []
         for seq, dseq in self.pending.items():
             pending += (seq, dseq, self.deadline_ns(seq))
@@ -291,6 +307,9 @@ class AckEngine:
             engine.exhausted = dict(zip(given_up[0::2], given_up[1::2], strict=True))
             for seq, deadline_ns in sorted(zip(pending[0::3], pending[2::3], strict=True), key=lambda pair: pair[1]):
                 engine._due[seq] = deadline_ns
+            lowest = min(engine.pending, default=engine.delivered_seq + 1)
+            if any(engine._floor_seq < seq < lowest for seq in engine.exhausted):
+                engine._shown = engine._floor_dseq, engine._floor_seq
         except (TypeError, IndexError) as error:
             raise ValueError(f"consumer state: {error}") from None
         return engine
@@ -305,6 +324,8 @@ class AckEngine:
             del self.exhausted[seq]
         self.delivered_seq = last_seq
         self._floor_seq = min(self._floor_seq, last_seq)
+        if self._shown is not None and self._shown[1] > last_seq:
+            self._shown = None
 
     def check_invariants(self) -> None:
         """What must hold between calls."""
@@ -316,6 +337,7 @@ class AckEngine:
         floor_dseq, floor_seq = self.floor
         assert floor_dseq <= self.dseq and floor_seq <= self.delivered_seq
         assert all(floor_seq < seq <= self.delivered_seq for seq in self.pending)
+        assert self.shown_floor[0] <= floor_dseq and self.shown_floor[1] <= floor_seq
 
     def _wait(self, seq: int, deadline_ns: int) -> None:
         self._odd[seq] = deadline_ns

@@ -17,7 +17,7 @@ def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> 
     wire = CONSUMER_CONFIG.wire(config)
     if version is not None:
         wire["metadata"] = dict(sorted(shown(config.metadata, version).items()))
-    floor_dseq, floor_seq = acks.floor
+    floor_dseq, floor_seq = acks.shown_floor
     fields: dict[str, object] = {
         "stream_name": consumer.stream.name,
         "name": consumer.name,

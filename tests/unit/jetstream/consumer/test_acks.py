@@ -71,6 +71,25 @@ def test_giving_up_keeps_the_message_in_mind() -> None:
     assert acks.ack(1), "a late ack still counts"
 
 
+def test_the_floor_shown_waits_below_what_was_given_up() -> None:
+    acks = engine(1, 2, 3, 4, 5)
+    acks.give_up(3)
+    acks.ack(1)
+    assert acks.shown_floor == (1, 1)
+    acks.ack(2)
+    assert acks.shown_floor == (3, 3), "passed with what was below it"
+    acks.give_up(4)
+    assert acks.shown_floor == (3, 3) and acks.floor == (4, 4)
+    acks = AckEngine.load(acks.dump())
+    assert acks.shown_floor == (3, 3), "also after a restart"
+    acks.delivered([6], 100)
+    acks.ack(5)
+    assert acks.shown_floor == (3, 3)
+    acks.check_invariants()
+    acks.ack(6)
+    assert acks.shown_floor == acks.floor == (6, 6)
+
+
 def test_ack_up_to() -> None:
     acks = engine(1, 2, 3, 4)
     acks.give_up(1)
