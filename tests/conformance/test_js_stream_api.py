@@ -421,6 +421,7 @@ DIRECT: list[Any] = [
     {"multi_last": ["zz"]},
     {"multi_last": ["s.a", "s.b"], "batch": 1},
     {"multi_last": [">"], "up_to_seq": 2},
+    {"multi_last": [">"], "up_to_seq": 100},
     {"multi_last": [">"], "seq": 3},
     {"multi_last": [">"], "up_to_time": "2020-01-01T00:00:00Z"},
     {"multi_last": [">"], "up_to_time": "2120-01-01T00:00:00Z"},
@@ -439,9 +440,10 @@ DIRECT: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("request_body", DIRECT, ids=[str(index) for index in range(len(DIRECT))])
-def test_direct_get(both: Both, request_body: Any) -> None:
-    make(both, allow_direct=True)
+def test_direct_get(both: Both, request_body: Any, storage: str) -> None:
+    make(both, allow_direct=True, storage=storage)
     both.ask("s.a", b"one")
     both.ask("s.b", b"two", headers(A="1"))
     both.ask("s.a", b"three", headers(B="2"))

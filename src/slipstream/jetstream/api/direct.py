@@ -17,6 +17,7 @@ import msgspec
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
 from slipstream.jetstream.api.dispatch import level_suffices
+from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports, Subscription
@@ -106,6 +107,7 @@ class DirectGet:
         self._store: Store = stream.store
         self._name = stream.name.encode()
         self._key_at = len(_PREFIX) + len(asked.encode()) + 1
+        self._in_files = stream.config.storage is StorageType.FILE
         self._ports = ports
         self._bytes_max = bytes_max
 
@@ -220,6 +222,10 @@ class DirectGet:
                 return
             up_to_seq -= 1
         up_to_seq = up_to_seq or store.committed_seq
+        if self._in_files and up_to_seq > store.committed_seq:
+            # As nats-server: its files know no state after a sequence that is still to come, its memory does.
+            self._status(reply, b"404 No Results")
+            return
         filters = [subject.encode() for subject in asked.multi_last]
         seqs: Sequence[int] = ()
         if store.committed_seq:
