@@ -119,6 +119,17 @@ def test_answers_to_questions_about_backups(clients: dict[str, BackupClient]) ->
         assert mine[2][:12] == real[2][:12], options
 
 
+def test_a_restore_over_subjects_of_another_stream(clients: dict[str, BackupClient]) -> None:
+    errors = []
+    for client in clients.values():
+        fill(client)
+        answer, backup, _, _ = client.back_up("B")
+        answer["config"]["name"] = "N"
+        errors.append(client.restore("N", answer, backup)["error"])
+        assert client.api("STREAM.NAMES")["streams"] == ["B"]
+    assert errors[0] == errors[1] and errors[0]["err_code"] == 10062
+
+
 def test_bad_backups(clients: dict[str, BackupClient]) -> None:
     fill(clients["real"])
     answer, backup, _, _ = clients["real"].back_up("B")

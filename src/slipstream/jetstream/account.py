@@ -226,7 +226,12 @@ class JetStreamAccount:
         self._check_room(config, new=True)
         if config.name in self.streams or config.name in self._busy or config.name in self.offline:
             raise TableError(table.STREAM_NAME_EXIST_RESTORE_FAILED)
-        self._check_overlap(config)
+        try:
+            self._check_overlap(config)
+        except ApiError as error:
+            # nats-server says this only when all was sent; the same words do not make the client send it in vain.
+            problem = f"error adding stream: {error.description} ({error.err_code})"
+            raise TableError(table.STREAM_RESTORE, err=problem) from None
         self._create_store(config, done, fill)
 
     def update_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
