@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamConfig, StreamSource, SubjectTransformConfig
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.kernels.subject import is_literal, is_subset, is_valid_publish, is_valid_subscription, overlaps
+from slipstream.kernels.subject import is_literal, is_valid_publish, is_valid_subscription, overlaps
+from slipstream.subjects.collisions import COMPARE_STEPS_MAX, SubjectSet, overlap_within, subset_within
 from slipstream.subjects.transform import transform_problem
 
 __all__ = ["check_filters", "check_sources", "destination_problem"]
@@ -80,9 +82,10 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource, find_stream: FindS
             raise ApiError(spec)
     if config.subject_delete_marker_ttl_ns > 0:
         raise invalid_config("subject delete markers forbidden on mirrors")
-    for transform in mirror.subject_transforms:
+    pair = overlap_within([transform.src.encode() for transform in mirror.subject_transforms])
+    for index, transform in enumerate(mirror.subject_transforms):
         _check_transform(transform, table.MIRROR_INVALID_SUBJECT_FILTER, table.MIRROR_INVALID_TRANSFORM_DESTINATION)
-        if _collides_with_another(transform, mirror.subject_transforms, overlaps):
+        if pair is not None and index == pair[0]:
             raise ApiError(table.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
     if mirror.external is not None:
         return
@@ -112,9 +115,8 @@ def _check_each_source(config: StreamConfig, find_stream: FindStream) -> None:
             raise ApiError(table.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
         for transform in source.subject_transforms:
             _check_transform(transform, table.SOURCE_INVALID_SUBJECT_FILTER, table.SOURCE_INVALID_TRANSFORM_DESTINATION)
-        for transform in source.subject_transforms:
-            if _collides_with_another(transform, source.subject_transforms, is_subset):
-                raise ApiError(table.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
+        if subset_within([transform.src.encode() for transform in source.subject_transforms]):
+            raise ApiError(table.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
         if _bad_consumer(source):
             raise ApiError(table.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
         if source.consumer is not None:
@@ -145,14 +147,6 @@ def _check_transform(transform: SubjectTransformConfig, bad_source: ErrorSpec, b
         raise ApiError(bad_destination, err=problem)
 
 
-def _collides_with_another(
-    transform: SubjectTransformConfig,
-    among: Iterable[SubjectTransformConfig],
-    collide: Callable[[bytes, bytes], bool],
-) -> bool:
-    return any(other is not transform and collide(transform.src.encode(), other.src.encode()) for other in among)
-
-
 def _bad_consumer(source: StreamSource) -> bool:
     """A given consumer decides where to start and what to filter, so the source may not."""
     consumer = source.consumer
@@ -170,20 +164,19 @@ def _bad_consumer(source: StreamSource) -> bool:
 
 
 def _check_prefixes(copies: list[StreamSource], find_stream: FindStream) -> None:
-    subjects: list[str] = []
-    for source in copies:
-        origin = find_stream(source.name) if source.external is None else None
-        if origin is not None:
-            subjects += origin.subjects
     externals = [source.external for source in copies if source.external is not None]
-    for external in externals:
-        if not external.deliver:
-            continue
-        if not is_valid_publish(external.deliver.encode()):
-            raise ApiError(table.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=external.deliver)
-        for subject in subjects:
-            if overlaps(subject.encode(), f"{external.deliver}.{subject}".encode()):
-                raise ApiError(table.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=external.deliver, subject=subject)
+    origins = {source.name: find_stream(source.name) for source in copies if source.external is None}
+    # Behind a prefix a subject has more tokens than before, so only one that takes any number of them meets itself.
+    open_ended: SubjectSet[str] = SubjectSet()
+    for subject in (subject for origin in origins.values() if origin is not None for subject in origin.subjects):
+        if externals and subject.endswith(">"):
+            open_ended.add(subject.encode(), subject)
+    for deliver in dict.fromkeys(external.deliver for external in externals if external.deliver):
+        if not is_valid_publish(deliver.encode()):
+            raise ApiError(table.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=deliver)
+        for subject in open_ended.overlapping(f"{deliver}.>".encode(), COMPARE_STEPS_MAX // len(externals)):
+            if overlaps(subject.encode(), f"{deliver}.{subject}".encode()):
+                raise ApiError(table.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=deliver, subject=subject)
     for external in externals:
         if not external.api:
             continue
@@ -196,16 +189,21 @@ def _check_prefixes(copies: list[StreamSource], find_stream: FindStream) -> None
 
 
 def _check_cycle(config: StreamConfig, find_stream: FindStream) -> None:
-    to_visit = [config]
+    to_visit = deque([config])
     visited: set[str] = set()
     while to_visit:
-        current = to_visit.pop(0)
+        current = to_visit.popleft()
+        if current.name in visited:
+            continue  # several ways lead here, and each would be walked for every one behind it
         visited.add(current.name)
+        own: SubjectSet[int] | None = None
         for source in current.sources:
             if source is None or source.external is not None:
                 continue
             if source.name in visited:
-                if _feeds_back(current.subjects, source.filter_subject):
+                if own is None:
+                    own = SubjectSet(subject.encode() for subject in current.subjects)
+                if not source.filter_subject or own.overlapping(source.filter_subject.encode(), COMPARE_STEPS_MAX):
                     raise invalid_config("detected cycle")
                 continue
             origin = find_stream(source.name)
@@ -218,10 +216,6 @@ def _check_cycle(config: StreamConfig, find_stream: FindStream) -> None:
             origin = find_stream(mirror.name)
             if origin is not None:
                 to_visit.append(origin)
-
-
-def _feeds_back(subjects: list[str], filter_subject: str) -> bool:
-    return not filter_subject or any(overlaps(subject.encode(), filter_subject.encode()) for subject in subjects)
 
 
 def destination_problem(source: str, destination: str) -> str | None:

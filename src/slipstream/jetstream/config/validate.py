@@ -31,12 +31,14 @@ from slipstream.limits import (
     STREAM_INTERVAL_MIN_NS,
     STREAM_REPLICAS_MAX,
 )
+from slipstream.subjects.collisions import TooManySteps, overlap_within
 
 __all__ = ["ConfigContext", "checked", "is_valid_asset_name"]
 
 # Names become tokens of subjects and parts of paths, so what may not be in those may not be in them.
 _NAME_FORBIDDEN = frozenset(" \t\r\n\f\0.*>\\/")
 _API_SPACES = (b"$JS.>", b"$JSC.>", b"$NRG.>")
+_WIDE_OR_RESERVED = b"$*>"  # first bytes of what can overlap the server's own subjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,11 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
     _default_limits(config, pedantic)
     _default_times(config, context, pedantic)
     _check_flags(config, pedantic)
-    check_sources(config, context.find_stream, pedantic=pedantic)
-    _check_subjects(config)
+    try:
+        check_sources(config, context.find_stream, pedantic=pedantic)
+        _check_subjects(config)
+    except TooManySteps:
+        raise invalid_config("subjects have wildcards in too many different places") from None
     ceiling = context.stream_bytes_max(config.storage)
     if context.max_bytes_required and config.max_bytes <= 0:
         raise ApiError(table.STREAM_MAX_BYTES_REQUIRED)
@@ -209,25 +214,21 @@ def _check_subjects(config: StreamConfig) -> None:
         if config.mirror is None and not config.sources:
             config.subjects = [config.name]
         return
-    seen: list[bytes] = []
     encoded = [subject.encode() for subject in config.subjects]
+    pair = overlap_within(encoded)
     for index, subject in enumerate(encoded):
         if not is_valid_subscription(subject):
             raise invalid_config("invalid subject")
-        if subject in seen:
-            raise invalid_config("duplicate subjects detected")
         if subject == b">":
             if not config.no_ack:
                 raise invalid_config("capturing all subjects requires no-ack to be true")
             if config.num_replicas != 1:
                 raise invalid_config("capturing all subjects requires replicas of 1")
-        if not config.no_ack:
+        if not config.no_ack and subject[0] in _WIDE_OR_RESERVED:
             _check_reserved(subject)
-        for other_index in range(index + 1, len(encoded)):
-            if overlaps(encoded[other_index], subject):
-                first, second = config.subjects[index], config.subjects[other_index]
-                raise invalid_config(f"subject {go_quote(first)} overlaps with {go_quote(second)}")
-        seen.append(subject)
+        if pair is not None and index == pair[0]:
+            first, second = config.subjects[index], config.subjects[pair[1]]
+            raise invalid_config(f"subject {go_quote(first)} overlaps with {go_quote(second)}")
 
 
 def _check_reserved(subject: bytes) -> None:

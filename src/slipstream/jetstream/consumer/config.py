@@ -17,7 +17,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, PriorityPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig
 from slipstream.jetstream.config.validate import is_valid_asset_name
-from slipstream.jetstream.consumer.filters import first_overlap, subjects_of
+from slipstream.jetstream.consumer.filters import subjects_of
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
@@ -35,6 +35,7 @@ from slipstream.limits import (
     CONSUMER_WAITING,
     KIB,
 )
+from slipstream.subjects.collisions import TooManySteps, subset_within
 
 __all__ = ["ConsumerContext", "checked", "is_group_name", "sample_percent"]
 
@@ -274,11 +275,14 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise ApiError(table.CONSUMER_EMPTY_FILTER)
     if len(config.filter_subjects) > CONSUMER_FILTERS_MAX:
         raise invalid_config(f"too many filter subjects, maximum allowed is {CONSUMER_FILTERS_MAX}")
-    subjects = subjects_of(config)
-    if not all(is_valid_subscription(subject.encode()) for subject in subjects):
+    subjects = [subject.encode() for subject in subjects_of(config)]
+    if not all(is_valid_subscription(subject) for subject in subjects):
         raise invalid_config("invalid subject")
-    if first_overlap(subjects):
-        raise ApiError(table.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
+    try:
+        if subset_within(subjects):
+            raise ApiError(table.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
+    except TooManySteps:
+        raise invalid_config("filter subjects have wildcards in too many different places") from None
 
 
 _WITHOUT_START = {

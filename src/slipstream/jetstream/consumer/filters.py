@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.kernels.filterset import FilterSet
-from slipstream.kernels.subject import is_literal, is_subset, overlaps
+from slipstream.kernels.subject import is_literal, overlaps
+from slipstream.subjects.collisions import covers_all
 
-__all__ = ["Filters", "first_overlap", "subjects_of"]
+__all__ = ["Filters", "subjects_of"]
 
 _NO_KEY = 0  # of the hash of tokens: who aims at one slot makes only their own consumer slow
 
@@ -33,7 +34,7 @@ class Filters:
         self._literals = frozenset(subject for subject in self.subjects if is_literal(subject))
         self._patterns = FilterSet((subject for subject in self.subjects if subject not in self._literals), _NO_KEY)
         collected = [subject.encode() for subject in stream_subjects]
-        covered = bool(collected) and all(any(is_subset(own, wide) for wide in self.subjects) for own in collected)
+        covered = bool(collected) and covers_all(self.subjects, collected)
         self.for_store: tuple[bytes, ...] = () if covered else self.subjects
 
     def match(self, subject: bytes) -> bool:
@@ -50,13 +51,3 @@ class Filters:
     def touch(self, subject: bytes) -> bool:
         """Whether a message matching this filter could be wanted."""
         return not self.for_store or any(overlaps(subject, own) for own in self.subjects)
-
-
-def first_overlap(subjects: Sequence[str]) -> bool:
-    """Whether one of the filters is contained in another, or given twice."""
-    encoded = [subject.encode() for subject in subjects]
-    literals = {subject for subject in encoded if is_literal(subject)}
-    patterns = [subject for subject in encoded if subject not in literals]
-    if len(literals) + len(set(patterns)) < len(encoded):
-        return True
-    return any(wide is not narrow and is_subset(narrow, wide) for wide in patterns for narrow in (*patterns, *literals))

@@ -3,8 +3,9 @@
 import pytest
 
 from slipstream.jetstream.consumer.answers import account_hash, ack_numbers, nak_delay_ns
-from slipstream.jetstream.consumer.filters import Filters, first_overlap
+from slipstream.jetstream.consumer.filters import Filters
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
+from slipstream.subjects.collisions import subset_within
 
 SECOND_NS = 1_000_000_000
 
@@ -35,7 +36,7 @@ def test_filters_match() -> None:
     ],
 )
 def test_overlap(subjects: list[str], overlap: bool) -> None:
-    assert first_overlap(subjects) is overlap
+    assert subset_within([subject.encode() for subject in subjects]) is overlap
 
 
 @pytest.mark.parametrize(
