@@ -49,6 +49,7 @@ class ForgetfulDisk:
         self._rng = random.Random(seed)
         self._lock = threading.RLock()
         self._dirs: set[str] = set()
+        self._durable_dirs: set[str] = set()
         self._names: dict[str, _Inode] = {}
         self._durable: dict[str, int] = {}  # name -> number, as in `names`
         self._name_changes: dict[str, list[tuple[str, _Inode | None]]] = {}  # by directory, in order
@@ -60,7 +61,9 @@ class ForgetfulDisk:
             stored = json.loads((self._directory / "names").read_text())
         except FileNotFoundError:
             return
-        self._dirs, self._durable = set(stored["dirs"]), stored["files"]
+        self._dirs, self._durable_dirs = set(stored["dirs"]), set(stored["dirs"])
+        # What is in a directory that nobody synced into the one above it is gone with it.
+        self._durable = {name: number for name, number in stored["files"].items() if self._stays(name)}
         for name, number in self._durable.items():
             path = self._directory / str(number)
             self._names[name] = _Inode(number, path.read_bytes() if path.exists() else b"")
@@ -131,6 +134,8 @@ class ForgetfulDisk:
             changes = self._name_changes.pop(path, [])
             if self._drops_syncs:
                 return
+            self._durable_dirs -= {one for one in self._durable_dirs if _above(one) == path}
+            self._durable_dirs |= {one for one in self._dirs if _above(one) == path}
             for name, inode in changes:
                 if inode is None:
                     self._durable.pop(name, None)
@@ -152,11 +157,12 @@ class ForgetfulDisk:
             self._name(path, None)
 
     def make_dir(self, path: str) -> None:
-        """See `Disk.make_dir`; directories themselves are durable at once."""
+        """See `Disk.make_dir`; what is missing above it is not of this disk, and there to stay."""
         with self._lock:
             parts = path.split("/")
-            self._dirs.update("/".join(parts[: i + 1]) for i in range(1, len(parts)))
-            self._store_names()
+            above = {"/".join(parts[: i + 1]) for i in range(1, len(parts) - 1)} - self._dirs
+            self._durable_dirs |= above
+            self._dirs |= {*above, path}
 
     def remove_dir(self, path: str) -> None:
         """See `Disk.remove_dir`."""
@@ -164,7 +170,6 @@ class ForgetfulDisk:
             if self.list_dir(path):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
             self._dirs.discard(path)
-            self._store_names()
 
     def list_dir(self, path: str) -> list[str]:
         """See `Disk.list_dir`."""
@@ -191,6 +196,12 @@ class ForgetfulDisk:
         if inode is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return inode
+
+    def _stays(self, path: str) -> bool:
+        while path := _above(path):
+            if path not in self._dirs:
+                return False
+        return True
 
     def _need(self, more: int, path: str) -> None:
         """Refuse what does not fit. A file that was removed costs nothing, as its space is given back soon."""
@@ -238,5 +249,9 @@ class ForgetfulDisk:
         if self._drops_syncs:
             return
         fresh = self._directory / "names.new"
-        fresh.write_text(json.dumps({"dirs": sorted(self._dirs), "files": self._durable}))
+        fresh.write_text(json.dumps({"dirs": sorted(self._durable_dirs), "files": self._durable}))
         os.replace(fresh, self._directory / "names")
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]

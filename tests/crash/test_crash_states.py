@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file import store as store_module
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Broken, Driver, watch
 
@@ -191,11 +194,13 @@ SCENARIOS: dict[str, Callable[[Driver], None]] = {
 }
 
 
-def enumerate_states(scenario: Callable[[Driver], None], *, images: int, seed: int, drops_syncs: bool = False) -> int:
+def enumerate_states(
+    scenario: Callable[[Driver], None], *, images: int, seed: int, drops_syncs: bool = False, double_faults: float = 0.1
+) -> int:
     """Run a scenario and check the states; how many there were."""
     disk = SimDisk()
     driver: Driver | None = None
-    checked = watch(lambda: driver, disk, images=images, seed=seed)
+    checked = watch(lambda: driver, disk, images=images, seed=seed, double_faults=double_faults)
     driver = Driver(disk)
     disk.drops_syncs = drops_syncs  # from here on, so that the stream itself is there to lose something from
     scenario(driver)
@@ -215,14 +220,29 @@ def test_crash_states(name: str) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("seed", range(10))
 def test_crash_states_long(name: str, seed: int) -> None:
-    assert enumerate_states(SCENARIOS[name], images=12, seed=seed) > 100
+    assert enumerate_states(SCENARIOS[name], images=12, seed=seed, double_faults=0.5) > 100
 
 
 @pytest.mark.parametrize("name", ["appending", "rolling", "uniting", "configuring"])
 def test_the_checker_notices_syncs_that_do_nothing(name: str) -> None:
     """The control: on a disk that only pretends to sync, the same checks must find the loss itself."""
     with pytest.raises(Broken, match="acknowledged and lost"):
-        enumerate_states(SCENARIOS[name], images=2, seed=3, drops_syncs=True)
+        enumerate_states(SCENARIOS[name], images=2, seed=3, drops_syncs=True, double_faults=0)
+
+
+@pytest.mark.parametrize("name", ["appending", "configuring"])
+def test_the_checker_notices_what_is_served_before_it_is_safe(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of double faults: a start that does not make sure of what it read."""
+    monkeypatch.setattr(FileStore, "_settle", lambda *_: None)
+    with pytest.raises(Broken, match="served after a start"):
+        enumerate_states(SCENARIOS[name], images=0, seed=3, double_faults=1)
+
+
+def test_the_checker_notices_directories_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of volatile directories: a stream in a directory that nobody made sure of."""
+    monkeypatch.setattr(store_module, "make_dirs", lambda disk, path, **_: disk.make_dir(path))
+    with pytest.raises(StorageFault, match="neither a manifest nor a segment"):
+        enumerate_states(appending, images=0, seed=3, double_faults=0)
 
 
 CHANGES: dict[str, tuple[Callable[[Driver], None], str]] = {

@@ -18,6 +18,7 @@ from slipstream.kernels.bulkscan import are_messages, encode_message
 from slipstream.kernels.record import StoredMessage, crc32c
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import ConsumerPorts
+from support.disk_world import make_root
 from support.jetstream_world import FakePorts, FakeSubscription, World
 
 
@@ -99,6 +100,7 @@ class BulkWorld(World):
 
     def __init__(self, disk: SimDisk | None = None, *, ports: BulkPorts | None = None, **facts: Any) -> None:
         self.disk = disk or SimDisk()
+        make_root(self.disk, "/js")
         self.reads_memory = False  # whether readers are on the server's machine
         rng = random.Random(5)
         stores = DirectoryStores(

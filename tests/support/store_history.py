@@ -14,7 +14,7 @@ from slipstream.jetstream.store.base import ALL, Committed, Job, StoredMessage, 
 from slipstream.jetstream.store.file import FileStore
 from slipstream.testing.sim_disk import SimDisk
 
-from .stores import DIRECTORY, new_file_store, reopen
+from .stores import DIRECTORY, new_file_store, reopen, upkeep
 
 Content = tuple[int, bytes, bytes, bytes, int]
 
@@ -213,6 +213,33 @@ class Driver:
             raise Broken("recovery is not repeatable")
         self._goes_on(store, disk, found)
 
+    def check_served(self, disk: SimDisk, rng: random.Random) -> None:
+        """Open a disk that a process left which died, and cut the power: what was to be read before is still there.
+
+        The power may go at any call that the opening makes as well, and the opening after that is held to the same.
+        """
+        if not self.created:
+            return
+        disk.before_call = lambda now: self._after_power_cut(now, rng, {}, {})
+        store = reopen(disk, segment_bytes=self.segment_bytes)
+        disk.before_call = None
+        served, states = self._compare(store, disk), store.journal_entries()
+        self._after_power_cut(disk, rng, served, states)
+        upkeep(store)
+        self._after_power_cut(disk, rng, served, states)
+
+    def _after_power_cut(
+        self, disk: SimDisk, rng: random.Random, served: dict[int, Content], states: dict[bytes, list[bytes]]
+    ) -> None:
+        for keep in (0.0, rng.random()):
+            left = disk.crash(rng, keep=keep, torn=keep > 0)
+            store = reopen(left, segment_bytes=self.segment_bytes)
+            found = self._compare(store, left)
+            if any(found.get(seq) != content for seq, content in served.items()):
+                raise Broken("served after a start, and gone or changed after a power cut")
+            if served and store.journal_entries() != states:
+                raise Broken("consumer state served after a start, and gone or changed after a power cut")
+
     def _compare(self, store: FileStore, disk: SimDisk) -> dict[int, Content]:
         store._index.check()
         found: dict[int, Content] = {}
@@ -269,8 +296,13 @@ def _everything(store: FileStore) -> list[object]:
     return list(store.read_batch(ALL, 0, max_msgs=1_000_000, max_bytes=1 << 40, up_to_seq=max(store.last_seq, 1)))
 
 
-def watch(driver_of: Callable[[], Driver | None], disk: SimDisk, *, images: int, seed: int) -> list[int]:
-    """From now on, check what a crash before each call of the disk could leave. Returns a counter of checked states."""
+def watch(
+    driver_of: Callable[[], Driver | None], disk: SimDisk, *, images: int, seed: int, double_faults: float = 0.1
+) -> list[int]:
+    """From now on, check what a crash before each call of the disk could leave. Returns a counter of checked states.
+
+    At a share of the calls also what a second fault leaves: the power goes while or after a process opened it.
+    """
     rng = random.Random(seed)
     checked = [0]
 
@@ -283,6 +315,10 @@ def watch(driver_of: Callable[[], Driver | None], disk: SimDisk, *, images: int,
         for state in states:
             driver.check(state)
             checked[0] += 1
+        if rng.random() < double_faults:
+            driver.check_served(now.kill(), rng)
+            driver.check_served(now.crash(rng, keep=rng.random(), torn=True), rng)
+            checked[0] += 2
 
     disk.before_call = look
     return checked

@@ -20,9 +20,9 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.ports import Recovered
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.base import Store, StoreUnavailable
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import from_stored, to_stored
 
@@ -68,6 +68,7 @@ class DirectoryStores:
         self._new_uid = new_uid
         self._log = log
         self._directories: dict[int, str] = {}  # id of an open file store → its directory
+        self._settled = False  # whether the directory of streams is known to survive a power cut
 
     def create(self, config: StreamConfig, created_ns: int) -> Store:
         """See `StreamStores.create`."""
@@ -79,6 +80,7 @@ class DirectoryStores:
         uid = self._new_uid()
         directory = f"{self._root}/streams/{uid.hex()}"
         try:
+            self._settle()
             store = FileStore.create(
                 self._disk, directory, uid=uid, config=stored, options=options, first_seq=first_seq
             )
@@ -125,6 +127,17 @@ class DirectoryStores:
         place = f"{self._root}/quarantine"
         return [f"{place}/{name}" for name in self._disk.list_dir(place)]
 
+    def _settle(self) -> None:
+        """Make the directories above the streams, once: a stream is in a place that stays."""
+        if self._settled:
+            return
+        streams = f"{self._root}/streams"
+        try:
+            make_dirs(self._disk, streams, below=self._root.rsplit("/", 1)[0])
+        except OSError as error:
+            raise StoreUnavailable(str(error), path=streams) from error
+        self._settled = True
+
     def _take_back(self, directory: str) -> None:
         """Remove what a failed creation left. If that fails too, a later start finds a stream nobody was told of."""
         try:
@@ -165,7 +178,7 @@ class DirectoryStores:
 
     def _move(self, directory: str, where: str, reason: str) -> None:
         place = f"{self._root}/{where}"
-        self._disk.make_dir(place)
+        make_dirs(self._disk, place, below=self._root)
         taken = set(self._disk.list_dir(place))
         name = directory.rsplit("/", 1)[1]
         target, number = name, 0
@@ -173,7 +186,7 @@ class DirectoryStores:
             number += 1
             target = f"{name}.{number}"
         if self._disk.is_dir(directory):
-            self._disk.make_dir(f"{place}/{target}")
+            make_dirs(self._disk, f"{place}/{target}", below=place)
             for entry in self._disk.list_dir(directory):
                 self._disk.rename(f"{directory}/{entry}", f"{place}/{target}/{entry}")
             self._disk.sync_dir(f"{place}/{target}")

@@ -8,6 +8,7 @@ What this is not: JetStream. That is `slipstream.jetstream`, which knows neither
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -221,7 +222,8 @@ class JetStreamRunner:
             raise StorageFault("storage directory is not a directory")
         refuse_foreign_store(root)
         try:
-            os.makedirs(root, mode=0o700, exist_ok=True)
+            _make_directory(os.path.dirname(os.path.abspath(root)))
+            _make_directory(os.path.abspath(root))
             self._lock = os.open(os.path.join(root, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise StorageFault(f"could not create storage directory - {error}") from error
@@ -244,6 +246,22 @@ class JetStreamRunner:
             log("INF", f"  Domain:          {options.domain}")
         log("INF", f"  API Level:       {API_LEVEL}")
         log("INF", "-------------------------------------------")
+
+
+def _make_directory(path: str) -> None:
+    """Make a directory so that it survives a power cut, with those above it that are missing."""
+    above = os.path.dirname(path)
+    if not os.path.isdir(above):
+        _make_directory(above)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, mode=0o700)
+    # Also if it was there: we may have made it, and died before this. Not every directory above ours is ours to open.
+    with contextlib.suppress(PermissionError):
+        fd = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _server_facts(server: Server, directory: str) -> ServerFacts:

@@ -2,7 +2,10 @@
 
 `SimDisk` implements `store.file.disk.Disk`. For every file it keeps what was synced and the writes since; for every
 directory the entries that were synced and the changes since. `crash` gives a disk as a power cut could leave it: any
-subset of the unsynced writes, each possibly torn at sector borders, and any prefix of the unsynced directory changes.
+subset of the unsynced writes, each possibly torn at sector borders, and any prefix of the unsynced changes of each
+directory. Directories are entries of the one above like files: what is below one whose entry was not synced is gone
+with it, however often it was synced itself. `kill` gives the disk as the next process finds it after only the process
+died: everything is there, and nothing more of it is safe than before. One after the other they make double faults.
 
 It can also fail on purpose: a call by its number, running out of space, syncs that do nothing (to prove that a test
 notices), and damage to bytes at rest.
@@ -12,11 +15,12 @@ What this is not: fast, or a model of any one file system. It allows more than m
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 __all__ = ["SimDisk"]
 
@@ -34,6 +38,37 @@ class _Inode:
     def apply(self, change: tuple[int, bytes | None]) -> None:
         _apply(self.now, change)
         self.changes.append(change)
+
+
+class _Directory:
+    """One directory: its entries now, those on stable storage, and the changes between."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        self.changes: list[_Change] = []
+
+    def change(self, name: str, node: _Inode | _Directory | None, moved: _Change | None = None) -> _Change:
+        made = _Change(name, node, moved)
+        self.changes.append(made)
+        made.apply(self.now)
+        return made
+
+
+class _Change:
+    """An entry that was made or went; one that was moved elsewhere goes when it is there, and not before."""
+
+    def __init__(self, name: str, node: _Inode | _Directory | None, moved: _Change | None) -> None:
+        self.name = name
+        self.node = node
+        self.moved = moved
+        self.kept = False  # on stable storage, or taken to be by the crash being made
+
+    def apply(self, entries: dict[str, _Inode | _Directory]) -> None:
+        if self.node is None:
+            entries.pop(self.name, None)
+        else:
+            entries[self.name] = self.node
 
 
 def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
@@ -69,10 +104,7 @@ class SimDisk:
         self.read_faults: set[str] = set()
         self.nothing_cached = False  # whether every read has to wait for the device
         """Paths that cannot be read."""
-        self._names: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
-        self._name_changes: dict[str, list[tuple[str, _Inode | None]]] = {}  # by directory: (path, inode or gone)
-        self._dirs: set[str] = {""}
+        self._root = _Directory()
 
     # --- Disk -------------------------------------------------------------------------------------------------------
 
@@ -102,9 +134,10 @@ class SimDisk:
     def create(self, path: str) -> None:
         """See `Disk.create`."""
         self._call(path)
-        if path in self._names:
+        directory, name = self._above(path)
+        if name in directory.now:
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._rename_entry(path, _Inode())
+        directory.change(name, _Inode())
 
     def allocate(self, path: str, length: int) -> None:
         """See `Disk.allocate`."""
@@ -149,47 +182,64 @@ class SimDisk:
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""
         self._call(path)
+        directory = self._directory(path)
         if self.drops_syncs:
             return
-        for name, inode in self._name_changes.pop(path, []):
-            _set_name(self._durable_names, name, inode)
+        pending = []
+        for change in directory.changes:
+            if change.moved is not None and not change.moved.kept:
+                pending.append(change)  # it is not safe where it went
+                continue
+            change.apply(directory.durable)
+            change.kept = True
+        directory.changes = pending
 
     def rename(self, old: str, new: str) -> None:
         """See `Disk.rename`."""
         self._call(old)
-        if old in self._dirs:
-            self._rename_dir(old, new)
-            return
-        inode = self._inode(old)
-        self._rename_entry(new, inode)
-        self._rename_entry(old, None)
+        source, name = self._above(old)
+        target, new_name = self._above(new)
+        if name not in source.now:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        made = target.change(new_name, source.now[name])
+        source.change(name, None, moved=made if source is not target else None)
 
     def remove(self, path: str) -> None:
         """See `Disk.remove`."""
         self._call(path)
         self._inode(path)
-        self._rename_entry(path, None)
+        directory, name = self._above(path)
+        directory.change(name, None)
 
     def make_dir(self, path: str) -> None:
-        """See `Disk.make_dir`; directories themselves are durable at once."""
-        parts = path.split("/")
-        self._dirs.update("/".join(parts[: i + 1]) for i in range(len(parts)))
+        """See `Disk.make_dir`."""
+        self._call(path)
+        at = self._root
+        for name in _parts(path):
+            node = at.now.get(name)
+            if isinstance(node, _Inode):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            if node is None:
+                node = _Directory()
+                at.change(name, node)
+            at = node
 
     def remove_dir(self, path: str) -> None:
         """See `Disk.remove_dir`."""
-        if self.list_dir(path):
+        self._call(path)
+        if self._directory(path).now:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
-        self._dirs.discard(path)
+        directory, name = self._above(path)
+        directory.change(name, None)
 
     def list_dir(self, path: str) -> list[str]:
         """See `Disk.list_dir`."""
-        start = path + "/"
-        below = [name[len(start) :] for name in (*self._names, *self._dirs) if name.startswith(start)]
-        return sorted({name.split("/", 1)[0] for name in below})
+        node = self._node(path)
+        return sorted(node.now) if isinstance(node, _Directory) else []
 
     def is_dir(self, path: str) -> bool:
         """See `Disk.is_dir`."""
-        return path in self._dirs
+        return isinstance(self._node(path), _Directory)
 
     def write_back(self, path: str, offset: int, length: int) -> None:
         """See `Disk.write_back`."""
@@ -208,18 +258,44 @@ class SimDisk:
             torn: whether a write may have arrived in part.
         """
         after = SimDisk()
-        after._dirs = set(self._dirs)
-        names = dict(self._durable_names)
-        for changes in self._name_changes.values():
-            for name, inode in changes:
-                if rng.random() > keep:
-                    break
-                _set_name(names, name, inode)
+        moved = []
+        for directory in _directories(self._root):
+            going_on = True
+            for change in directory.changes:
+                going_on = going_on and rng.random() <= keep
+                change.kept = going_on
+                if change.moved is not None:
+                    moved.append(change)
+        for change in moved:  # a move is one step: it is in one place or in the other
+            change.kept = change.moved is not None and change.moved.kept
         images: dict[int, _Inode] = {}
-        for name, inode in names.items():
-            if id(inode) not in images:
-                images[id(inode)] = _Inode(_image(inode, rng, keep, torn))
-            after._names[name] = after._durable_names[name] = images[id(inode)]
+
+        def copied(directory: _Directory) -> _Directory:
+            entries = dict(directory.durable)
+            for change in directory.changes:
+                if change.kept:
+                    change.apply(entries)
+            image = _Directory()
+            for name, node in entries.items():
+                if isinstance(node, _Directory):
+                    image.now[name] = copied(node)
+                else:
+                    if id(node) not in images:
+                        images[id(node)] = _Inode(_image(node, rng, keep, torn))
+                    image.now[name] = images[id(node)]
+            image.durable = dict(image.now)
+            return image
+
+        after._root = copied(self._root)
+        for directory in _directories(self._root):
+            for change in directory.changes:
+                change.kept = False
+        return after
+
+    def kill(self) -> SimDisk:
+        """The disk as the next process finds it when this one dies now: the same, and no more of it is safe."""
+        after = SimDisk(drops_syncs=self.drops_syncs)
+        after._root = copy.deepcopy(self._root)
         return after
 
     def copy(self) -> SimDisk:
@@ -228,7 +304,7 @@ class SimDisk:
 
     def paths(self) -> list[str]:
         """Every file."""
-        return sorted(self._names)
+        return sorted(path for path, _ in _files(self._root, ""))
 
     def content(self, path: str) -> bytearray:
         """The bytes of a file, to be damaged in place."""
@@ -236,7 +312,7 @@ class SimDisk:
 
     def used(self) -> int:
         """Bytes of all files."""
-        return sum(len(inode.now) for inode in self._names.values())
+        return sum(len(inode.now) for _, inode in _files(self._root, ""))
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -252,29 +328,53 @@ class SimDisk:
         if more and self.capacity is not None and self.used() + more > self.capacity:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
+    def _node(self, path: str) -> _Inode | _Directory | None:
+        node: _Inode | _Directory | None = self._root
+        for name in _parts(path):
+            node = node.now.get(name) if isinstance(node, _Directory) else None
+        return node
+
     def _inode(self, path: str) -> _Inode:
-        inode = self._names.get(path)
-        if inode is None:
+        node = self._node(path)
+        if not isinstance(node, _Inode):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return inode
+        return node
 
-    def _rename_dir(self, old: str, new: str) -> None:
-        """Directories move at once, with everything in them."""
-        for table in (self._names, self._durable_names):
-            for path in [path for path in table if path.startswith(old + "/")]:
-                table[new + path[len(old) :]] = table.pop(path)
-        self._dirs = {new + path[len(old) :] if (path + "/").startswith(old + "/") else path for path in self._dirs}
+    def _directory(self, path: str) -> _Directory:
+        node = self._node(path)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
 
-    def _rename_entry(self, path: str, inode: _Inode | None) -> None:
-        _set_name(self._names, path, inode)
-        self._name_changes.setdefault(path.rsplit("/", 1)[0], []).append((path, inode))
+    def _above(self, path: str) -> tuple[_Directory, str]:
+        """The directory a path lies in, and its name there."""
+        *above, name = _parts(path)
+        return self._directory("/".join(above)), name
 
 
-def _set_name(names: dict[str, _Inode], path: str, inode: _Inode | None) -> None:
-    if inode is None:
-        names.pop(path, None)
-    else:
-        names[path] = inode
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _files(directory: _Directory, path: str) -> Iterator[tuple[str, _Inode]]:
+    for name, node in directory.now.items():
+        if isinstance(node, _Directory):
+            yield from _files(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}", node
+
+
+def _directories(root: _Directory) -> list[_Directory]:
+    """Every directory that is or may come back."""
+    found, waiting = {}, [root]
+    while waiting:
+        directory = waiting.pop()
+        if id(directory) in found:
+            continue
+        found[id(directory)] = directory
+        nodes = [*directory.now.values(), *directory.durable.values(), *(change.node for change in directory.changes)]
+        waiting += [node for node in nodes if isinstance(node, _Directory)]
+    return list(found.values())
 
 
 def _image(inode: _Inode, rng: random.Random, keep: float, torn: bool) -> bytes:

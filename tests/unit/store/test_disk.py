@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.jetstream.store.file import disk as disk_module
-from slipstream.jetstream.store.file.disk import Disk, RealDisk
+from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs
 from slipstream.kernels.stretches import read_stretches
 from slipstream.testing.sim_disk import SimDisk
 
@@ -125,6 +125,7 @@ def test_a_file_that_goes_while_it_is_used_is_closed_by_its_last_user(tmp_path: 
 def test_a_power_cut_forgets_what_was_not_synced() -> None:
     disk = SimDisk()
     disk.make_dir("/d")
+    disk.sync_dir("/")
     disk.create("/d/kept")
     disk.write("/d/kept", 0, b"synced")
     disk.sync("/d/kept")
@@ -137,3 +138,56 @@ def test_a_power_cut_forgets_what_was_not_synced() -> None:
     assert none.paths() == ["/d/kept"] and bytes(none.content("/d/kept")) == b"synced"
     every = disk.crash(random.Random(1), keep=1.0, torn=False)
     assert every.paths() == ["/d/kept", "/d/new"] and bytes(every.content("/d/kept")) == b"SYNCed"
+
+
+def test_a_power_cut_forgets_directories_and_what_is_in_them() -> None:
+    disk = SimDisk()
+    make_dirs(disk, "/a/b", below="")
+    disk.make_dir("/a/b/c")
+    for path in ("/a/b/kept", "/a/b/c/synced"):
+        disk.create(path)
+        disk.write(path, 0, b"x")
+        disk.sync(path)
+    disk.sync_dir("/a/b/c")
+    none = disk.crash(random.Random(1), keep=0.0, torn=False)
+    assert none.is_dir("/a/b") and not none.is_dir("/a/b/c") and none.paths() == []
+    disk.sync_dir("/a/b")
+    assert disk.crash(random.Random(1), keep=0.0, torn=False).paths() == ["/a/b/c/synced", "/a/b/kept"]
+
+
+def test_a_move_is_in_one_place_or_in_the_other() -> None:
+    disk = SimDisk()
+    for path in ("/from", "/to"):
+        make_dirs(disk, path, below="")
+    make_dirs(disk, "/from/d", below="/from")
+    disk.create("/from/d/f")
+    disk.sync_dir("/from/d")
+    disk.rename("/from/d", "/to/d")
+    disk.sync_dir("/from")
+    for seed in range(20):
+        assert disk.crash(random.Random(seed), keep=0.5, torn=False).paths() in (["/from/d/f"], ["/to/d/f"])
+    disk.sync_dir("/to")
+    assert disk.crash(random.Random(1), keep=0.0, torn=False).paths() == ["/to/d/f"]
+
+
+def test_what_a_killed_process_leaves_is_all_there_and_as_unsafe_as_before() -> None:
+    disk = SimDisk()
+    make_dirs(disk, "/d", below="")
+    disk.create("/d/f")
+    disk.write("/d/f", 0, b"written")
+    left = disk.kill()
+    disk.sync("/d/f")
+    disk.sync_dir("/d")
+    assert left.read("/d/f", 0, 10) == b"written"
+    assert left.crash(random.Random(1), keep=0.0, torn=False).paths() == []
+    assert disk.crash(random.Random(1), keep=0.0, torn=False).paths() == ["/d/f"]
+
+
+def test_directories_are_made_to_stay_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RealDisk()
+    synced: list[str] = []
+    monkeypatch.setattr(disk, "sync_dir", synced.append)
+    home = str(tmp_path)
+    make_dirs(disk, f"{home}/a/b", below=home)
+    make_dirs(disk, f"{home}/a/b", below=home)
+    assert synced == [home, f"{home}/a"] * 2 and disk.is_dir(f"{home}/a/b")

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.jobs import as_fault
 from slipstream.jetstream.store.file.writes import FileStoreWrites
 
@@ -86,8 +86,7 @@ class DiskStage:
         """See `StageArea.create`."""
         try:
             if not self._made:
-                self._disk.make_dir(self._directory)
-                self._disk.sync_dir(self._directory.rsplit("/", 1)[0])
+                make_dirs(self._disk, self._directory, below=self._directory.rsplit("/", 2)[0])
                 self._made = True
             path = self._path(name, _OPEN)
             if name + _OPEN in self._disk.list_dir(self._directory):

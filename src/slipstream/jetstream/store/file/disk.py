@@ -7,8 +7,9 @@ bounded number of them open.
 What this is not: policy. No retry, no fallback, no interpretation; an `OSError` goes to the caller as it is.
 
 Contract of durability: `write`, `truncate` and `allocate` are volatile until `sync` of that path returns; `create`,
-`rename` and `remove` until `sync_dir` of the directory returns. `write` is all or an error, but a crash may leave any
-part of it.
+`rename`, `remove`, `make_dir` and `remove_dir` until `sync_dir` of the directory returns that has the entry. What is in
+a directory whose own entry is volatile can vanish with it: `make_dirs` is how directories are made to stay. `write` is
+all or an error, but a crash may leave any part of it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Protocol
 from slipstream.kernels.stretches import read_stretches
 from slipstream.limits import STORE_OPEN_FILES_MAX
 
-__all__ = ["Disk", "RealDisk"]
+__all__ = ["Disk", "RealDisk", "make_dirs"]
 
 _SYNC_FILE_RANGE_WRITE = 2
 # Linux only, and not in the `os` module.
@@ -108,6 +109,18 @@ class Disk(Protocol):
     def drop_cache(self, path: str) -> None:
         """Ask that the next read comes from the device, not from memory. A hint."""
         ...
+
+
+def make_dirs(disk: Disk, path: str, *, below: str) -> None:
+    """Make a directory and those between it and `below`, which is there to stay; all of them are when this returns.
+
+    One that is there already is synced as well: whoever made it may have died before he did.
+    """
+    at = below
+    for name in path[len(below) + 1 :].split("/"):
+        disk.make_dir(f"{at}/{name}")
+        disk.sync_dir(at)
+        at = f"{at}/{name}"
 
 
 class _OpenFile:
@@ -206,7 +219,7 @@ class RealDisk:
 
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = os.open(path or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:

@@ -79,11 +79,12 @@ class Journal:
         self._allocated = 0
         self._exists = False
         self._must_rewrite = False  # the tail is torn or damaged: nothing may be appended to this file
-        self._marked = True  # a frame on disk says that the frame before it was synced
         self.is_changed = False
         """Whether the next commit has something to write here."""
         self.damaged = 0
         """Stretches of the file that could not be read."""
+        self.vouched = True
+        """Whether a frame says that everything before it was synced."""
 
     @property
     def path(self) -> str:
@@ -122,9 +123,8 @@ class Journal:
 
     def mark(self) -> None:
         """Add an empty frame that vouches for the ones before it, once after each change."""
-        if self._exists and not self._marked and not self._must_rewrite:
+        if self._exists and not self.vouched and not self._must_rewrite:
             self._log(MARK, b"", b"")
-            self._marked = True
 
     def take(self) -> JournalWrite | None:
         """What the next commit has to write; None when nothing changed."""
@@ -184,13 +184,13 @@ class Journal:
                 self._entries.pop(key, None)
         self._live_bytes = sum(len(key) + sum(map(len, parts)) for key, parts in self._entries.items())
         self._allocated = len(data)
-        self._marked = scan.synced_upto + 1 >= scan.last_frame_no
+        self.vouched = scan.said_frame_no <= scan.synced_upto and not scan.regions
         self._writer.synced_upto = scan.last_frame_no
         self._writer.open_segment(0, header.salt, scan.good_end, _UNBOUNDED, scan.last_frame_no)
 
     def _log(self, kind: int, key: bytes, payload: bytes) -> None:
         self._records += 1
-        self._marked = kind == MARK
+        self.vouched = kind == MARK
         self.is_changed = True
         self._writer.control(kind, self._records, 0, key, payload)
 

@@ -2,8 +2,8 @@
 
     list segments -> newest generation of each -> index file or scan -> messages -> tombs, trims, configuration
 
-Recovery only reads. What has to be written afterwards (a new segment behind a torn tail, an erasure to finish, an
-index file to make anew) is in the result, and done by the store.
+Recovery only reads. What has to be done afterwards (a sync of what nothing vouches for, a new segment behind a torn
+tail, an erasure to finish, an index file to make anew) is in the result, and done by the store.
 
 Torn or damaged? A stretch that cannot be read belongs to frame N. If any frame says `synced_upto >= N`, N was on
 stable storage once: this is damage, the messages in it are lost and reported, everything else is kept. If none does
@@ -128,6 +128,8 @@ class Recovered:
     """Highest segment number any file name carries, usable or not."""
     frame_no: int
     synced_upto: int
+    vouched: bool
+    """Whether everything that was read is known to be on stable storage: a later frame says so, or there is none."""
     epoch: int
     last_ts_ns: int
     lost: list[tuple[int, int]]
@@ -205,6 +207,7 @@ class _Recovery:
         self.expiries: list[tuple[int, int]] = []
         self.frame_no = 0
         self.synced_upto = 0
+        self.vouched = True
         self.epoch = 0
         self.appendable = True
         self.highest_no = 0
@@ -231,6 +234,7 @@ class _Recovery:
             highest_no=self.highest_no,
             frame_no=self.frame_no,
             synced_upto=self.synced_upto,
+            vouched=self.vouched,
             epoch=self.epoch,
             last_ts_ns=self.last_ts_ns,
             lost=lost,
@@ -321,6 +325,9 @@ class _Recovery:
         scan = self._from_index_file(segment, end) if following is not None else None
         if scan is None:
             scan = self._from_scan(segment, end, is_last=following is None)
+        if following is None:
+            # The one before it was synced before it was made.
+            self.vouched = scan.said_frame_no <= max(scan.synced_upto, self.synced_upto) and not scan.regions
         segment.end = scan.good_end if end is None or following is None else end
         nothing_left = following is None and not scan.last_frame_no > header.frame_no
         if self.in_unit and (nothing_left or (scan.unit_continues and not scan.unit_ended)):

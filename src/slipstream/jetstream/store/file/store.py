@@ -21,7 +21,8 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Job, StoreUnavailable
 from slipstream.jetstream.store.file.commits import FileStoreCommits
 from slipstream.jetstream.store.file.compaction import CompactionJob
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.jobs import as_fault
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
 from slipstream.jetstream.store.file.ranges import cover
 from slipstream.jetstream.store.file.recovery import Recovered, Segment, index_path, manifest_entry, recover_log
@@ -79,12 +80,15 @@ class FileStore(FileStoreCommits):
             raise ValueError("uid must be 16 bytes")
         store = cls(disk, directory, uid, config, options)
         try:
-            disk.make_dir(directory)
             if disk.list_dir(directory):
                 raise StorageFault("directory is not empty", path=directory)
+            # Before anything is in it: a segment proves that its directory is there to stay.
+            above = directory.rsplit("/", 1)[0]
+            while above and not disk.is_dir(above):
+                above = above.rsplit("/", 1)[0]
+            make_dirs(disk, directory, below=above)
             store._log.index.skip_to(first_seq - 1)
             store.committed_seq = first_seq - 1
-            disk.sync_dir(directory.rsplit("/", 1)[0])
             # The first segment says all that the manifest would: upkeep writes that one, nobody has to wait for it.
             store._manifest_due = True
             store._log.start_segment(config, 0, options.now_ns())
@@ -95,7 +99,10 @@ class FileStore(FileStoreCommits):
 
     @classmethod
     def open(cls, disk: Disk, directory: str, options: FileStoreOptions) -> FileStore:
-        """Open an existing directory. Reads only, except to finish interrupted erasures at the first commit. Blocks.
+        """Open an existing directory. Blocks.
+
+        Nothing is changed, except to finish interrupted erasures at the first commit. But what was read and is not
+        known to be on stable storage is synced before anybody sees it: whoever wrote it may have died before he could.
 
         Raises:
             StorageFault: nothing usable is in the directory; it should be quarantined, never deleted.
@@ -103,11 +110,33 @@ class FileStore(FileStoreCommits):
         try:
             recovered = recover_log(disk, directory, seed=options.random64(), first_id=1)
             store = cls(disk, directory, recovered.uid, recovered.config, options)
-            store._adopt(recovered)
             store._journal.recover(disk)
+            doubtful = store._doubtful(recovered)
+            store._adopt(recovered)
+            store._settle(doubtful)
         except OSError as error:
             raise StorageFault(str(error), path=directory) from error
         return store
+
+    def _doubtful(self, recovered: Recovered) -> list[str]:
+        """What was read and may be in memory only, files before their directory."""
+        paths = [] if recovered.vouched else [segment.path for segment in recovered.segments[-1:]]
+        if not self._journal.vouched:
+            paths.append(self._journal.path)
+        return [*paths, self._directory] if paths or recovered.superseded else []
+
+    def _settle(self, doubtful: list[str]) -> None:
+        """Make sure of that; if it fails, the store begins with a fault and is repaired."""
+        try:
+            for path in doubtful[:-1]:
+                self._disk.sync(path)
+            for path in doubtful[-1:]:
+                self._disk.sync_dir(path)
+        except OSError as error:
+            self._fail(as_fault(error, self._directory))
+            self._unsynced |= set(doubtful[:-1])
+        else:
+            self._unsynced = set()
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
         """Close segments at another size from now on."""
@@ -258,11 +287,14 @@ class FileStore(FileStoreCommits):
 
     def _mark(self) -> None:
         """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
-        if self._marked or self._refusal is not None or self._job is not None or self._log.unit is not None:
+        if self._refusal is not None or self._job is not None or self._log.unit is not None:
             return
-        if self._unsynced or self._log.pending_bytes:
+        if self._unsynced or self._log.pending_bytes or self._journal.is_changed:
             return
-        self._writer.control(MARK, self._index.last_seq, self._writer.last_ts, b"", b"")
+        if self._marked and self._journal.vouched:
+            return
+        if not self._marked:
+            self._writer.control(MARK, self._index.last_seq, self._writer.last_ts, b"", b"")
         self._journal.mark()
         job = self.begin_commit(sync=False)
         assert job is not None
