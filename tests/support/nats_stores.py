@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ BLOCK_BYTES = 400_000  # `max_bytes` of streams that shall have several blocks
 class FilledStore:
     """Fills a server, and looks at what is in one."""
 
-    def __init__(self, port: int, *, recent: bool = True) -> None:
-        """Work with the server on a port; `recent`: it knows what came after 2.10."""
+    def __init__(self, port: int) -> None:
+        """Work with the server on a port."""
         self._port = port
-        self._recent = recent
+        with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as lines:
+            info = json.loads(lines.readline().removeprefix(b"INFO "))
+        self._version = tuple(int(part) for part in info["version"].split(".")[:2])
 
     def fill(self, *, with_kv: bool = True) -> None:
         """Make streams of every kind."""
@@ -34,12 +37,22 @@ class FilledStore:
             _removals(client)
             _queues(client)
             _compressed(client)
-            if self._recent:
+            if self._version >= (2, 11):
                 _expiring(client)
         finally:
             client.close()
         if with_kv:
             asyncio.run(self._fill_buckets())
+
+    def in_memory(self) -> None:
+        """Make a stream that is not on disk."""
+        client = BackupClient(self._port)
+        try:
+            _create(client, "LIGHT", storage="memory")
+            for number in range(10):
+                _publish(client, "light.x", b"%d" % number)
+        finally:
+            client.close()
 
     async def _fill_buckets(self) -> None:
         connection = await nats.connect(f"nats://127.0.0.1:{self._port}")

@@ -27,7 +27,7 @@ from slipstream.migrate.errors import MigrationError
 from slipstream.migrate.source import SourceStream
 from slipstream.migrate.staging import Done, Staging
 
-__all__ = ["Advance", "adapted", "copy_stream"]
+__all__ = ["Advance", "adapted", "copy_stream", "stored_messages"]
 
 Advance = Callable[[int], None]
 _READ_MSGS = 4096  # read back at a time
@@ -36,8 +36,12 @@ _TS_MAX = (1 << 63) - 1
 _SUBJECTS_SHOWN = 3  # that differ, in a report
 
 
-def adapted(config: StreamConfig) -> tuple[StreamConfig, list[str]]:
+def adapted(config: StreamConfig, *, to_server: bool) -> tuple[StreamConfig, list[str]]:
     """A configuration as this server keeps it, and what had to change.
+
+    Args:
+        config: the source's.
+        to_server: it goes on to a running server, so that it may be one that is kept in memory.
 
     Raises:
         MigrationError: the server would not take it.
@@ -50,7 +54,7 @@ def adapted(config: StreamConfig) -> tuple[StreamConfig, list[str]]:
     if config.num_replicas > 1:
         notes.append(f"it had {config.num_replicas} replicas and has one now")
         config.num_replicas = 1
-    if config.storage is StorageType.MEMORY:
+    if config.storage is StorageType.MEMORY and not to_server:
         raise MigrationError("it is kept in memory: it can only go to a running server")
     try:
         return checked(config, ConfigContext(lambda _: None)), notes
@@ -58,7 +62,7 @@ def adapted(config: StreamConfig) -> tuple[StreamConfig, list[str]]:
         raise MigrationError(f"its configuration cannot be used here: {error}") from None
 
 
-def copy_stream(source: SourceStream, staging: Staging, advance: Advance) -> Done:
+def copy_stream(source: SourceStream, staging: Staging, advance: Advance, *, to_server: bool = False) -> Done:
     """Write a stream into the staging directory and compare it with what was read.
 
     Raises:
@@ -67,7 +71,7 @@ def copy_stream(source: SourceStream, staging: Staging, advance: Advance) -> Don
     """
     uid = secrets.token_bytes(16)
     fingerprint = source.fingerprint()
-    config, notes = adapted(source.config)
+    config, notes = adapted(source.config, to_server=to_server)
     source.findings.notes += notes
     writer = _Writer(source, config, staging.path(uid.hex()), uid)
     writer.fill(advance)
@@ -112,6 +116,9 @@ class _Writer:
             self._remember_last(store)
             _commit(store)
             for consumer in self._source.consumers():
+                if consumer.config.mem_storage:
+                    # It would not have survived a restart; the client that uses it makes it again.
+                    continue
                 try:
                     state = state_in(consumer, self._config, store)
                 except MigrationError as error:
@@ -172,7 +179,7 @@ class _Writer:
         store = FileStore.open(self._disk, self._directory, self._options)
         try:
             found = MessageDigest()
-            for records in _stored(store):
+            for records in stored_messages(store):
                 found.update(records)
             if (found.messages, found.hex()) != (self._digest.messages, self._digest.hex()):
                 raise MigrationError(
@@ -258,7 +265,12 @@ def _expiry(headers: bytes, ts_ns: int) -> int:
     return expires_ns if expires_ns <= _TS_MAX else 0
 
 
-def _stored(store: FileStore) -> Iterator[list[Record]]:
+def stored_messages(store: FileStore) -> Iterator[list[Record]]:
+    """All messages of a store, in batches.
+
+    Raises:
+        MigrationError: one cannot be read.
+    """
     seq = store.first_seq
     while seq <= store.last_seq:
         batch = store.read_batch(ALL, seq, max_msgs=_READ_MSGS, max_bytes=_READ_BYTES, up_to_seq=SEQ_MAX)

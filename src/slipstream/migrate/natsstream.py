@@ -328,6 +328,9 @@ class NatsStream:
                 continue  # of a mirror or a source, which makes it again
             yield consumer
 
+    def close(self) -> None:
+        """See `SourceStream.close`. No file stays open."""
+
     def _consumer(self, name: str) -> SourceConsumer:
         def read(file: str) -> bytes | None:
             return self._files.read(f"obs/{name}/{file}")

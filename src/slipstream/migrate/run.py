@@ -12,7 +12,7 @@ from slipstream.migrate.errors import MigrationError, WrongKey
 from slipstream.migrate.source import SourceStream
 from slipstream.migrate.staging import Done, Staging
 
-__all__ = ["Failed", "Outcome", "migrate", "read_only"]
+__all__ = ["Failed", "Outcome", "ShowProgress", "migrate", "read_only"]
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 
@@ -70,6 +70,8 @@ def migrate(
             except MigrationError as error:
                 outcome.failed.append(Failed(stream.account, stream.name, str(error)))
                 continue
+            finally:
+                stream.close()
         staging.complete(done)
         outcome.done.append(done)
     if accept_damage or outcome.is_whole:
@@ -98,6 +100,8 @@ def read_only(streams: Sequence[SourceStream], show: ShowProgress) -> Outcome:
             except SlipstreamError as error:
                 outcome.failed.append(Failed(stream.account, stream.name, str(error)))
                 continue
+            finally:
+                stream.close()
         found = stream.findings
         outcome.done.append(
             Done(

@@ -28,8 +28,11 @@ class SourceStream(Protocol):
 
     account: str
     name: str
-    findings: Findings
-    """Filled while it is read."""
+
+    @property
+    def findings(self) -> Findings:
+        """Filled while it is read."""
+        ...
 
     @property
     def size_bytes(self) -> int:
@@ -78,4 +81,8 @@ class SourceStream(Protocol):
 
     def consumers(self) -> Iterator[SourceConsumer]:
         """Its consumers."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will be read."""
         ...

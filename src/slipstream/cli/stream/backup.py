@@ -58,7 +58,7 @@ def backup(
     save_stream(session.link(), choose_stream(session, name), target, options, shown=shown)
 
 
-def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: bool) -> None:
+def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: bool, quiet: bool = False) -> None:
     """Save a stream into a directory.
 
     Args:
@@ -67,6 +67,7 @@ def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: b
         target: the directory, which is made if need be.
         options: fields of the request, such as `no_consumers`.
         shown: show a progress bar.
+        quiet: say nothing beside it.
 
     Raises:
         ApiRefusal: the server refuses.
@@ -78,7 +79,8 @@ def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: b
     started_ns = time.monotonic_ns()
     found = link.api(f"STREAM.SNAPSHOT.{name}", body, timeout_ns=max(_SILENCE_NS, link.settings.timeout_ns))
     target.mkdir(parents=True, exist_ok=True)
-    say(f"Starting backup of Stream {name} with {format_bytes(found['state']['bytes'])}")
+    if not quiet:
+        say(f"Starting backup of Stream {name} with {format_bytes(found['state']['bytes'])}")
     with (
         (target / _DATA).open("wb") as file,
         progress("Receiving", found["state"]["bytes"] or None, unit="bytes", shown=shown) as advance,
@@ -89,7 +91,8 @@ def save_stream(link: Link, name: str, target: Path, options: Reply, *, shown: b
     meta = {"config": found["config"], "state": found["state"]}
     (target / _META).write_text(json.dumps(meta, indent=2) + "\n")
     elapsed = format_duration(time.monotonic_ns() - started_ns)
-    say(f"Received {format_bytes(size)} in {counted(chunks, 'chunk')} for Stream {name} in {elapsed}")
+    if not quiet:
+        say(f"Received {format_bytes(size)} in {counted(chunks, 'chunk')} for Stream {name} in {elapsed}")
 
 
 def _receive(link: Link, file: BinaryIO, advance: Advance) -> int:
