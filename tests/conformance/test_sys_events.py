@@ -152,6 +152,23 @@ def test_refused_clients(pair: Pair, connect: dict[str, str]) -> None:
     goodbyes.close()
 
 
+def test_refused_clients_are_told_to_the_account_they_are_in_until_then(both: Both) -> None:
+    """The global account, where a listener has to be a user of it."""
+    pair = both.fresh("authorization { users: [{user: g, password: g}] }")
+    told = []
+    for server in (pair.real, pair.ours):
+        listener = Asker(server, inbox=b"in", user="g", **{"pass": "g"})
+        listener.client.send(b"SUB $SYS.ACCOUNT.CLIENT.AUTH.ERR 2\r\nPING\r\n")
+        listener.client.read_until(rb"PONG\r\n")
+        with RawClient(server.port) as intruder:
+            intruder.send(b'CONNECT {"user": "g", "pass": "wrong", "name": "intruder"}\r\n')
+            intruder.read_to_close()
+        subject, body = listener.next_message()
+        told.append(f"{subject}\n{outline(json.loads(body), HIDDEN | {'name', 'feature_flags'})}")
+        listener.close()
+    agree(*told, "$SYS.ACCOUNT.CLIENT.AUTH.ERR")
+
+
 def test_numbers_are_sent_on_request_and_by_the_clock(launcher: Launcher) -> None:
     server = launcher.fresh(CONFIG)
     listener = Listener(server, "$SYS.SERVER.*.STATSZ")

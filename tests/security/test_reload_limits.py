@@ -32,3 +32,19 @@ def test_the_pending_limit_of_a_reload_moves_the_point_of_stalling() -> None:
     outbox = world.connect().connection.outbox
     world.hub.reload(HubWorld("max_pending: 2000").options)
     assert outbox.limit == 2000 and outbox.stall_at <= 2000
+
+
+MANY = "accounts {{ A: {{ users = [{{ user: a, password: x }}], limits: {{ max_connections: {} }} }} }}"
+
+
+def test_a_reload_closes_the_last_that_came_where_fewer_are_allowed() -> None:
+    world = HubWorld(MANY.format(10))
+    clients = [world.connect(user="a", **{"pass": "x"}) for _ in range(4)]
+    world.hub.reload(HubWorld("max_connections: 3\n" + MANY.format(10)).options)
+    assert [client.is_closed for client in clients] == [False, False, False, True]
+    assert clients[3].take() == b"-ERR 'maximum connections exceeded'\r\n"
+    world.hub.reload(HubWorld("max_connections: 3\n" + MANY.format(1)).options)
+    assert [client.is_closed for client in clients] == [False, True, True, True]
+    assert clients[1].take() == b"-ERR 'maximum account active connections exceeded'\r\n"
+    world.hub.reload(HubWorld("max_connections: 0\n" + MANY.format(-1)).options)
+    assert not clients[0].is_closed

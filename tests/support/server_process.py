@@ -77,6 +77,20 @@ class ServerProcess:
         Raises:
             ServerStartError: It was not ready in time; the message holds its log.
         """
+        self.launch()
+        try:
+            self.wait_for_log(_READY, timeout_s=self.start_timeout_s)
+        except TimeoutError as error:
+            self.kill()
+            log = "\n".join(self.log_lines)
+            raise ServerStartError(f"{self.binary.name} {self._arguments()} is not ready:\n{log}") from error
+        self.port = self._logged_number(_CLIENT_PORT)
+        self.monitor_port = self._logged_number(_MONITOR_PORT)
+        self.websocket_port = self._logged_number(_WEBSOCKET_PORT)
+        return self
+
+    def launch(self) -> None:
+        """Starts the child and does not wait for it; its log may go elsewhere."""
         if self._config:
             self.config_path.write_text(self._config)
         self.log_lines = []
@@ -93,16 +107,6 @@ class ServerProcess:
         assert self._process.stderr is not None
         self._reader = threading.Thread(target=self._drain, args=(self._process.stderr,), daemon=True)
         self._reader.start()
-        try:
-            self.wait_for_log(_READY, timeout_s=self.start_timeout_s)
-        except TimeoutError as error:
-            self.kill()
-            log = "\n".join(self.log_lines)
-            raise ServerStartError(f"{self.binary.name} {self._arguments()} is not ready:\n{log}") from error
-        self.port = self._logged_number(_CLIENT_PORT)
-        self.monitor_port = self._logged_number(_MONITOR_PORT)
-        self.websocket_port = self._logged_number(_WEBSOCKET_PORT)
-        return self
 
     def run_to_end(self, timeout_s: float = START_TIMEOUT_S) -> int:
         """Runs the child for a start that is expected to fail or to finish; returns its exit status."""

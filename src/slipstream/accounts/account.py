@@ -57,12 +57,18 @@ class Account:
     """A subject space."""
 
     def __init__(
-        self, name: str, delivery: Delivery, limits: AccountLimitsOptions | None = None, *, is_system: bool = False
+        self,
+        name: str,
+        delivery: Delivery,
+        limits: AccountLimitsOptions | None = None,
+        *,
+        is_system: bool = False,
+        remembers_routes: bool = True,
     ) -> None:
         self.name = name
         self.limits = limits or AccountLimitsOptions()
         self.is_system = is_system
-        self.interest = Interest()
+        self.interest = Interest() if remembers_routes else Interest(0)
         self.connections: dict[int, ClientConnection] = {}
         self.total_connections = 0  # ever bound to this account
         self.slow_consumers = 0

@@ -109,6 +109,12 @@ def _mappings(account: AccountOptions, options: Options) -> AccountMappings | No
         for suffix, prefix in _SYSTEM_DOMAIN_SUBJECTS if is_system else _DOMAIN_SUBJECTS:
             source = f"$JS.{jetstream.domain}.API.{suffix}"
             chosen.setdefault(source, MappingOptions(source, (MappingDestination(prefix + suffix),)))
+    domain = options.default_js_domain.get(account.name)
+    if domain and account.jetstream is None:
+        # Its JetStream is elsewhere: what it asks for goes there, by the name of the domain.
+        for suffix, prefix in _DOMAIN_SUBJECTS:
+            source = prefix + suffix
+            chosen.setdefault(source, MappingOptions(source, (MappingDestination(f"$JS.{domain}.API.{suffix}"),)))
     return AccountMappings(tuple(chosen.values()), options.cluster.name) if chosen else None
 
 

@@ -180,8 +180,10 @@ def _check_between_blocks(checker: Checker, parsed: Value, fields: Mapping[str, 
     if accounts:
         for problem in _account_user_problems(entries["accounts"], authorization, accounts, overrides):
             checker.error(problem)
-    if "store_dir" in fields and fields.get("jetstream", JetStreamOptions()).store_dir:
-        checker.error(refusal(entries["store_dir"], "Duplicate 'store_dir' configuration"))
+    in_block = fields.get("jetstream", JetStreamOptions()).store_dir
+    if ("store_dir" in fields) + bool(in_block) + bool(overrides.get("jetstream.store_dir")) > 1:
+        at = entries["store_dir"] if "store_dir" in fields else _entry_of(entries["jetstream"], "store_dir")
+        checker.error(refusal(at, "Duplicate 'store_dir' configuration"))
     if authorization.auth_callout is not None:
         names = {account.name for account in accounts}
         for name in authorization.auth_callout.allowed_accounts:
@@ -198,6 +200,15 @@ def _check_between_blocks(checker: Checker, parsed: Value, fields: Mapping[str, 
             check_mapping=checker.check_mapping,
         ):
             checker.error(refusal(entries["accounts"], text))
+
+
+def _entry_of(block: Value, key: str) -> Value:
+    """The entry of a key in the `jetstream` block, for the place of an error."""
+    from slipstream.config.jetstream_keys import JETSTREAM
+
+    assert isinstance(block.data, dict)
+    rows = ((JETSTREAM.find(name), value) for name, value in block.data.items())
+    return next(value for row, value in rows if row is not None and row.names[0] == key)
 
 
 def _entries_by_key(parsed: Value) -> dict[str, Value]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from slipstream.config.addresses import split_host_port
 from slipstream.config.checker import Checker, Kind, Reader, go_type, quote, refusal, wrong_type
 from slipstream.config.durations import parse_duration
 from slipstream.config.parser import Value
@@ -33,7 +34,6 @@ __all__ = [
     "integer",
     "map_of_text",
     "seconds",
-    "split_host_port",
     "storage_size",
     "text",
     "text_list",
@@ -187,22 +187,6 @@ def address(host_field: str = "host", port_field: str = "port") -> Reader:
         return {host_field: host, port_field: int(port)}
 
     return read
-
-
-def split_host_port(hostport: str) -> tuple[str, str] | None:
-    """Split `host:port` or `[v6]:port`; None if it is neither."""
-    if hostport.startswith("["):
-        host, bracket, port = hostport[1:].partition("]")
-        if not bracket or not port.startswith(":") or "[" in host:
-            return None
-        port = port[1:]
-    else:
-        host, colon, port = hostport.rpartition(":")
-        if not colon or ":" in host:
-            return None
-    if "[" in port or "]" in port or "[" in host or "]" in host:
-        return None
-    return host, port
 
 
 def text_list(what: str) -> Reader:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from slipstream.config.addresses import advertised
 from slipstream.config.durations import format_duration
 from slipstream.config.jetstream_options import JetStreamOptions
+from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options, Position
 from slipstream.errors import ConfigError
 
@@ -33,6 +35,10 @@ def unsupported(options: Options) -> list[ConfigError]:
     return found
 
 
+def _checks_ocsp(tls: TLSOptions | None) -> bool:
+    return tls is not None and tls.ocsp_peer is not None and tls.ocsp_peer.verify
+
+
 def _asks_for_encryption(jetstream: JetStreamOptions) -> bool:
     return bool(jetstream.key or jetstream.prev_key or jetstream.cipher or jetstream.tpm is not None)
 
@@ -48,7 +54,9 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("resolver", lambda o: o.resolver or o.resolver_preload, "account resolvers are not supported yet"),
     ("authorization", lambda o: o.authorization.auth_callout, "auth_callout is not supported yet"),
     ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
-    ("tls", lambda o: o.tls and o.tls.ocsp_peer and o.tls.ocsp_peer.verify, "ocsp_peer is not supported yet"),
+    ("tls", lambda o: _checks_ocsp(o.tls), "ocsp_peer is not supported yet"),
+    ("websocket", lambda o: _checks_ocsp(o.websocket.tls), "ocsp_peer is not supported yet"),
+    ("leafnodes", lambda o: _checks_ocsp(o.leafnodes.tls), "ocsp_peer is not supported yet"),
     ("prof_port", lambda o: o.prof_port, "profiling over HTTP is not supported"),
     (
         "jetstream",
@@ -73,6 +81,15 @@ def _limits(options: Options) -> Iterator[str]:
         yield f"max_payload ({options.max_payload}) cannot be higher than max_pending ({options.max_pending})"
     if " " in options.server_name:
         yield "server name cannot contain spaces"
+
+
+def _advertised(options: Options) -> Iterator[str]:
+    if options.client_advertise:
+        try:
+            advertised(options.client_advertise, options.port)
+        except ValueError as error:
+            value = options.client_advertise
+            yield f"Error setting server INFO with ClientAdvertise value of {value}, err={error}"
 
 
 def _leafnodes(options: Options) -> Iterator[str]:
@@ -169,6 +186,19 @@ def _cluster(options: Options) -> Iterator[str]:
         yield f'found duplicate account name "{duplicates[0]}" in pinned accounts list [{shown}]'
 
 
+def _default_domains(options: Options) -> Iterator[str]:
+    accounts = {account.name: account for account in options.accounts}
+    for name, domain in options.default_js_domain.items():
+        if name not in accounts and name not in (GLOBAL_ACCOUNT, SYSTEM_ACCOUNT):
+            yield f'in non operator mode, `default_js_domain` references non existing account "{name}"'
+        elif domain and name in accounts and accounts[name].jetstream is not None:
+            yield f'default_js_domain contains account name "{name}" with enabled JetStream'
+        elif name == (options.system_account or SYSTEM_ACCOUNT):
+            yield f'system account "{name}" can not be in default_js_domain'
+        elif domain and (re.search(r"[\s*>]", domain) or "" in domain.split(".")):
+            yield f'default_js_domain contains account "{name}" with invalid domain name "{domain}"'
+
+
 def _jetstream(options: Options) -> Iterator[str]:
     domain = options.jetstream.domain
     if domain and re.search(r"[\s.*>]", domain):
@@ -227,11 +257,13 @@ def _origin_problem(origin: str) -> Iterator[str]:
 
 _CHECKS: tuple[Callable[[Options], Iterator[str]], ...] = (
     _limits,
+    _advertised,
     _leafnodes,
     _compression,
     _users,
     _gateway,
     _cluster,
+    _default_domains,
     _jetstream,
     _websocket,
     _system_account,

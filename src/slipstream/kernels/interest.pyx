@@ -275,7 +275,7 @@ cdef class Interest:
         if shared is None:
             # A publisher may hold it until interest changes. A shared route changes its subjects without notice.
             route._stamp = self._stamp
-        if is_used_once(subject):
+        if is_used_once(subject) or not self._routes_max:
             return route
         if len(self._routes) >= self._routes_max:
             # The ones that are there stay, so that a rotation over more subjects than fit still finds most of them;

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import encode
 from slipstream.version import SERVER_VERSION
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
 
 __all__ = ["Sender", "ServerFacts"]
 
@@ -67,8 +71,10 @@ class Sender:
         """A new unique id."""
         return "".join(self.facts.hub.rng.choices(_ALPHABET, k=_ID_SIZE))
 
-    def publish(self, subject: str, message: object) -> None:
-        """Publish into the system account."""
-        account = self.facts.hub.system_account
+    def publish(self, subject: str, message: object, account: Account | None = None) -> None:
+        """Publish into an account; the system account if none is given."""
+        account = account or self.facts.hub.system_account
         if account is not None:
-            account.publish(subject.encode("utf-8", "surrogateescape"), None, 0, encode(message))
+            name, body = subject.encode("utf-8", "surrogateescape"), encode(message)
+            self.facts.hub.log_own(account, name, body)
+            account.publish(name, None, 0, body)

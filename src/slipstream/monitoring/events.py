@@ -3,7 +3,8 @@
     $SYS.ACCOUNT.<account>.CONNECT, .DISCONNECT          a client came or went
     $SYS.ACCOUNT.<account>.SERVER.CONNS                  connections of an account, on change and every 30 s;
     $SYS.SERVER.ACCOUNT.<account>.CONNS                  the older name of the same; not for the global account
-    $SYS.SERVER.<id>.CLIENT.AUTH.ERR                     somebody was not let in
+    $SYS.SERVER.<id>.CLIENT.AUTH.ERR                     somebody was not let in; the same is told to the account it
+    $SYS.ACCOUNT.CLIENT.AUTH.ERR                         belongs to by then, the global one
     $SYS.SERVER.<id>.STATSZ                              numbers, every 10 s, at first more often
     $SYS.SERVER.<id>.LAMEDUCK, .SHUTDOWN                 the server is going
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from slipstream.routing.hub import ClosedConnection
 
 __all__ = ["Events"]
+
+_DENIED = "$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 
 
 class Events:
@@ -95,13 +98,19 @@ class Events:
 
     def on_denied(self, connection: ClientConnection) -> None:
         """A client was not let in."""
+        account = self._facts.accounts.get(self._facts.account_name_of(connection))
+        if account is not None and account.has_interest(_DENIED.encode()):
+            self._publish_denied(connection, _DENIED, account)
         subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
         if self._facts.is_heard(subject):
-            from slipstream.monitoring.event_messages import disconnected
-            from slipstream.protocol.texts import CloseReason
+            self._publish_denied(connection, subject)
 
-            sender, reason = self._sender(), CloseReason.AUTHENTICATION_VIOLATION
-            sender.publish(subject, disconnected(sender, connection, reason, self._facts.now_ns()))
+    def _publish_denied(self, connection: ClientConnection, subject: str, account: Account | None = None) -> None:
+        from slipstream.monitoring.event_messages import disconnected
+        from slipstream.protocol.texts import CloseReason
+
+        sender, reason = self._sender(), CloseReason.AUTHENTICATION_VIOLATION
+        sender.publish(subject, disconnected(sender, connection, reason, self._facts.now_ns()), account)
 
     def _tell_connections(self, account: Account) -> None:
         if account.name == GLOBAL_ACCOUNT:

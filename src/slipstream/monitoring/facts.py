@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from slipstream.clock import rfc3339
+from slipstream.config.features import effective_flags
 from slipstream.config.options import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
     from slipstream.routing.hub import Hub, ServerIdentity
 
 __all__ = ["Cancellable", "Facts", "Monitored", "Traffic"]
-
-# Switches that nats-server knows, as set here by default; a configuration may name others.
-_FEATURE_FLAGS = {
-    "js_ack_fc_v2": False,
-    "js_api_reply_v2": False,
-    "js_raft_delete_range": False,
-    "js_snapshot_sources": False,
-}
 
 
 class Cancellable(Protocol):
@@ -125,7 +118,7 @@ class Facts:
     @property
     def feature_flags(self) -> dict[str, bool]:
         """Switches by name, in the order of their names."""
-        return dict(sorted({**_FEATURE_FLAGS, **self.options.feature_flags}.items()))
+        return effective_flags(self.options.feature_flags)
 
     @property
     def usage(self) -> Usage:

@@ -302,6 +302,6 @@ class ClientConnection:
         if size and not subscription.headers:
             body, size = body[size:], 0
         self._host.log("TRC", self, message_line(subject, subscription.sid, reply, size, len(body)))
-        payload = payload_line("->>", body, self._host.options.max_traced_msg_len)
+        payload = payload_line("->>", size, body, self._host.options)
         if payload is not None:
             self._host.log("TRC", self, payload)

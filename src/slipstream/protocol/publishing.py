@@ -78,7 +78,7 @@ class PublishingClient(ClientConnection):
     def _trace_publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> None:
         verb = "HPUB" if header_size else "PUB"
         self._host.log("TRC", self, operation_line(verb, subject, reply, header_size or None, len(body)))
-        payload = payload_line("<<-", body, self._host.options.max_traced_msg_len)
+        payload = payload_line("<<-", header_size, body, self._host.options)
         if payload is not None:
             self._host.log("TRC", self, payload)
 

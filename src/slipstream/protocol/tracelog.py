@@ -6,14 +6,19 @@ Names are shown as they came; the log itself escapes what is not printable. Payl
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import quoted
 
+if TYPE_CHECKING:
+    from slipstream.config.options import Options
+
 __all__ = ["connect_line", "message_line", "operation_line", "payload_line", "refused_line"]
 
+_HEADER_END = b"\r\n\r\n"  # not shown
 _SECRET_FIELDS = frozenset({"password", "auth_token", "sig", "jwt", "proxy_sig"})
 _SECRETS = re.compile(rb'("(?:pass|auth_token|sig|jwt|proxy_sig)"\s*:\s*)"[^"]*"', re.IGNORECASE)
 
@@ -55,8 +60,14 @@ def message_line(subject: bytes, sid: bytes, reply: bytes | None, header_size: i
     return f"->> [{' '.join([verb, *(_shown(word) for word in words if word is not None)])}]"
 
 
-def payload_line(arrow: str, body: bytes, length_max: int) -> str | None:
-    """Header and payload of a message, cut to `length_max` bytes if that is not 0; None for an empty one."""
+def payload_line(arrow: str, header_size: int, body: bytes, options: Options) -> str | None:
+    """Header and payload of a message, or the header alone, as the options say; None when there is nothing to show.
+
+    `max_traced_msg_len` cuts it to so many bytes, if it is not 0.
+    """
+    length_max = options.max_traced_msg_len
+    if options.trace_headers:
+        body = body[: max(0, header_size - len(_HEADER_END))]
     if not body:
         return None
     text = quoted(body[:length_max] if length_max > 0 else body)

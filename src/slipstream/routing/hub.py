@@ -25,6 +25,7 @@ from slipstream.auth.authenticator import (
     PeerFacts,
 )
 from slipstream.clock import rfc3339
+from slipstream.config.addresses import advertised
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Route
 from slipstream.kernels.outbox import FlushQueue
@@ -36,9 +37,10 @@ from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import Peer, State
 from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
 from slipstream.protocol.texts import CloseReason
+from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.topology import Topology
 from slipstream.routing.trace import MessageTrace, TraceRequest, trace_request
-from slipstream.version import API_LEVEL, SERVER_VERSION
+from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
 
 if TYPE_CHECKING:
     import random
@@ -194,9 +196,7 @@ class Hub:
         self.closed_out_msgs += connection.outbox.msgs
         self.closed_out_bytes += connection.outbox.msg_bytes
         if reason in (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE):
-            self.slow_consumers += 1
-            if connection.account is not None:
-                connection.account.slow_consumers += 1
+            self.was_slow(connection)
         elif reason is CloseReason.STALE_CONNECTION:
             self.stale_connections += 1
         record = ClosedConnection(connection, reason, self.clock.now_ns())
@@ -205,6 +205,12 @@ class Hub:
         for listener in self.on_closed:
             listener(record)
         self._edge.close(connection, reason)
+
+    def was_slow(self, connection: ClientConnection) -> None:
+        """Count a client that did not keep up, whether it is closed for that or not."""
+        self.slow_consumers += 1
+        if connection.account is not None:
+            connection.account.slow_consumers += 1
 
     def close_all(self, reason: CloseReason) -> None:
         """End every connection."""
@@ -226,14 +232,16 @@ class Hub:
         options = self.options
         tls = options.tls
         account = connection.account
+        host, port = self.advertised
         info = ServerInfo(
             server_id=self.identity.id,
             server_name=self.identity.name,
             version=SERVER_VERSION,
             proto=1,
             go="python",
-            host=self.host,
-            port=self.port,
+            git_commit=f"slipstream-{PRODUCT_VERSION}",
+            host=host,
+            port=port,
             headers=not options.no_header_support,
             auth_required=self._says_auth_required(connection, after_connect=after_connect),
             tls_required=tls is not None and not options.allow_non_tls,
@@ -244,6 +252,8 @@ class Hub:
             client_id=connection.cid,
             client_ip=connection.peer.ip,
             nonce="" if after_connect else connection.nonce,
+            cluster=options.cluster.name,
+            domain=options.jetstream.domain,
             connect_urls=self.connect_urls,
             ldm=self.lame_duck or lame_duck,
             api_lvl=API_LEVEL,
@@ -260,6 +270,12 @@ class Hub:
             info.remote_account = account.name
             info.acc_is_sys = account.is_system
         return encode_info(info)
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Where clients are told to connect."""
+        told = self.options.client_advertise
+        return advertised(told, self.port) if told else (self.host, self.port)
 
     def _says_auth_required(self, connection: ClientConnection, *, after_connect: bool) -> bool:
         """A server with a user for anonymous clients hides that it asks for credentials until the client is in."""
@@ -398,6 +414,17 @@ class Hub:
             forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
         self._edge.log(level, f"{forwarded}{peer.ip}:{peer.port} - {prefix}:{connection.cid} - {text}")
 
+    def log_own(self, account: Account, subject: bytes, body: bytes) -> None:
+        """Log a message of the server itself, if the trace is to show these, too."""
+        options = self.options
+        if not options.trace or (account.is_system and not options.trace_verbose):
+            return
+        who = "SYSTEM" if account.is_system else "ACCOUNT"
+        self._edge.log("TRC", f"{who} - {operation_line('PUB', subject, len(body))}")
+        payload = payload_line("<<-", 0, body, options)
+        if payload is not None:
+            self._edge.log("TRC", f"{who} - {payload}")
+
     def client_info(self, connection: ClientConnection) -> dict[str, object]:
         """Who a client is, as a service in another account may learn it."""
         account = connection.account
@@ -434,6 +461,22 @@ class Hub:
         self.topology.reload(options)
         for connection in list(self.connections.values()):
             self._reapply(connection)
+        self._cut_excess()
+
+    def _cut_excess(self) -> None:
+        """Close clients, the last that came first, until server and accounts are within their limits again."""
+        limit = self.options.max_connections
+        if 0 < limit < len(self.connections):
+            excess = [*self.connections.values()][limit:]
+            for connection in reversed(excess):
+                self.log("ERR", connection, texts.MAXIMUM_CONNECTIONS)
+                connection.close(CloseReason.MAX_CONNECTIONS, texts.MAXIMUM_CONNECTIONS)
+            self._edge.log("INF", f"Closed {len(excess)} connections to fall within max_connections")
+        for account in self.accounts.values():
+            limit = account.limits.max_connections
+            for connection in reversed([*account.connections.values()][limit:] if limit >= 0 else []):
+                self.log("ERR", connection, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
+                connection.close(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
 
     def _reapply(self, connection: ClientConnection) -> None:
         connection.apply_limits()

@@ -83,7 +83,12 @@ class Topology:
         for name, resolved in graph.accounts.items():
             account = self.accounts.get(name)
             if account is None:
-                account = Account(name, self._delivery, is_system=resolved.is_system)
+                account = Account(
+                    name,
+                    self._delivery,
+                    is_system=resolved.is_system,
+                    remembers_routes=not options.disable_sublist_cache,
+                )
                 self.accounts[name] = account
                 self._responses[name] = ResponseTable(
                     account, self._clock.monotonic_ns, self._new_token, self._shared_info

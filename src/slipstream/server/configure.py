@@ -6,10 +6,7 @@ servers, and knows which text goes to which stream with which exit code.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from slipstream.config.load import ConfigErrors, Loaded, Probes, load, unsupported
@@ -27,16 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Configured", "Exit", "configure", "reconfigure"]
 
 _PROGRAM: Final = "nats-server"
-_PID_MAX: Final = 2**31 - 1
-
-_SIGNALS: Final = {
-    "stop": signal.SIGKILL,
-    "quit": signal.SIGINT,
-    "term": signal.SIGTERM,
-    "reopen": signal.SIGUSR1,
-    "reload": signal.SIGHUP,
-    "ldm": signal.SIGUSR2,
-}
 
 
 class Exit(Record):
@@ -76,7 +63,9 @@ def configure(arguments: Sequence[str], environment: Mapping[str, str] = EMPTY) 
         return shown
     try:
         if flags.text("sl"):
-            _send_signal(flags.text("sl"))
+            from slipstream.server.signals import send_signal
+
+            send_signal(flags.text("sl"))
             return Exit(0)
         if flags.is_on("t"):
             return _checked(flags, environment)
@@ -194,27 +183,3 @@ def _mapping_problem(source: str, destination: str) -> str | None:
 
 
 _PROBES: Final = Probes(check_tls=_tls_problem, check_mapping=_mapping_problem)
-
-
-def _send_signal(asked: str) -> None:
-    """`--signal name=pid`, where pid is a number or a file that holds one.
-
-    Raises:
-        ConfigError: the signal is unknown, or there is no such process.
-    """
-    name, equals, target = asked.partition("=")
-    if "=" in target:
-        raise ConfigError(f"invalid signal parameters: [{' '.join(target.split('=')[1:])}]")
-    if not equals or not target:
-        raise ConfigError("unable to resolve pid, try providing one")
-    with suppress(OSError):  # not a file, so it is the number itself
-        target = _read_file(target).decode("ascii", "replace").strip()
-    # 0 would be every process of our own group.
-    if not target.isdecimal() or not 0 < int(target[:11]) <= _PID_MAX:
-        raise ConfigError(f"invalid pid: {target}")
-    if name not in _SIGNALS:
-        raise ConfigError(f'unknown signal "{name}"')
-    try:
-        os.kill(int(target), _SIGNALS[name])
-    except OSError as error:
-        raise ConfigError(f'\nsignal "{name}" {target}: {(error.strerror or "").lower()}') from None

@@ -120,12 +120,17 @@ class FileWork:
     """The threads of a server: commits never wait behind work that takes long."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, run_and_flush: Callable[[_Work], None], report: _Report
+        self,
+        loop: asyncio.AbstractEventLoop,
+        run_and_flush: Callable[[_Work], None],
+        report: _Report,
+        operations_max: int,
     ) -> None:
-        """Start nothing yet."""
+        """Start nothing yet; `operations_max` of them at most wait for the disk at the same time."""
         committing = min(max(2 * (os.cpu_count() or 1), COMMIT_THREADS_MIN), COMMIT_THREADS_MAX)
+        committing = min(committing, operations_max - operations_max // 2)
         self.commits = FileThreads(loop, "slipstream-commit", committing, run_and_flush, report)
-        self.rest = FileThreads(loop, "slipstream-io", FILE_THREADS, run_and_flush, report)
+        self.rest = FileThreads(loop, "slipstream-io", min(FILE_THREADS, operations_max // 2), run_and_flush, report)
 
     def stop(self) -> None:
         """Wait for everything that was handed in, and finish it."""

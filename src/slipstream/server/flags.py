@@ -58,8 +58,9 @@ _SECTIONS: Final[tuple[tuple[str, tuple[Flag, ...]], ...]] = (
             Flag(
                 ("sl", "signal"),
                 "string",
-                "Send ldm, stop, quit, term, reopen or reload to a server; pid may be a pid file",
-                "signal=pid",
+                "Send ldm, stop, quit, term, reopen or reload to a server; pid may be a pid file, may end in *, and is "
+                "not needed for the only server",
+                "signal[=pid]",
             ),
             Flag(("client_advertise",), "string", "Address that clients are told", "address", "client_advertise"),
             Flag(("ports_file_dir",), "string", "Write a file with the ports in use here", "dir", "ports_file_dir"),
@@ -269,7 +270,7 @@ def _cluster_overrides(flags: Flags) -> dict[str, object]:
         return {**fields, "cluster.port": 0}
     from urllib.parse import unquote, urlsplit
 
-    from slipstream.config.readers import split_host_port
+    from slipstream.config.addresses import split_host_port
 
     # A port of -1 is no URL; it is put back afterwards.
     random_port = listen.endswith(":-1")

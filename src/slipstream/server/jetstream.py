@@ -24,6 +24,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
 from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.api.register import register_all
+from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.directory import DirectoryStores, account_directory
 from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
@@ -63,7 +64,7 @@ class JetStreamRunner:
         self._server = server
         self._loop = loop
         self._disk = RealDisk()
-        self._files = FileWork(loop, server.run_and_flush, server.report)
+        self._files = FileWork(loop, server.run_and_flush, server.report, server.options.jetstream.max_concurrent_io)
         self._lock: int | None = None
         self.options = server.options.jetstream
         self.directory = storage_directory(server.options)
@@ -73,6 +74,7 @@ class JetStreamRunner:
         self.server_id = server.identity.id
         self.accounts: dict[str, JetStreamAccount] = {}
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
+        self._told_of_compression = False
         self._system: SystemApi | None = None
         self._system_listening: list[Callable[[], None]] = []
 
@@ -208,6 +210,11 @@ class JetStreamRunner:
         self._system_listening = [partial(place.remove, subscription)]
 
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
+        if config.compression is Compression.S2 and not self._told_of_compression:
+            self._told_of_compression = True
+            self._server.log(
+                "WRN", f'Stored data is not compressed yet: "compression" of stream "{config.name}" has no effect'
+            )
         return FileStoreOptions(
             random64=lambda: secrets.randbits(64),
             noise=secrets.token_bytes,

@@ -57,6 +57,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._blocked = False  # the transport holds bytes it could not send
         self._reading_paused = False
         self._deadline: asyncio.TimerHandle | None = None  # of a write under way
+        self._late = False  # a write took longer than its deadline, and the client was given more time
         self._timer: asyncio.TimerHandle | None = None  # authentication first, PING later
 
     # --- asyncio ------------------------------------------------------------------------------------------------
@@ -144,13 +145,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
         outbox.in_flight = self.transport.get_write_buffer_size()
         outbox.early_at = outbox.limit
         if self._deadline is None:
-            self._deadline = self._server.call_later(
-                self._server.hub.options.write_deadline_ns, self._on_write_deadline
-            )
+            self._await_write()
 
     def resume_writing(self) -> None:
         """Everything handed over is sent."""
         self._blocked = False
+        if self._late:
+            self._late = False
+            self._server.hub.log("INF", self.connection, "Slow Consumer Recovered")
         outbox = self.connection.outbox
         outbox.in_flight = 0
         outbox.early_at = EARLY_FLUSH_BYTES
@@ -258,15 +260,28 @@ class ClientProtocol(asyncio.BufferedProtocol):
             connection.send_ping()
         self._timer = self._server.call_later(interval, self._on_ping_timer)
 
+    def _await_write(self) -> None:
+        self._deadline = self._server.call_later(self._server.hub.options.write_deadline_ns, self._on_write_deadline)
+
     def _on_write_deadline(self) -> None:
+        """A write took too long: close the client, or let it go on where the configuration says so and it reads."""
         self._deadline = None
-        connection = self.connection
-        if self._blocked and connection.state is not State.CLOSED:
-            waited = format_duration(self._server.hub.options.write_deadline_ns)
-            size = connection.outbox.pending
-            text = f"Slow Consumer Detected: WriteDeadline of {waited} exceeded with 1 chunks of {size} total bytes."
-            self._server.hub.log("INF", connection, text)
+        connection, hub = self.connection, self._server.hub
+        if not self._blocked or connection.state is State.CLOSED:
+            return
+        waited = format_duration(hub.options.write_deadline_ns)
+        size = connection.outbox.pending
+        state = "State" if self._late else "Detected"
+        text = f"Slow Consumer {state}: WriteDeadline of {waited} exceeded with 1 chunks of {size} total bytes."
+        hub.log("INF", connection, text)
+        outbox, unsent = connection.outbox, self.transport.get_write_buffer_size()
+        if hub.options.write_timeout != "retry" or unsent >= outbox.in_flight:
             connection.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+            return
+        hub.was_slow(connection)
+        outbox.in_flight = unsent
+        self._late = True
+        self._await_write()
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -17,7 +17,7 @@ from typing import IO, Protocol
 
 from slipstream.protocol.texts import escaped
 
-__all__ = ["FileLog", "Log", "NullLog", "SyslogLog", "open_log"]
+__all__ = ["FileLog", "Log", "NullLog", "open_log"]
 
 
 class Log(Protocol):
@@ -130,42 +130,6 @@ class FileLog:
                 os.unlink(os.path.join(folder, old))
 
 
-class SyslogLog:
-    """Lines to the system's log daemon, here or on another machine (`udp://host:port`, `tcp://host:port`)."""
-
-    def __init__(self, remote: str = "", *, debug: bool = False, trace: bool = False) -> None:
-        import logging.handlers
-        import socket
-
-        self.debug = debug
-        self.trace = trace
-        address: str | tuple[str, int] = "/dev/log"
-        kind = socket.SOCK_DGRAM
-        if remote:
-            from urllib.parse import urlsplit
-
-            url = urlsplit(remote)
-            address = (url.hostname or "127.0.0.1", url.port or 514)
-            kind = socket.SOCK_STREAM if url.scheme == "tcp" else socket.SOCK_DGRAM
-        self._handler = logging.handlers.SysLogHandler(address, socktype=kind)
-        self._handler.ident = "nats-server "
-        self._record = logging.LogRecord
-        self._levels = {"INF": 20, "DBG": 10, "TRC": 10, "WRN": 30, "ERR": 40, "FTL": 50}
-
-    def __call__(self, level: str, text: str) -> None:
-        """Send one line, unless its level is off."""
-        if (level == "DBG" and not self.debug) or (level == "TRC" and not self.trace):
-            return
-        self._handler.emit(self._record("slipstream", self._levels[level], "", 0, escaped(text), None, None))
-
-    def reopen(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._handler.close()
-
-
 def open_log(
     *,
     path: str = "",
@@ -178,8 +142,15 @@ def open_log(
     syslog: bool = False,
     remote_syslog: str = "",
 ) -> Log:
-    """The log that the options ask for."""
+    """The log that the options ask for.
+
+    Raises:
+        OSError: the file or the daemon cannot be had; the text says which.
+        ValueError: the address of a daemon is none.
+    """
     if syslog or remote_syslog:
+        from slipstream.server.syslog import SyslogLog
+
         return SyslogLog(remote_syslog, debug=debug, trace=trace)
     return FileLog(
         path, debug=debug, trace=trace, timestamps=timestamps, utc=utc, size_limit=size_limit, max_files=max_files

@@ -40,8 +40,8 @@ class Process:
         """Serve until stopped; returns the exit code."""
         try:
             log = _log(self._options)
-        except OSError as error:
-            os.write(2, f"nats-server: error opening log file: {error}\n".encode())
+        except ConfigError as error:
+            os.write(2, f"nats-server: {error}\n".encode())
             return 1
         try:
             self._server = server = Server(self._options, log=log)
@@ -114,10 +114,18 @@ class Process:
         plan = diff(self._options, loaded.options)
         if plan.refusals:
             raise plan.refusals[0]
-        server.reload(loaded.options)
+        # Before anything changes: a log that cannot be had refuses the reload.
+        logs_anew = any(action.kind in ("logging", "trace") for action in plan.actions)
+        log = _log(loaded.options) if logs_anew else server.log
+        try:
+            server.reload(loaded.options)
+        except ConfigError:
+            if logs_anew:
+                log.close()
+            raise
         self._options = loaded.options
-        if any(action.kind in ("logging", "trace") for action in plan.actions):
-            old, server.log = server.log, _log(loaded.options)
+        if logs_anew:
+            old, server.log = server.log, log
             old.close()
         for field in sorted(plan.changed):
             server.log("INF", f"Reloaded: {field}")
@@ -125,6 +133,19 @@ class Process:
 
 
 def _log(options: Options) -> Log:
+    """The log that the options ask for.
+
+    Raises:
+        ConfigError: it cannot be had.
+    """
+    try:
+        return _opened_log(options)
+    except (OSError, ValueError) as error:
+        what = "error connecting to syslog" if options.syslog or options.remote_syslog else "error opening log file"
+        raise ConfigError(f"{what}: {error}") from error
+
+
+def _opened_log(options: Options) -> Log:
     return open_log(
         path=options.logfile,
         debug=options.debug,

@@ -36,6 +36,7 @@ from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
+from slipstream.server.notices import notices
 from slipstream.server.turns import Turns
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
@@ -333,13 +334,14 @@ class Server(Turns):
         gate = self._gate_for(options)
         front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
-        self.options = options
+        before, self.options = self.options, options
         if self.monitoring is not None:
             self.monitoring.reloaded()
         self._gate = gate
         if self.websocket is not None and front is not None:
             self.websocket.front = front
         self._reload_jetstream()
+        self._say_notices(before)
 
     def _reload_jetstream(self) -> None:
         """Switch JetStream on or off, or let it take over what changed."""
@@ -365,9 +367,19 @@ class Server(Turns):
         self.log("INF", f"  Version:  {SERVER_VERSION}")
         self.log("INF", f"  Git:      [slipstream {PRODUCT_VERSION}]")
         self.log("INF", f"  Name:     {self.identity.name}")
+        if self.options.cluster.name:
+            self.log("INF", f"  Cluster:  {self.options.cluster.name}")
         self.log("INF", f"  ID:       {self.identity.id}")
         if self.options.config_file:
             self.log("INF", f"Using configuration file: {self.options.config_file} ({self.options.config_digest})")
+        self._say_notices()
+
+    def _say_notices(self, before: Options | None = None) -> None:
+        """Warn of doubtful settings, and of those that do nothing; after a reload of those that are new."""
+        said = notices(before) if before is not None else []
+        for level, text in notices(self.options):
+            if (level, text) not in said:
+                self.log(level, text)
 
     # --- what the hub asks (Edge) -----------------------------------------------------------------------------------
 

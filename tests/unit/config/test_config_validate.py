@@ -107,13 +107,15 @@ ASKED = {
     "ocsp": "ocsp: true",
     "tls": "tls { ocsp_peer: true }",
     "prof_port": "prof_port: 6000",
+    "websocket": "websocket { tls { ocsp_peer: true } }",
+    "leafnodes: ocsp_peer": "leafnodes { tls { ocsp_peer: true } }",
 }
 
 
-@pytest.mark.parametrize("row", UNSUPPORTED, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", UNSUPPORTED, ids=lambda row: f"{row[0]}: {row[2][:20]}")
 def test_what_is_not_there_yet_is_refused_with_its_place(row: tuple[str, object, str]) -> None:
     key, _, message = row
-    text = f"debug: true\n{ASKED[key]}"
+    text = f"debug: true\n{ASKED.get(f'{key}: {message.split()[0]}') or ASKED[key]}"
     found = [str(error) for error in unsupported(loaded(text).options)]
     assert found == [f"t.conf:2:1: {message}"]
 

@@ -6,7 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from slipstream.limits import FILE_THREADS
+import pytest
+
+from slipstream.limits import CONCURRENT_IO, FILE_THREADS
 from slipstream.server.file_threads import FileThreads, FileWork
 
 
@@ -128,7 +130,7 @@ def test_nothing_to_do_needs_nothing() -> None:
 def test_commits_do_not_wait_behind_long_work() -> None:
     async def run() -> list[str]:
         events, committed, longer = list[str](), asyncio.Event(), threading.Event()
-        files = FileWork(asyncio.get_running_loop(), lambda work: work(), lambda _what, _error: None)
+        files = FileWork(asyncio.get_running_loop(), lambda work: work(), lambda _what, _error: None, CONCURRENT_IO)
         for _ in range(2 * FILE_THREADS):
             files.rest.run(longer.wait, lambda: events.append("long"))
         files.commits.run(nothing, lambda: (events.append("commit"), committed.set())[0])
@@ -138,3 +140,28 @@ def test_commits_do_not_wait_behind_long_work() -> None:
         return events
 
     assert asyncio.run(run()) == ["commit", *["long"] * (2 * FILE_THREADS)]
+
+
+@pytest.mark.parametrize("operations_max", [4, 5, 9, CONCURRENT_IO])
+def test_no_more_operations_wait_for_the_disk_than_configured(operations_max: int) -> None:
+    async def run() -> int:
+        files = FileWork(asyncio.get_running_loop(), lambda work: work(), lambda _what, _error: None, operations_max)
+        waiting, go_on = threading.Semaphore(0), threading.Event()
+
+        def job() -> None:
+            waiting.release()
+            go_on.wait()
+
+        for _ in range(50):
+            files.commits.run(job, nothing)
+            files.rest.run(job, nothing)
+        expected = len(files.commits._threads) + len(files.rest._threads)
+        for _ in range(expected):
+            waiting.acquire()
+        go_on.set()
+        files.stop()
+        return expected
+
+    at_once = asyncio.run(run())
+    assert at_once == min(operations_max, at_once)
+    assert at_once >= 4

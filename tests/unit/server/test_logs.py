@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,8 +80,9 @@ def test_remote_syslog_gets_one_record_a_line(scheme: str) -> None:
         log("DBG", "not asked for")
         log("WRN", "disk is slow")
         record = receiver.recv(1000)
-        assert record.startswith(b"<12>") and b"nats-server disk is slow" in record
-        assert b"not asked for" not in record
+        tag = f"{Path(sys.argv[0]).name}[{os.getpid()}]"
+        expected = rf"<4>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\S+ {socket.gethostname()} {re.escape(tag)}: disk is slow\n"
+        assert re.fullmatch(expected.encode(), record)
         log.close()
         receiver.close()
 
@@ -88,3 +90,53 @@ def test_remote_syslog_gets_one_record_a_line(scheme: str) -> None:
 def test_a_missing_syslog_daemon_is_an_error() -> None:
     with pytest.raises(OSError):
         open_log(remote_syslog="tcp://127.0.0.1:1")
+
+
+def test_a_syslog_daemon_that_does_not_read_costs_lines_and_no_time() -> None:
+    """And what a stream has taken in part is completed, so that lines stay whole."""
+    with socket.socket() as daemon:
+        daemon.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        daemon.bind(("127.0.0.1", 0))
+        daemon.listen()
+        log = open_log(remote_syslog=f"tcp://127.0.0.1:{daemon.getsockname()[1]}")
+        receiver = daemon.accept()[0]
+        receiver.settimeout(5)
+        for number in range(20_000):
+            log("INF", f"line {number} " + "x" * 1000)
+        seen = b""
+        while not seen.endswith(b"the end\n"):
+            log("INF", "the end")
+            seen += receiver.recv(1 << 20)
+        log.close()
+        receiver.close()
+    lines = seen.decode().splitlines()
+    assert all(re.fullmatch(r"<5>\S+ \S+ \S+: (line \d+ x{1000}|the end)", line) for line in lines)
+    assert len(lines) < 20_000
+
+
+def test_a_syslog_daemon_that_comes_back_is_found_again() -> None:
+    with socket.socket() as daemon:
+        daemon.bind(("127.0.0.1", 0))
+        daemon.listen()
+        log = open_log(remote_syslog=f"tcp://127.0.0.1:{daemon.getsockname()[1]}")
+        first = daemon.accept()[0]
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        first.close()
+        daemon.settimeout(0.05)
+        second = None
+        while second is None:
+            log("INF", "again")
+            try:
+                second = daemon.accept()[0]
+            except TimeoutError:
+                continue
+        second.settimeout(5)
+        log("INF", "again")
+        assert b"again" in second.recv(1000)
+        log.close()
+        second.close()
+
+
+def test_an_address_that_is_none_is_an_error() -> None:
+    with pytest.raises(ValueError, match='error invalid network type: "http"'):
+        open_log(remote_syslog="http://127.0.0.1")

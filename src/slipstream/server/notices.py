@@ -1,0 +1,138 @@
+"""What a server says about its configuration when it starts: doubtful settings, and settings that do nothing here.
+
+`notices` are nats-server's own words where it has some. `idle_keys` are those that it takes in silence and that do
+nothing on a server without routes, gateways, leaf nodes, MQTT or operators: they are named in one warning, so that
+nobody relies on them. What a configuration asks for and cannot have at all is refused (`config.validate`).
+
+A feature that gets implemented loses its rows in `IDLE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from slipstream.auth.password import is_bcrypt
+from slipstream.config.features import flag_lines
+from slipstream.config.listener_options import OCSPCacheOptions
+from slipstream.config.options import Options
+from slipstream.config.record import Record
+from slipstream.limits import MAX_PAYLOAD_WARN_BYTES, MIB
+
+if TYPE_CHECKING:
+    from slipstream.config.account_options import UserOptions
+
+__all__ = ["IDLE", "Notice", "idle_keys", "notices"]
+
+Notice = tuple[str, str]  # level of the log line, text
+
+# Keys without effect as long as the server is alone, as `block.field` of the options; a block stands for all of it.
+IDLE: Final[frozenset[str]] = frozenset(
+    {
+        "connect_error_reports",
+        "reconnect_error_reports",
+        "prof_block_rate",
+        "resolver_pinned_accounts",
+        "resolver_tls",
+        "ocsp_cache",
+        "jetstream.unique_tag",
+        "jetstream.extension_hint",
+        "jetstream.max_outstanding_catchup",
+        "jetstream.meta_compact",
+        "jetstream.meta_compact_size",
+        "jetstream.meta_compact_sync",
+        "jetstream.limits.max_ha_assets",
+        "websocket.advertise",  # told to other servers
+        "accounts.nkey",
+        "accounts.limits.max_leafnodes",
+        "accounts.jetstream.cluster_traffic",
+        *(f"cluster.{field}" for field in type(Options().cluster).__match_args__ if field != "name"),
+        "gateway",
+        "mqtt",
+        # Of connections that the server makes itself, and of the certificate store of Windows.
+        "tls.insecure",
+        "tls.cert_match_by",
+        "tls.cert_match",
+        "tls.cert_match_skip_invalid",
+        "tls.ca_certs_match",
+        "tls.ocsp_peer",
+        "websocket.tls.insecure",
+        "websocket.tls.cert_match_by",
+        "websocket.tls.cert_match",
+        "websocket.tls.cert_match_skip_invalid",
+        "websocket.tls.ca_certs_match",
+        "websocket.tls.ocsp_peer",
+        # `handshake_timeout` of the block holds for TLS, which always comes first there.
+        "websocket.tls.timeout_ns",
+        "websocket.tls.handshake_first",
+        "websocket.tls.handshake_first_fallback_ns",
+        "websocket.tls.connection_rate_limit",
+    }
+)
+
+
+def notices(options: Options) -> list[Notice]:
+    """What is to be said at the start."""
+    found = [("INF", line) for line in flag_lines(options.feature_flags)]
+    found += _passwords(options)
+    if options.max_payload > MAX_PAYLOAD_WARN_BYTES:
+        size = f"{MAX_PAYLOAD_WARN_BYTES / MIB:.2f} MB"
+        text = f"Maximum payloads over {size} are generally discouraged and could lead to poor performance"
+        found.append(("WRN", text))
+    if options.default_js_domain:
+        text = "The option `default_js_domain` is a temporary backwards compatibility measure and will be removed"
+        found.append(("WRN", text))
+    if options.leafnodes.port:
+        found.append(("WRN", "Leaf nodes are not supported yet: the port is open, and every connection is refused"))
+    idle = idle_keys(options)
+    if idle:
+        found.append(("WRN", f"Without effect on a server that is alone: {', '.join(idle)}"))
+    return found
+
+
+def _passwords(options: Options) -> list[Notice]:
+    single = options.authorization.password
+    plain = bool(single) and not is_bcrypt(single)
+    if plain or any(_is_readable(user, options) for _, user in options.users()):
+        return [("WRN", "Plaintext passwords detected, use nkeys or bcrypt")]
+    return []
+
+
+def _is_readable(user: UserOptions, options: Options) -> bool:
+    if user.nkey or is_bcrypt(user.password):
+        return False
+    by_certificate = any(tls is not None and tls.verify_and_map for tls in (options.tls, options.websocket.tls))
+    return bool(user.password) or not by_certificate
+
+
+# --- keys without effect ---------------------------------------------------------------------------------------------
+
+
+def idle_keys(options: Options) -> list[str]:
+    """Keys that the configuration sets and that do nothing here, in order."""
+    changed = [*_changed(options, Options(), "")]
+    for account in options.accounts:
+        changed += _changed(account, type(account)(account.name), "accounts.")
+    is_off = options.websocket.port == 0  # its settings wait for a port
+    found = [name for name in changed if _is_idle(name) or (is_off and name.startswith("websocket."))]
+    return [*dict.fromkeys(name.removesuffix("_ns") for name in found)]
+
+
+def _is_idle(name: str) -> bool:
+    return name in IDLE or any(name[:dot] in IDLE for dot, char in enumerate(name) if char == ".")
+
+
+def _changed(record: Record, default: Record, prefix: str) -> Iterator[str]:
+    """Names of the fields that are not at their default, those of blocks with the name of the block."""
+    for name in record.__match_args__:
+        value, before = getattr(record, name), getattr(default, name)
+        if value == before or name in record._uncompared or (name == "auth_timeout_ns" and not value):
+            continue
+        if isinstance(value, OCSPCacheOptions):
+            if value.type != "none":
+                yield f"{prefix}{name}"
+        elif isinstance(value, Record):
+            # A block that is not there by default says nothing when it is empty.
+            yield from _changed(value, before if isinstance(before, Record) else type(value)(), f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"

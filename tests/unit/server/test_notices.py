@@ -1,0 +1,141 @@
+"""What a start says about settings that are doubtful, or that do nothing here."""
+
+from __future__ import annotations
+
+import pytest
+
+from slipstream.config.options import Options
+from slipstream.config.record import replace
+from slipstream.limits import MIB
+from slipstream.server.notices import IDLE, idle_keys, notices
+from slipstream.server.server import Server
+from support.config_loading import options
+
+
+class Lines:
+    """A log that keeps its lines."""
+
+    debug = trace = False
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, level: str, text: str) -> None:
+        self.lines.append(f"{level} {text}")
+
+    def reopen(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_nothing_to_say() -> None:
+    assert notices(Options()) == []
+    assert (
+        notices(options("port: 4222, jetstream: true, websocket { port: 80, no_tls: true }, accounts { A {} }")) == []
+    )
+    off = "ocsp: false, ocsp_cache: false, tls { ocsp_peer: false }, jetstream { enabled: false, store_dir: a }"
+    assert notices(options(off)) == []
+
+
+IDLE_TEXTS = {
+    "connect_error_reports": "connect_error_reports: 1",
+    "reconnect_error_reports": "reconnect_error_reports: 2",
+    "prof_block_rate": "prof_block_rate: 5",
+    "resolver_pinned_accounts": "resolver_pinned_accounts: [A]",
+    "resolver_tls": "resolver_tls { insecure: true }",
+    "ocsp_cache": "ocsp_cache: true",
+    "jetstream.unique_tag": "jetstream { unique_tag: az }",
+    "jetstream.extension_hint": "jetstream { extension_hint: will_extend }",
+    "jetstream.max_outstanding_catchup": "jetstream { max_outstanding_catchup: 1M }",
+    "jetstream.meta_compact": "jetstream { meta_compact: 10 }",
+    "jetstream.meta_compact_size": "jetstream { meta_compact_size: 10 }",
+    "jetstream.meta_compact_sync": "jetstream { meta_compact_sync: true }",
+    "jetstream.limits.max_ha_assets": "jetstream { limits { max_ha_assets: 10 } }",
+    "websocket.advertise": 'websocket { port: 80, advertise: "a:1" }',
+    "accounts.nkey": "accounts { A { nkey: ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA } }",
+    "accounts.limits.max_leafnodes": "accounts { A { limits { max_leafnodes: 1 } } }",
+    "accounts.jetstream.cluster_traffic": "accounts { A { jetstream { cluster_traffic: owner } } }",
+    "gateway": "gateway { advertise: a }",
+    "mqtt": "mqtt { ack_wait: 10s }",
+    "tls.ocsp_peer": "tls { ocsp_peer { warn_only: true } }",
+    "websocket.tls.ocsp_peer": "websocket { port: 80, tls { ocsp_peer { warn_only: true } } }",
+    "websocket.tls.handshake_first_fallback_ns": "websocket { port: 80, tls { handshake_first: auto } }",
+}
+_CLUSTER = {
+    "host": "host: a", "port": "", "routes": "", "user": "authorization { user: u, password: p }",
+    "password": "authorization { user: u, password: p }", "auth_timeout_ns": "authorization { timeout: 3 }",
+    "permissions": "permissions { import: a }", "tls": "tls { insecure: true }", "advertise": "advertise: a",
+    "no_advertise": "no_advertise: true", "connect_retries": "connect_retries: 2",
+    "connect_backoff": "connect_backoff: true", "pool_size": "pool_size: 7", "accounts": "accounts: [A]",
+    "compression": "compression: s2_best", "ping_interval_ns": "ping_interval: 3s", "ping_max": "ping_max: 9",
+    "write_deadline_ns": "write_deadline: 3s", "write_timeout": "write_timeout: close",
+}  # fmt: skip
+_TLS = {
+    "insecure": "insecure: true", "cert_match_by": "cert_match_by: a", "cert_match": "cert_match: a",
+    "cert_match_skip_invalid": "cert_match_skip_invalid: true", "ca_certs_match": "ca_certs_match: a",
+    "timeout_ns": "timeout: 9", "handshake_first": "handshake_first: true",
+    "connection_rate_limit": "connection_rate_limit: 9",
+}  # fmt: skip
+
+
+def _text(row: str) -> str:
+    block, _, field = row.rpartition(".")
+    if row in IDLE_TEXTS:
+        return IDLE_TEXTS[row]
+    if block == "cluster":
+        return f"cluster {{ {_CLUSTER[field]} }}"
+    return {"tls": "tls {{ {} }}", "websocket.tls": "websocket {{ port: 80, tls {{ {} }} }}"}[block].format(_TLS[field])
+
+
+# Those with a port or routes are refused as a whole.
+@pytest.mark.parametrize("row", sorted(IDLE - {"cluster.port", "cluster.routes"}))
+def test_every_setting_without_effect_is_named(row: str) -> None:
+    found = idle_keys(options(_text(row)))
+    assert any(f"{name}.".startswith(f"{row.removesuffix('_ns')}.") for name in found)
+    [(level, text)] = [notice for notice in notices(options(_text(row))) if "Without effect" in notice[1]]
+    assert level == "WRN"
+    assert text == f"Without effect on a server that is alone: {', '.join(found)}"
+
+
+def test_a_listener_without_a_port_is_named() -> None:
+    assert idle_keys(options("websocket { no_tls: true, compression: true }")) == [
+        "websocket.no_tls",
+        "websocket.compression",
+    ]
+    assert idle_keys(options("websocket { port: 80, no_tls: true, compression: true }")) == []
+
+
+def test_a_leaf_node_port_says_that_it_lets_nobody_in() -> None:
+    [(level, text)] = notices(options("leafnodes { port: 7422 }"))
+    assert level == "WRN" and text.startswith("Leaf nodes are not supported yet")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "password: $2a$11$W2zko751KUvVy59mUTWmpOdWjpEm5qhcCZRd05GjI/sSOT.xtiHyG",
+        "nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4",
+    ],
+)
+def test_keys_and_hashes_are_fine(key: str) -> None:
+    name, _, value = key.partition(": ")
+    user = {name: value} if name == "nkey" else {"user": "a", name: value}
+    text = ", ".join(f'{field}: "{given}"' for field, given in user.items())
+    assert notices(options(f"authorization {{ users: [{{{text}}}] }}")) == []
+
+
+def test_users_by_certificate_need_no_password() -> None:
+    tls = "tls { verify_and_map: true }"
+    assert notices(options(f"authorization {{ users: [{{user: a}}] }}, {tls}")) == []
+    assert len(notices(options(f"authorization {{ users: [{{user: a, password: b}}] }}, {tls}"))) == 1
+
+
+async def test_a_reload_says_what_is_new() -> None:
+    log = Lines()
+    first = replace(options("authorization { user: a, password: b }"), port=-1)
+    async with Server(first, log=log) as server:
+        said = [line for line in log.lines if line.startswith("WRN")]
+        assert said == ["WRN Plaintext passwords detected, use nkeys or bcrypt"]
+        server.reload(replace(server.options, max_payload=9 * MIB))
+        assert [line for line in log.lines if line.startswith("WRN")][1:] == [
+            "WRN Maximum payloads over 8.00 MB are generally discouraged and could lead to poor performance"
+        ]
