@@ -64,9 +64,8 @@ def send_signal(asked: str, processes: str = "/proc") -> None:
 
 def _targets(target: str, processes: str) -> list[int]:
     if target and not target.endswith("*"):
-        with suppress(OSError):  # not a file, so it is the number itself
-            with open(target, "rb") as file:
-                target = file.read(_PID_FILE_BYTES_MAX).decode("ascii", "replace").strip()
+        with suppress(OSError), open(target, "rb") as file:  # not a file: it is the number itself
+            target = file.read(_PID_FILE_BYTES_MAX).decode("ascii", "replace").strip()
     prefix = target.removesuffix("*")
     # 0 would be every process of our own group.
     if prefix and (not prefix.isdecimal() or not 0 < int(prefix[:11]) <= _PID_MAX):
