@@ -150,7 +150,8 @@ class BulkWorld(World):
                 reading[0].chunks.append(bytes(reading[0].room[at : at + size]))
                 reading[0].in_memory += 1
             elif header and header.startswith(b"NATS/1.0 101"):
-                reading[0].chunks.append(self.read_places(json.loads(payload)))
+                at, size = map(int, payload.split())
+                reading[0].chunks.append(self.read_places(json.loads(bytes(reading[0].room[at : at + size]))))
                 reading[0].in_files += 1
             elif header:
                 reading[0].status, reading[0].end = header, json.loads(payload)

@@ -113,7 +113,7 @@ class FakePorts:
     def run_commit(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         self.run_blocking(job, on_done)
 
-    def share_memory(self, name: str, size: int) -> FakeRoom | None:
+    def share_memory(self, name: str, size: int, *, to_write: bool = False) -> FakeRoom | None:
         return FakeRoom(self.rooms, name, size) if self.shares_memory else None
 
     def lend_file(self, path: str) -> FakeLoan | None:

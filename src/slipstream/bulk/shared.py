@@ -1,11 +1,13 @@
 """Memory that a server on this machine shares with a reader or a writer, found and checked before it is used.
 
 A server elsewhere may say anything, and this machine may have a process of the same number: what is opened must be
-memory of the name the server gave, which nobody guesses.
+memory of the name the server gave, which nobody guesses. And nobody may be able to cut it under our hands, which would
+end the process: its size must be sealed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from collections.abc import Mapping
@@ -29,7 +31,7 @@ def attach(offer: object, *, to_write: bool = False) -> memoryview | None:
             return None
         fd = os.open(path, (os.O_RDWR if to_write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            if os.fstat(fd).st_size == size:
+            if os.fstat(fd).st_size == size and fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
                 return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_WRITE if to_write else mmap.ACCESS_READ))
         finally:
             os.close(fd)

@@ -85,7 +85,7 @@ class BulkSource:
             elif memory is not None and message.header.startswith(_IN_MEMORY):
                 yield _place(memory, message.payload)
             elif memory is not None and message.header.startswith(_IN_FILES):
-                yield from self._read_files(message.payload, memory)
+                yield from self._read_files(bytes(_place(memory, message.payload)), memory)
             else:
                 self._end = self._ended(call, message.header, message.payload)
                 if self._end.crc is None and unconfirmed:

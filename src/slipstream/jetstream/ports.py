@@ -198,8 +198,11 @@ class Ports(Protocol):
         """Let a stream answer requests for single messages, which are published in the account on `subject`."""
         ...
 
-    def share_memory(self, name: str, size: int) -> SharedMemory | None:
-        """Memory of this name that clients on this machine can look at; None where that cannot be had."""
+    def share_memory(self, name: str, size: int, *, to_write: bool = False) -> SharedMemory | None:
+        """Memory of this name that clients on this machine can look at, or `to_write`; None where that cannot be had.
+
+        Nobody can change its size.
+        """
         ...
 
     def lend_file(self, path: str) -> LentFile | None:

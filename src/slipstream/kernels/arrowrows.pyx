@@ -23,7 +23,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcmp, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from slipstream.kernels.arrowcolumns cimport (
     COLUMN_MAX, Column, end_offsets, put, put_bit, put_i32, put_i64, put_text, taken,
@@ -213,28 +213,33 @@ cdef class RowDecoder:
         cdef uint64_t seq
         cdef int64_t ts
         cdef uint32_t crc
+        cdef unsigned char head[HEAD]
         while at[0] < size:
             p = data + at[0]
-            total = structure(p, size - at[0])
+            if size - at[0] < HEAD:
+                return NO_RECORD
+            # A copy, so that all lengths are those that were checked: a file of the server can change under our hands.
+            memcpy(head, p, HEAD)
+            total = structure(head, size - at[0])
             if total == 0:
                 return NO_RECORD
             whole = min((total + 7) & ~<Py_ssize_t>7, size - at[0])
             if self.rows and (self.rows >= self.max_rows or self.used + whole > self.max_bytes):
                 return FULL
-            crc = get32(p)
+            crc = get32(head)
             if slip_crc32c(self.salt, p + 4, total - 4) != crc:
                 return BAD_CHECKSUM
             if self.salt:
                 crc ^= self.shift(total)
-            seq = get64(p + 8)
+            seq = get64(head + 8)
             if seq <= self.last and self.records:
                 return NOT_GROWING
-            ts = <int64_t>get64(p + 16)
+            ts = <int64_t>get64(head + 16)
             if (
                 seq >= self.first_seq and seq <= self.last_seq and ts >= self.start_ns and ts < self.end_ns
-                and (self.n_patterns == 0 or self.passes(p))
+                and (self.n_patterns == 0 or self.passes(head, p))
             ):
-                if not self.add(p, seq, ts):
+                if not self.add(head, p, seq, ts):
                     return NO_MEMORY
                 self.rows += 1
                 self.used += whole
@@ -255,21 +260,21 @@ cdef class RowDecoder:
             known[1] = shifted(self.salt, total - 4)
         return known[1]
 
-    cdef bint passes(self, const unsigned char *p) noexcept nogil:
-        cdef const unsigned char *subject = p + HEAD + (8 if get16(p + 26) & FLAG_EXPIRES else 0)
+    cdef bint passes(self, const unsigned char *head, const unsigned char *p) noexcept nogil:
+        cdef const unsigned char *subject = p + HEAD + (8 if get16(head + 26) & FLAG_EXPIRES else 0)
         cdef Py_ssize_t i
         for i in range(self.n_patterns):
-            if matched(self.patterns[i], self.patterns[i] + self.pattern_sizes[i], subject, subject + get16(p + 24)):
+            if matched(self.patterns[i], self.patterns[i] + self.pattern_sizes[i], subject, subject + get16(head + 24)):
                 return True
         return False
 
-    cdef bint add(self, const unsigned char *p, uint64_t seq, int64_t ts) noexcept nogil:
-        """One row; False: no memory."""
-        cdef uint32_t hlen = get32(p + 4), plen = get32(p + 28)
-        cdef uint16_t slen = get16(p + 24)
+    cdef bint add(self, const unsigned char *head, const unsigned char *p, uint64_t seq, int64_t ts) noexcept nogil:
+        """One row, of a record at `p` with this head; False: no memory."""
+        cdef uint32_t hlen = get32(head + 4), plen = get32(head + 28)
+        cdef uint16_t slen = get16(head + 24)
         cdef const unsigned char *body = p + HEAD
         cdef uint32_t wanted = self.wanted
-        if get16(p + 26) & FLAG_EXPIRES:
+        if get16(head + 26) & FLAG_EXPIRES:
             body += 8
         if wanted & C_SEQ and not put_i64(&self.c_seq, <int64_t>seq):
             return False

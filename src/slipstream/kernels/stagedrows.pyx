@@ -8,7 +8,8 @@ A record must be whole and match its checksum; its number must follow the one be
 or exchanged between stage and commit. Its subject must be a valid literal that the stream takes, its size within the
 stream's limit. Ordinary is a record without a header that begins with `Nats-`; what those mean is decided in Python.
 
-The bytes of a record that is cut by the end of a piece are kept and completed by the next `feed`.
+The bytes of a record that is cut by the end of a piece are kept and completed by the next `feed`; a record that says it
+will be too large is refused before it is whole, so that no more than one message's bytes are ever kept.
 
 A record that is appended is read once: its checksum is verified, and the one it gets in the log made, while it is copied.
 Neighbours often have the same subject, so the last one that was found good is remembered.
@@ -191,6 +192,11 @@ cdef class StagedRows:
             return 0
         return <Py_ssize_t>total if get64(p + 8) == self.rows + 1 else -1
 
+    cdef bint grows_too_large(self) noexcept nogil:
+        """Whether the record at the position, which is not whole yet, is larger than any may be."""
+        cdef const unsigned char *p = self.start + self.at
+        return self.stop - self.at >= HEAD and <uint64_t>get32(p + 4) + get32(p + 28) > self.size_max
+
     cdef bint holds(self, Py_ssize_t total) noexcept nogil:
         """Whether the checksum of the measured record at the position holds."""
         cdef const unsigned char *p = self.start + self.at
@@ -216,7 +222,9 @@ cdef class StagedRows:
                 self.pass_by(total)
         if refused != NONE:
             return _WORDS[refused]
-        return MORE if total == 0 else BAD_RECORD
+        if total == 0:
+            return TOO_LARGE if self.grows_too_large() else MORE
+        return BAD_RECORD
 
     def append_to(self, LogWriter writer, uint64_t seq, int64_t ts, Py_ssize_t max_rows):
         """Append records from `seq` on; how many, and why it stopped: one of the constants of this module.
@@ -231,7 +239,7 @@ cdef class StagedRows:
         while True:
             total = self.measured()
             if total == 0:
-                return done, MORE
+                return done, TOO_LARGE if self.grows_too_large() else MORE
             if total < 0:
                 return done, BAD_RECORD
             p = self.start + self.at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -60,6 +61,52 @@ def test_another_process_sees_it(room: SharedRoom) -> None:
 )
 def test_offers_that_are_not_taken(room: SharedRoom, changes: dict[str, Any]) -> None:
     assert attach(offer(room, **changes)) is None
+
+
+@pytest.mark.parametrize("to_write", [False, True])
+def test_nobody_changes_its_size(to_write: bool) -> None:
+    """To touch memory that somebody cut ends the process: SIGBUS."""
+    room = share_memory(NAME, 8192, to_write=to_write)
+    assert room is not None
+    fd = os.open(room.path, os.O_RDWR)
+    try:
+        for size in (0, 4096, 16384):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, size)
+        with pytest.raises(PermissionError):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    finally:
+        os.close(fd)
+    room.view[8191] = 1
+    assert bytes(room.view[8190:]) == b"\0\1"
+
+
+def test_only_what_is_to_be_written_can_be(room: SharedRoom) -> None:
+    assert attach(offer(room), to_write=True) is None
+    fd = os.open(room.path, os.O_RDWR)
+    try:
+        with pytest.raises(PermissionError):
+            os.write(fd, b"x")
+    finally:
+        os.close(fd)
+    other = share_memory(NAME, 8192, to_write=True)
+    assert other is not None
+    seen = attach(offer(other), to_write=True)
+    assert seen is not None
+    seen[:5] = b"hello"
+    assert bytes(other.view[:5]) == b"hello"
+
+
+def test_memory_that_could_be_cut_is_not_used() -> None:
+    fd = os.memfd_create(NAME, os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, 4096)
+        said = {"path": f"/proc/{os.getpid()}/fd/{fd}", "name": NAME, "bytes": 4096}
+        assert attach(said) is None
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        assert attach(said) is not None
+    finally:
+        os.close(fd)
 
 
 @pytest.mark.parametrize("said", [None, [], "x", {}])

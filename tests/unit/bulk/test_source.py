@@ -227,10 +227,12 @@ def test_chunks_outside_of_the_memory(monkeypatch: pytest.MonkeyPatch, said: byt
     assert caught.value.retryable
 
 
-def in_files(**changes: Any) -> Reply:
-    places = [["P", 1, 2, 0, 100, 7, 1, 1], ["P", 1, 2, 200, 100, 7, 3, 2]]
-    body = {"last": 4, "rows": 4, "places": places, **changes}
-    return Reply(json.dumps(body).encode(), b"NATS/1.0 101 Places\r\n\r\n")
+PLACES = {"last": 4, "rows": 4, "places": [["P", 1, 2, 0, 100, 7, 1, 1], ["P", 1, 2, 200, 100, 7, 3, 2]]}
+
+
+def in_files(said: Any = PLACES) -> Reply:
+    """Says where in the memory that `pausing` makes places are named."""
+    return Reply(b"8 %d" % len(json.dumps(said)), b"NATS/1.0 101 Places\r\n\r\n")
 
 
 def test_chunks_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,9 +261,9 @@ def test_a_reader_that_is_to_pause_takes_small_steps(monkeypatch: pytest.MonkeyP
     assert seqs == list(range(1, 11)) and slept == []
 
 
-def pausing(pause_ns: int) -> memoryview:
-    """Memory as a server shares it: chunks, and behind them how long to pause."""
-    return memoryview(b"12345678" + struct.pack("<q", pause_ns))
+def pausing(pause_ns: int, said: Any = PLACES) -> memoryview:
+    """Memory as a server shares it: chunks, or where they are in files, and behind them how long to pause."""
+    return memoryview(b"12345678" + json.dumps(said).encode() + struct.pack("<q", pause_ns))
 
 
 def found(_files: LentFiles, place: Place, last: int) -> memoryview:
@@ -313,5 +315,5 @@ def test_damage_that_shows_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_places_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BulkError, match="places that are none") as caught:
-        read_shared(monkeypatch, pausing(0), in_files(places=[["P", 1]]))
+        read_shared(monkeypatch, pausing(0, none := {**PLACES, "places": [["P", 1]]}), in_files(none))
     assert caught.value.retryable

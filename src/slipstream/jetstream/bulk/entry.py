@@ -44,7 +44,6 @@ _NOT_COMMITTED = (
 )
 # Of these a stream keeps more than the message: a copy of the message is not a copy of what it stands for.
 _NOT_COPIED = (b"Nats-Incr", b"Nats-Schedule", b"Nats-Scheduler")
-_NO_LIMIT = 1 << 62
 _SLICE_ROWS = 1 << 30
 
 
@@ -104,9 +103,9 @@ class Entry:
 
     def begin_part(self) -> None:
         """The next bytes are the first of a part."""
-        limit = self._stream.config.max_msg_size
+        limit, most = self._stream.config.max_msg_size, self._stream.ingest.admission.max_payload_bytes
         self._rows = StagedRows(
-            self._subjects, limit if limit >= 0 else _NO_LIMIT, STREAM_HEADER_BYTES_MAX, self.careful
+            self._subjects, min(limit, most) if limit >= 0 else most, STREAM_HEADER_BYTES_MAX, self.careful
         )
 
     def end_part(self, part: Part) -> None:

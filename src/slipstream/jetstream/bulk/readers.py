@@ -10,9 +10,11 @@ or not there any more, costs the memory of its credit and no more.
 
 A reader on this machine gets its chunks through memory: a ring with room for its credit, of which a message with the
 status 100 says where the next chunk lies. If it wants to, it reads from files itself what lies there without gaps: a
-message with the status 101 says where, the files are kept open for it, and a number in the memory says whether to pause
-in between. It begins when the reader has confirmed for the first time, which it does after it has opened the memory; or
-it says that it cannot, and gets everything in messages. So does what does not fit.
+message with the status 101 says where in memory the places are named. The files are kept open for it, and a number in
+the memory says whether to pause in between. The keys of the checksums are among what is named there, and nowhere else:
+they must not come to who could not read the files anyway. It begins when the reader has confirmed for the first time,
+which it does after it has opened the memory; or it says that it cannot, and gets everything in messages. So does what
+does not fit.
 
 Publishes go first: see `pace`. Readers take turns: a few have a thread at work for them, the rest wait in a queue. On
 the loop a chunk is chosen (tens of microseconds) and written to the connection; the copy between is made in the thread.
@@ -218,6 +220,10 @@ class Readers:
         while len(reader.lent) > BULK_LENT_FILES_MAX:
             reader.lent.pop(next(iter(reader.lent))).close()
         body = encode({"last": next_seq - 1, "rows": rows, "places": named})
+        room = reader.room
+        if room is None or len(body) > len(room):
+            return False
+        room[: len(body)] = body
         reader.tell_pause(pause_ns)
         if self._watching is None:
             self._watching = self._ports.call_later(BULK_WATCH_NS, self._watch)
@@ -227,13 +233,13 @@ class Readers:
         reader.checksummed = False
         # It ends the turn, so that nobody has the loop for himself.
         self._in_flight += 1
-        self._ports.call_soon(lambda: self._sent_places(reader, body))
+        self._ports.call_soon(lambda: self._sent_places(reader, len(body)))
         return True
 
-    def _sent_places(self, reader: Reader, body: bytes) -> None:
+    def _sent_places(self, reader: Reader, size: int) -> None:
         self._in_flight -= 1
         if not reader.gone:
-            self._deliver(reader, _IN_FILES, body)
+            self._deliver(reader, _IN_FILES, b"%d %d" % (reader.room_at, size))
         self._run()
 
     def _watch(self) -> None:

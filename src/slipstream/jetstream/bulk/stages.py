@@ -136,10 +136,11 @@ class Stages:
         now_ns = self._ports.now_ns()
         id_ = self._ports.new_nuid()
         name = part_name(txn, part, attempt, id_, now_ns, keep_ns)
-        stage = _Stage(id_, stream, name, StagedRows(), now_ns, keep_ns)
+        rows = StagedRows(size_max=stream.ingest.admission.max_payload_bytes)  # what nobody could have published
+        stage = _Stage(id_, stream, name, rows, now_ns, keep_ns)
         if memory:
             size = BULK_MEMORY_CREDIT * BULK_MEMORY_CHUNK_BYTES
-            stage.memory = self._ports.share_memory(memory_name(id_), size)
+            stage.memory = self._ports.share_memory(memory_name(id_), size, to_write=True)
         self._open[id_] = stage
         parts.grow(name, 0)
         self._arm()

@@ -189,6 +189,25 @@ def test_what_a_stream_does_not_take(world: BulkWorld) -> None:
     assert world.publish("s.1", b"y")["seq"] == 1
 
 
+def test_no_message_is_larger_than_one_that_is_published() -> None:
+    """`max_payload` counts headers and payload; a record is refused by what it says, before all of it came."""
+    world = BulkWorld(max_payload_bytes=1000)
+    world.create("S", subjects=["s.*"])
+    head = b"NATS/1.0\r\nA: b\r\n\r\n"
+    assert world.commit(1, [world.stage([("s.1", head, bytes(1000 - len(head)))])])["count"] == 1
+    staged = world.stage([("s.1", b"", bytes(900))])
+    for header, size in ((head, 1001 - len(head)), (b"", 1001), (b"", 1 << 20)):
+        begun = world.api("BULK.STAGE.S", {"txn": "T", "part": 0})
+        record = encode_message(StoredMessage(1, 0, b"s.1", header, bytes(size)))
+        answer = world.api(f"BULK.STAGE.S.{begun['id']}.0", record[:64])
+        assert answer["error"]["err_code"] == 30010 and "too large" in answer["error"]["description"]
+    world.account.shutdown()
+    lower = BulkWorld(world.disk, max_payload_bytes=800)
+    refused = lower.commit(2, [staged])
+    assert refused["error"]["err_code"] == 10054, "what was staged before is held to it, too"
+    assert len(lower.texts()) == 1
+
+
 def test_limits_of_a_stream_that_drops_the_oldest(world: BulkWorld) -> None:
     make(world, max_msgs=5, max_msgs_per_subject=2)
     rows = [(f"s.{n % 4}", b"", b"%d" % n) for n in range(12)]

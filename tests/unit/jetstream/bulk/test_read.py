@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from slipstream.jetstream.store.file import FileStore
 from slipstream.kernels.arrowrows import RowDecoder
 from slipstream.limits import (
     BULK_BESIDE_CHUNK_BYTES,
@@ -86,6 +87,24 @@ def test_from_files(world: BulkWorld) -> None:
     assert not world.ports.loans and not world.ports.rooms
     unable = world.begin_read(files=True)
     assert unable.in_files == 0, "only a reader that can open memory can open files"
+
+
+def test_the_keys_of_checksums_are_in_no_message() -> None:
+    """Who knows the salt of a segment can put records into a payload that pass for real ones when it is damaged."""
+    world = BulkWorld()
+    world.create("S", subjects=["s.*"])
+    world.fill(400)
+    world.reads_memory = False
+    for how in ({}, {"memory": True}, {"memory": True, "files": True}):
+        reading = world.read(chunk_bytes=CHUNK, **how)
+        assert bool(reading.in_files) == ("files" in how)
+    store = world.account.streams["S"].store
+    assert isinstance(store, FileStore)
+    for segment in store._log.segments:
+        for key in (segment.header.salt, segment.header.salt & 0xFFFFFFFF):
+            texts = (b"%d" % key, b"%x" % key, key.to_bytes(8, "little"), key.to_bytes(8, "little").rstrip(b"\0"))
+            for message in world.ports.sent:
+                assert not any(text in part for text in texts for part in message if part)
 
 
 def test_gaps_are_left_out_of_files() -> None:
