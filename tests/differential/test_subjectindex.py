@@ -141,6 +141,10 @@ def test_index_agrees_with_model(edits: list[tuple], filters: list[tuple[bytes, 
             assert fast.count_matching(wanted, start, up_to) == len([seq for seq in passing if seq <= up_to])
         assert fast.last_matching(wanted) == max(plain.passing(wanted), default=0)
         assert fast.subjects_matching(wanted) == plain.subjects_matching(wanted)
+        pages = fast.subject_pages(wanted)
+        pages.sort()
+        assert len(pages) == len(plain.subjects_matching(wanted))
+        assert pages.page(0, 1) + pages.page(1, len(pages)) == plain.subjects_matching(wanted)
         for bound in (0, start):
             newest = memoryview(fast.last_per_subject(wanted, bound)).cast("Q")
             assert newest.tolist() == plain.last_per_subject(wanted, bound)

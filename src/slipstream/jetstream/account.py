@@ -9,7 +9,7 @@ the server's reserved bytes are the sum of `max_bytes` over all its streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -34,14 +34,14 @@ from slipstream.jetstream.config.versioning import (
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
 from slipstream.jetstream.guard import call, each, guarded
+from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
-from slipstream.jetstream.resources import AccountBudget, ServerBudget, check_limits
+from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare, check_limits
 from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.subject import overlaps
 
 __all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]
 
@@ -107,11 +107,12 @@ class JetStreamAccount:
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
         self._stores = stores
+        self.holdings = Holdings(server.budgets)
         self._creating: dict[str, StreamConfig] = {}
+        self._names: list[str] | None = None  # of `streams`, sorted; None when they have changed
         self._busy: dict[str, list[Callable[[], None]]] = {}  # names with file work under way → who waits
         self.budgets = {
-            storage: AccountBudget(budget, self._limit_of(storage), self._exact_used(storage))
-            for storage, budget in server.budgets.items()
+            storage: AccountBudget(budget, self._limit_of(storage)) for storage, budget in server.budgets.items()
         }
 
     # --- start and stop ---
@@ -129,7 +130,7 @@ class JetStreamAccount:
                 self._stores.destroy(found.store)
                 continue
             try:
-                self._start(self._make(found.config, found.store, found.created_ns))
+                self._start(self._make(found.config, found.store, found.created_ns), recovered=True)
             except Exception as error:
                 self._keep_offline(found, fault_of(error))
         self.server.scrubber.join(self)
@@ -141,9 +142,9 @@ class JetStreamAccount:
         name = found.config.name
         self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be started: {fault}")
         self.offline[name] = str(fault)
-        started = self.streams.pop(name, None)
+        started = self._forget(name)
         if started is not None:
-            self._reserve(started.config.storage, -max(started.config.max_bytes, 0))
+            self.holdings.give_back(name)
             self._stop(started, deleted=False)
         found.store.close()
 
@@ -155,6 +156,7 @@ class JetStreamAccount:
             stream.stop(deleted=False)
             call(self.ports, f"Closing stream '{self.name} > {stream.name}'", stream.store.close)
         self.streams.clear()
+        self._names = None
         self.api.stop()
 
     def set_limits(self, limits: AccountLimits) -> None:
@@ -178,14 +180,13 @@ class JetStreamAccount:
             raise TableError(table.STREAM_NOT_FOUND)
         return stream
 
-    def matching(self, subject: str) -> list[str]:
+    def matching(self, subject: str) -> Sequence[str]:
         """Names of the streams that collect some of a subject's messages (all streams if it is empty), sorted."""
-        wanted = subject.encode()
-        return sorted(
-            name
-            for name, stream in self.streams.items()
-            if not subject or any(overlaps(wanted, own.encode()) for own in stream.config.subjects)
-        )
+        if subject:
+            return sorted(name for name in self.holdings.touching(subject) if name in self.streams)
+        if self._names is None:
+            self._names = sorted(self.streams)
+        return self._names
 
     def create_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
         """Make a stream, or find that exactly this one exists; `done` gets it when it is durable.
@@ -209,7 +210,7 @@ class JetStreamAccount:
         if config.name in self.offline:
             raise TableError(table.STREAM_OFFLINE_REASON, err=self.offline[config.name])
         self._check_room(config, new=True)
-        self._check_overlap(config)
+        self.holdings.check_overlap(config)
         check_filters(config)
         self._create_store(config, done)
 
@@ -227,7 +228,7 @@ class JetStreamAccount:
         if config.name in self.streams or config.name in self._busy or config.name in self.offline:
             raise TableError(table.STREAM_NAME_EXIST_RESTORE_FAILED)
         try:
-            self._check_overlap(config)
+            self.holdings.check_overlap(config)
         except ApiError as error:
             # nats-server says this only when all was sent; the same words do not make the client send it in vain.
             problem = f"error adding stream: {error.description} ({error.err_code})"
@@ -251,13 +252,13 @@ class JetStreamAccount:
             config,
             self.limits,
             self.server.budgets[config.storage],
-            reserved_bytes=self._reserved(config.storage, besides=config.name) + max(config.max_bytes, 0) - growth,
+            reserved_bytes=self._reserved_besides(config) + max(config.max_bytes, 0) - growth,
             extra_bytes=growth,
         )
         self._check_consumers(stream, config)
-        self._check_overlap(config)
+        self.holdings.check_overlap(config)
         stream.update(config)
-        self._reserve(config.storage, max(config.max_bytes, 0) - max(old.max_bytes, 0))
+        self.holdings.change(config)
         each(self.ports, f"The update of stream '{stream.name}'", self.on_updated, stream)
         # Tighter limits may have much to remove; the answer shows the stream as it is then.
         stream.slices.after(lambda: stream.after_commit(lambda error: self._announce(stream, "modify", error, done)))
@@ -277,18 +278,14 @@ class JetStreamAccount:
 
     # --- facts ---
 
-    def reserved_bytes(self, storage: StorageType) -> int:
-        """What the account's streams have reserved by `max_bytes`."""
-        return self._reserved(storage, besides="")
-
     def snapshot(self) -> AccountFacts:
         """What /jsz and /healthz show."""
         return AccountFacts(
             name=self.name,
-            memory_bytes=self._exact_used(StorageType.MEMORY)(),
-            storage_bytes=self._exact_used(StorageType.FILE)(),
-            reserved_memory_bytes=self.reserved_bytes(StorageType.MEMORY),
-            reserved_storage_bytes=self.reserved_bytes(StorageType.FILE),
+            memory_bytes=self.budgets[StorageType.MEMORY].used_bytes,
+            storage_bytes=self.budgets[StorageType.FILE].used_bytes,
+            reserved_memory_bytes=self.holdings.reserved_bytes(StorageType.MEMORY),
+            reserved_storage_bytes=self.holdings.reserved_bytes(StorageType.FILE),
             api_total=self.api.counters.total,
             api_errors=self.api.counters.errors,
             streams=[facts_of(stream) for _, stream in sorted(self.streams.items())],
@@ -324,18 +321,10 @@ class JetStreamAccount:
             config,
             self.limits,
             self.server.budgets[config.storage],
-            reserved_bytes=self._reserved(config.storage, besides=config.name),
+            reserved_bytes=self._reserved_besides(config),
             extra_bytes=config.max_bytes,
             released_bytes=self._reserved_by(config),
         )
-
-    def _check_overlap(self, config: StreamConfig) -> None:
-        others = [stream.config for name, stream in self.streams.items() if name != config.name]
-        others += [other for name, other in self._creating.items() if name != config.name]
-        taken = [subject.encode() for other in others for subject in other.subjects]
-        for subject in config.subjects:
-            if any(overlaps(subject.encode(), other) for other in taken):
-                raise TableError(table.STREAM_SUBJECT_OVERLAP)
 
     def _check_consumers(self, stream: Stream, config: StreamConfig) -> None:
         if config.consumer_limits == stream.config.consumer_limits:
@@ -349,7 +338,7 @@ class JetStreamAccount:
         name = config.name
         self._busy[name] = []
         self._creating[name] = config
-        self._reserve(config.storage, max(config.max_bytes, 0))
+        self.holdings.take(config)
         created_ns = self.ports.now_ns()
         outcome: list[Store | StorageFault] = []
 
@@ -370,7 +359,7 @@ class JetStreamAccount:
             (made_or_fault,) = outcome
             if isinstance(made_or_fault, StorageFault):
                 del self._creating[name]
-                self._reserve(config.storage, -max(config.max_bytes, 0))
+                self.holdings.give_back(name)
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {made_or_fault}")
                 self._release(name)
                 done(store_error(made_or_fault))
@@ -386,7 +375,7 @@ class JetStreamAccount:
                 return
             try:
                 stream = self._make(config, store, since)
-                self._start(stream, reserve=False)
+                self._start(stream, recovered=False)
             except Exception as error:
                 fault = fault_of(error)
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {fault}")
@@ -399,8 +388,8 @@ class JetStreamAccount:
 
     def _abandon(self, config: StreamConfig, store: Store | StorageFault, reason: ApiError, done: Done) -> None:
         """A stream was stored but could not be brought to life: nothing of it stays, and the client is told."""
-        self._reserve(config.storage, -max(config.max_bytes, 0))
-        started = self.streams.pop(config.name, None)
+        self.holdings.give_back(config.name)
+        started = self._forget(config.name)
         if started is not None:
             self._stop(started, deleted=True)
 
@@ -424,9 +413,9 @@ class JetStreamAccount:
 
     def _destroy(self, stream: Stream, done: Callable[[ApiError | None], None]) -> None:
         name = stream.name
-        del self.streams[name]
+        self._forget(name)
         self._stop(stream, deleted=True)
-        self._reserve(stream.config.storage, -max(stream.config.max_bytes, 0))
+        self.holdings.give_back(name)
         outcome: list[ApiError] = []
 
         def remove() -> None:
@@ -446,14 +435,20 @@ class JetStreamAccount:
         stream.committer.when_quiet(lambda: self.ports.run_blocking(remove, removed))
 
     def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
-        return Stream(config, store, created_ns, self.ports, self.facts, self.budgets[config.storage])
+        share = StreamShare(self.budgets[config.storage], store)
+        return Stream(config, store, created_ns, self.ports, self.facts, share)
 
-    def _start(self, stream: Stream, *, reserve: bool = True) -> None:
+    def _forget(self, name: str) -> Stream | None:
+        self._names = None
+        return self.streams.pop(name, None)
+
+    def _start(self, stream: Stream, *, recovered: bool) -> None:
         self.streams[stream.name] = stream
+        self._names = None
         stream.health.on_lost = self.advisories.stream_damaged
         stream.health.on_full = self.server.on_full
-        if reserve:
-            self._reserve(stream.config.storage, max(stream.config.max_bytes, 0))
+        if recovered:
+            self.holdings.take(stream.config)
         for hook in self.on_started:
             hook(stream)
         stream.start()
@@ -493,17 +488,11 @@ class JetStreamAccount:
         except ApiError as error:
             done(error)
 
-    def _reserve(self, storage: StorageType, delta_bytes: int) -> None:
-        self.server.budgets[storage].reserved_bytes += delta_bytes
-
-    def _reserved(self, storage: StorageType, *, besides: str) -> int:
-        configs = [stream.config for stream in self.streams.values()]
-        configs += self._creating.values()
-        return sum(
-            config.max_bytes
-            for config in configs
-            if config.storage is storage and config.max_bytes > 0 and config.name != besides
-        )
+    def _reserved_besides(self, config: StreamConfig) -> int:
+        """What the other streams have reserved in the same storage."""
+        own = self._creating.get(config.name)
+        own_bytes = max(own.max_bytes, 0) if own is not None and own.storage is config.storage else 0
+        return self.holdings.reserved_bytes(config.storage) - own_bytes - self._reserved_by(config)
 
     def _reserved_by(self, config: StreamConfig) -> int:
         """What the stream that would be replaced by `config` has reserved in the same storage."""
@@ -514,12 +503,3 @@ class JetStreamAccount:
 
     def _limit_of(self, storage: StorageType) -> int:
         return self.limits.max_memory if storage is StorageType.MEMORY else self.limits.max_storage
-
-    def _exact_used(self, storage: StorageType) -> Callable[[], int]:
-        def used() -> int:
-            return sum(stream.store.size_bytes for stream in self._stored_in(storage))
-
-        return used
-
-    def _stored_in(self, storage: StorageType) -> Iterable[Stream]:
-        return (stream for stream in self.streams.values() if stream.config.storage is storage)

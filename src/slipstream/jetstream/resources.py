@@ -6,7 +6,7 @@ commit granularity for the server and exact per publish for an account that has 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import StorageType
@@ -14,7 +14,10 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.ports import AccountLimits
 
-__all__ = ["AccountBudget", "ServerBudget", "check_limits"]
+if TYPE_CHECKING:
+    from slipstream.jetstream.store.base import Store
+
+__all__ = ["AccountBudget", "ServerBudget", "StreamShare", "check_limits"]
 
 
 class ServerBudget:
@@ -48,18 +51,19 @@ class ServerBudget:
 
 
 class AccountBudget:
-    """One kind of storage of one account; what a stream's ingest asks, and so plain attributes."""
+    """One kind of storage of one account."""
 
-    __slots__ = ("_exact_used", "_server", "limit_bytes", "limited", "server_exceeded", "used_bytes")
+    __slots__ = ("_server", "known_bytes", "limit_bytes", "limited", "promised", "server_exceeded", "used_bytes")
 
-    def __init__(self, server: ServerBudget, limit_bytes: int, exact_used: Callable[[], int]) -> None:
+    def __init__(self, server: ServerBudget, limit_bytes: int) -> None:
         """Share in `server`; `limit_bytes` below zero means no limit of its own."""
         self._server = server
-        self._exact_used = exact_used
         self.limit_bytes = limit_bytes
         self.limited = limit_bytes >= 0  # the account has a limit of its own
         self.server_exceeded = server.used_bytes > server.max_bytes  # the server as a whole is full
-        self.used_bytes = 0
+        self.used_bytes = 0  # committed
+        self.known_bytes = 0  # with what streams took in since, and what they were just allowed to
+        self.promised: set[StreamShare] = set()  # streams of which `known_bytes` has something that may not have come
         server.join(self)
 
     def set_limit(self, limit_bytes: int) -> None:
@@ -69,12 +73,68 @@ class AccountBudget:
 
     def would_exceed(self, extra_bytes: int) -> bool:
         """Whether the account's limit leaves no room for this much more, counting what is not committed yet."""
-        return self.limited and self._exact_used() + extra_bytes > self.limit_bytes
+        if not self.limited or self.known_bytes + extra_bytes <= self.limit_bytes:
+            return False
+        while self.promised:
+            self.promised.pop().look()
+        return self.known_bytes + extra_bytes > self.limit_bytes
 
     def report(self, delta_bytes: int) -> None:
         """A stream has grown or shrunk."""
         self.used_bytes += delta_bytes
         self._server.report(delta_bytes)
+
+
+class StreamShare:
+    """What one stream has of its account's budget. Implements `stream.ingest_ports.Resources`.
+
+    What all streams have taken in is known without asking each: a stream that is allowed a message is taken to have it,
+    until it is looked at again.
+    """
+
+    __slots__ = ("_budget", "_known_bytes", "_reported_bytes", "_store")
+
+    def __init__(self, budget: AccountBudget, store: Store) -> None:
+        """Nothing is counted before it is reported or asked for."""
+        self._budget = budget
+        self._store = store
+        self._known_bytes = 0
+        self._reported_bytes = 0
+
+    @property
+    def limited(self) -> bool:
+        """See `Resources.limited`."""
+        return self._budget.limited
+
+    @property
+    def server_exceeded(self) -> bool:
+        """See `Resources.server_exceeded`."""
+        return self._budget.server_exceeded
+
+    def would_exceed(self, extra_bytes: int) -> bool:
+        """See `Resources.would_exceed`."""
+        budget = self._budget
+        self.look()
+        if budget.would_exceed(extra_bytes):
+            return True
+        self._count(self._known_bytes + extra_bytes)
+        budget.promised.add(self)
+        return False
+
+    def report(self, delta_bytes: int) -> None:
+        """See `Resources.report`."""
+        self._reported_bytes += delta_bytes
+        self._budget.report(delta_bytes)
+        self._budget.promised.discard(self)
+        self._count(self._reported_bytes)
+
+    def look(self) -> None:
+        """Count what the stream has now."""
+        self._count(self._store.size_bytes)
+
+    def _count(self, size_bytes: int) -> None:
+        self._budget.known_bytes += size_bytes - self._known_bytes
+        self._known_bytes = size_bytes
 
 
 def check_limits(

@@ -9,7 +9,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import API_LIST_MAX, API_NAMES_MAX
+from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SECOND_NS
 from slipstream.testing.sim_disk import SimDisk
 from slipstream.version import API_LEVEL
 from support.disk_world import disk_world
@@ -372,3 +372,61 @@ def test_shutdown_stops_listening() -> None:
     w.account.shutdown()
     assert w.publish("A") is None
     assert error_of(w.api("STREAM.INFO.A")) == 10059
+
+
+class TestManySubjects:
+    """More subjects than are listed at once: copied, sorted in a thread, read in pages."""
+
+    def _world(self) -> World:
+        w = World()
+        w.create("S", subjects=["s.>"], storage="memory")
+        for number in reversed(range(6_000)):
+            w.ports.route(f"s.{number % 5_500:05}".encode(), None, None, b"")
+        w.ports.settle()
+        return w
+
+    def test_all_of_them_sorted(self) -> None:
+        answer = self._world().api("STREAM.INFO.S", {"subjects_filter": ">"})
+        subjects = answer["state"]["subjects"]
+        assert list(subjects) == sorted(subjects)
+        assert answer["total"] == len(subjects) == 5_500
+        assert sum(subjects.values()) == answer["state"]["messages"] == 6_000
+        assert list(answer["state"]).index("subjects") == list(answer["state"]).index("num_subjects") + 1
+
+    def test_the_end_of_them(self) -> None:
+        answer = self._world().api("STREAM.INFO.S", {"subjects_filter": "s.*", "offset": 5_499})
+        assert (answer["total"], answer["offset"], answer["state"]["subjects"]) == (5_500, 5_499, {"s.05499": 1})
+        answer = self._world().api("STREAM.INFO.S", {"subjects_filter": "s.*", "offset": 5_500})
+        assert answer["total"] == 5_500
+        assert "subjects" not in answer["state"]
+
+    def test_none_of_them(self) -> None:
+        answer = self._world().api("STREAM.INFO.S", {"subjects_filter": "t.*"})
+        assert (answer["total"], answer["limit"]) == (0, 0)
+        assert "subjects" not in answer["state"]
+
+    def test_a_page_shows_what_was_stored_before_it_was_asked_for(self) -> None:
+        w = self._world()
+        assert w.api("STREAM.INFO.S", {"subjects_filter": ">"})["total"] == 5_500
+        w.ports.route(b"s.zz", None, None, b"")
+        w.ports.settle()
+        answer = w.api("STREAM.INFO.S", {"subjects_filter": ">", "offset": 5_500})
+        assert answer["state"]["subjects"] == {"s.zz": 1}
+
+    def test_a_copy_is_kept_for_the_next_page_and_not_for_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        w = self._world()
+        store = w.account.streams["S"].store
+        copies: list[bytes] = []
+        take = store.subject_pages
+
+        def copied(pattern: bytes) -> Any:
+            copies.append(pattern)
+            return take(pattern)
+
+        monkeypatch.setattr(store, "subject_pages", copied)
+        for _ in range(3):
+            w.api("STREAM.INFO.S", {"subjects_filter": ">"})
+        assert copies == [b">"]
+        w.ports.advance(10 * SECOND_NS)
+        w.api("STREAM.INFO.S", {"subjects_filter": ">"})
+        assert copies == [b">", b">"]

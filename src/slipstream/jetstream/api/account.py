@@ -23,14 +23,14 @@ class AccountApi:
     def info(self, request: ApiRequest) -> Mapping[str, object]:
         """Usage, limits and the API level; clients use it to find out whether JetStream is there."""
         account = self._account
-        facts, limits = account.snapshot(), account.limits
+        limits, counters = account.limits, account.api.counters
         fields: dict[str, object] = {
-            "memory": facts.memory_bytes,
-            "storage": facts.storage_bytes,
-            "reserved_memory": account.reserved_bytes(StorageType.MEMORY),
-            "reserved_storage": account.reserved_bytes(StorageType.FILE),
-            "streams": len(facts.streams),
-            "consumers": sum(stream.consumers for stream in facts.streams),
+            "memory": account.budgets[StorageType.MEMORY].used_bytes,
+            "storage": account.budgets[StorageType.FILE].used_bytes,
+            "reserved_memory": account.holdings.reserved_bytes(StorageType.MEMORY),
+            "reserved_storage": account.holdings.reserved_bytes(StorageType.FILE),
+            "streams": len(account.streams),
+            "consumers": sum(stream.interest.consumer_count for stream in account.streams.values()),
             "limits": {
                 "max_memory": limits.max_memory,
                 "max_storage": limits.max_storage,
@@ -44,5 +44,5 @@ class AccountApi:
         }
         if account.facts.domain:
             fields["domain"] = account.facts.domain
-        fields["api"] = {"level": API_LEVEL, "total": facts.api_total, "errors": facts.api_errors}
+        fields["api"] = {"level": API_LEVEL, "total": counters.total, "errors": counters.errors}
         return fields

@@ -179,25 +179,24 @@ class ConsumerApi:
             return
         if asked.config.direct and asked.config.sourcing and asked.config.name:
             asked.config = self._for_reader(asked.config, consumers)
-        before = set(consumers.consumers)
+        existed = (asked.config.durable_name or asked.config.name) in consumers.consumers
 
         def done(outcome: Consumer | ApiError) -> None:
             if isinstance(outcome, ApiError):
                 request.fail(outcome)
                 return
             request.respond(initial)
-            if outcome.name not in before:
+            if not existed:
                 outcome.events.created()
             if outcome.is_paused():
                 outcome.events.paused(outcome.config.pause_until_ns)
 
         initial: dict[str, object] = {}
-        consumers.create(asked.config, asked.action, done, pedantic=asked.pedantic)
+        consumer = consumers.create(asked.config, asked.action, done, pedantic=asked.pedantic)
         # Shown as it is before anything is delivered, whatever happens until the answer may leave.
-        name = asked.config.durable_name or asked.config.name or (set(consumers.consumers) - before).pop()
-        if asked.config.sourcing and name in before:
-            consumers.reset(consumers.consumers[name], 0, lambda _: None)
-        initial.update(self._fields(consumers.consumers[name]))
+        if asked.config.sourcing and existed:
+            consumers.reset(consumer, 0, lambda _: None)
+        initial.update(self._fields(consumer))
 
     def _for_reader(self, config: ConsumerConfig, consumers: Consumers) -> ConsumerConfig:
         """What another stream that copies this one gets: a name of its own each time, as its old one is not gone yet.

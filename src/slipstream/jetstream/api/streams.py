@@ -11,6 +11,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.api.info import stream_fields
+from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import ApiError as TableError
@@ -32,6 +33,7 @@ class StreamApi:
     def __init__(self, account: JetStreamAccount) -> None:
         """Register the handlers with the account's dispatcher."""
         self._account = account
+        self._details = SubjectDetails(account.ports)
         register = account.api.register
         register("STREAM.CREATE.*", "stream_create_response", self.create)
         register("STREAM.UPDATE.*", "stream_update_response", self.update)
@@ -106,24 +108,40 @@ class StreamApi:
         """One stream, perhaps with its subjects or deleted sequences."""
         asked = bodies.decode_optional(bodies.STREAM_INFO, request)
         stream = self._account.get_stream(request.names[0])
-        paging, subjects = dict(_PAGING), None
-        if asked.subjects_filter:
-            counts = stream.store.subjects_matching(asked.subjects_filter.encode())
-            if counts:
-                offset = max(asked.offset, 0)
-                paging = {"total": len(counts), "offset": offset, "limit": SUBJECT_DETAILS_MAX}
-                page = counts[offset : offset + SUBJECT_DETAILS_MAX]
-                subjects = {subject.decode("utf-8", "replace"): count for subject, count in page}
-        fields = stream_fields(
+        if not asked.subjects_filter:
+            # Held back until what it shows is committed: nobody may see what could still be lost.
+            stream.after_commit(request.settle({**_PAGING, **self._info_fields(stream, asked)}))
+            return
+        offset = max(asked.offset, 0)
+        fields: dict[str, object] = {}
+
+        def shown(page: SubjectPage) -> None:
+            paging = {"total": page.total, "offset": offset, "limit": SUBJECT_DETAILS_MAX} if page.total else _PAGING
+            state = fields["state"]
+            assert isinstance(state, dict)
+            if page.shown is None:
+                del state["subjects"]
+            else:
+                state["subjects"] = page.shown
+            stream.after_commit(request.settle({**paging, **fields}))
+
+        pattern = asked.subjects_filter.encode()
+        self._details.read(
+            stream, pattern, offset, lambda: fields.update(self._info_fields(stream, asked, subjects={"": 0})), shown
+        )
+
+    def _info_fields(
+        self, stream: Stream, asked: bodies.StreamInfoRequest, subjects: dict[str, int] | None = None
+    ) -> dict[str, object]:
+        account = self._account
+        return stream_fields(
             stream,
-            self._account.facts,
-            self._account.ports.now_ns(),
+            account.facts,
+            account.ports.now_ns(),
             leader=True,
             deleted=asked.deleted_details,
             subjects=subjects,
         )
-        # Held back until what it shows is committed: nobody may see what could still be lost.
-        stream.after_commit(request.settle({**paging, **fields}))
 
     def delete(self, request: ApiRequest) -> None:
         """Remove a stream."""

@@ -27,6 +27,7 @@ from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.deadletters import check_dead_letters
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.journal import Journal
+from slipstream.jetstream.consumer.partition import Partition
 from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
@@ -36,7 +37,6 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.subject import matches, overlaps
 from slipstream.limits import (
     ASSET_NAME_BYTES_MAX,
     CONSUMER_COMMIT_DELAY_NS,
@@ -67,6 +67,8 @@ class Consumers:
         self._hungry: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
         self._wanted = Wanted(lambda: self.consumers.values())
+        self._visible_count = 0  # consumers that are shown: not those of other streams that copy this one
+        self._partition = Partition()  # of a work queue
         self._held: list[Journal] = []  # journals that hold changes until the timer fires
         self._commit_timer: Cancel | None = None
         self._recover()
@@ -76,7 +78,7 @@ class Consumers:
     @property
     def consumer_count(self) -> int:
         """See `Interest.consumer_count`."""
-        return len(self._visible())
+        return self._visible_count
 
     def has_interest(self, subject: bytes) -> bool:
         """See `Interest.has_interest`."""
@@ -170,8 +172,8 @@ class Consumers:
 
     def capturing(self, subject: bytes) -> list[Stream]:
         """See `ConsumerOwner.capturing`."""
-        streams = self._account.streams.values()
-        return [one for one in streams if any(matches(own.encode(), subject) for own in one.config.subjects)]
+        streams = self._account.streams
+        return [streams[name] for name in self._account.holdings.collecting(subject) if name in streams]
 
     def inactive(self, consumer: Consumer) -> None:
         """See `ConsumerOwner.inactive`."""
@@ -204,8 +206,8 @@ class Consumers:
             raise TableError(table.CONSUMER_NOT_FOUND)
         return consumer
 
-    def create(self, config: ConsumerConfig, action: str, done: Done, *, pedantic: bool = False) -> None:
-        """Make a consumer, or change the one of this name; `done` gets it when that is durable.
+    def create(self, config: ConsumerConfig, action: str, done: Done, *, pedantic: bool = False) -> Consumer:
+        """Make a consumer, or change the one of this name; returned at once, `done` gets it when that is durable.
 
         Args:
             config: as asked for.
@@ -232,12 +234,12 @@ class Consumers:
         if existing is not None:
             self._change(existing, config, action)
             self.stream.after_commit(lambda error: done(error or existing))
-            return
+            return existing
         if action == "update":
             raise TableError(table.CONSUMER_DOES_NOT_EXIST)
         self._check_room(config)
         self._check_work_queue(config, name)
-        self._make(self._name(config), config, done)
+        return self._make(self._name(config), config, done)
 
     def delete(self, name: str, done: Callable[[ApiError | None], None]) -> None:
         """Remove a consumer; `done` is called when that is durable.
@@ -285,9 +287,6 @@ class Consumers:
 
     # --- inside ---
 
-    def _visible(self) -> list[Consumer]:
-        return [consumer for consumer in self.consumers.values() if not consumer.config.direct]
-
     def _change(self, existing: Consumer, config: ConsumerConfig, action: str) -> None:
         old = existing.config
         if action == "create" and config != old:
@@ -303,6 +302,8 @@ class Consumers:
         self.version += 1
         self._wanted.forget()
         existing.update(config)
+        self._visible_count += old.direct - config.direct
+        self._take_part(existing)
         if subjects_of(old) != subjects_of(config) and self.stream.config.retention is RetentionPolicy.INTEREST:
             self._retention.sweep()
 
@@ -310,7 +311,7 @@ class Consumers:
         limit, account_limit = self.stream.config.max_consumers, self._account.limits.max_consumers
         if limit <= 0 or 0 < account_limit < limit:
             limit = account_limit
-        if 0 < limit <= len(self._visible()) and not config.direct:
+        if 0 < limit <= self._visible_count and not config.direct:
             raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
 
     def _check_work_queue(self, config: ConsumerConfig, name: str) -> None:
@@ -325,13 +326,13 @@ class Consumers:
         self._check_partition(config, name)
 
     def _check_partition(self, config: ConsumerConfig, name: str) -> None:
-        wanted = [subject.encode() for subject in subjects_of(config)]
-        for other in self.consumers.values():
-            if other.name == name or other.config.direct or other.config.sourcing:
-                continue
-            taken = other.filters.subjects
-            if wanted and (not taken or any(overlaps(one, two) for one in wanted for two in taken)):
-                raise TableError(table.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
+        if not self._partition.is_free(name, [subject.encode() for subject in subjects_of(config)]):
+            raise TableError(table.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
+
+    def _take_part(self, consumer: Consumer) -> None:
+        config = consumer.config
+        if self.stream.config.retention is RetentionPolicy.WORK_QUEUE and not (config.direct or config.sourcing):
+            self._partition.set(consumer.name, consumer.filters.subjects)
 
     def _name(self, config: ConsumerConfig) -> str:
         name = config.durable_name or config.name
@@ -343,7 +344,7 @@ class Consumers:
             name = self._ports.new_nuid()[-_EPHEMERAL_NAME_LENGTH:]
         return name
 
-    def _make(self, name: str, config: ConsumerConfig, done: Done) -> None:
+    def _make(self, name: str, config: ConsumerConfig, done: Done) -> Consumer:
         stream = self.stream
         if not config.durable_name and not config.inactive_threshold_ns:
             config.inactive_threshold_ns = CONSUMER_INACTIVE_NS
@@ -372,11 +373,14 @@ class Consumers:
                 consumer.release()
 
         stream.after_commit(committed)
+        return consumer
 
     def _add(self, name: str, state: ConsumerState) -> Consumer:
         account = self._account
         consumer = Consumer(name, state, self.stream, self._ports, account.facts, account.advisories, self)
         self.consumers[name] = consumer
+        self._visible_count += not state.config.direct
+        self._take_part(consumer)
         self._wanted.forget()
         self.version += 1
         return consumer
@@ -387,6 +391,8 @@ class Consumers:
             return
         consumer.close(b"409 Consumer Deleted")
         del self.consumers[name]
+        self._visible_count -= not consumer.config.direct
+        self._partition.drop(name)
         self._hungry.pop(name, None)
         self._tracking.pop(name, None)
         self._wanted.forget()
@@ -432,6 +438,7 @@ class Consumers:
             assert consumer.name == name and not consumer.closed
             consumer.check_invariants()
         assert self._hungry.keys() <= self.consumers.keys()
+        assert self._visible_count == sum(not consumer.config.direct for consumer in self.consumers.values())
 
 
 def _leveled(config: ConsumerConfig) -> dict[str, str]:

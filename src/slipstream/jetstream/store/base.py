@@ -42,6 +42,7 @@ from slipstream.errors import StorageFault
 from slipstream.kernels.handout import Batch
 from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.subjectpages import SubjectPages
 
 __all__ = [
     "ALL",
@@ -290,6 +291,10 @@ class Store(Protocol):
 
     def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
         """Every stored subject the filter matches with its count, sorted by subject."""
+        ...
+
+    def subject_pages(self, subject: bytes) -> SubjectPages:
+        """The same as they are now; to be sorted in a thread, and read in pages."""
         ...
 
     def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:

@@ -11,6 +11,7 @@ from slipstream.jetstream.store.base import SEQ_MAX, Damaged, Filters, Read, Sub
 from slipstream.kernels.handout import Batch, select_seqs, subjects_between
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
+from slipstream.kernels.subjectpages import SubjectPages
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 
 __all__ = ["LENGTH_MASK", "NO_BYTES", "IndexedReads"]
@@ -236,6 +237,10 @@ class IndexedReads:
     def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
         """See `Store.subjects_matching`."""
         return self._index.subjects_matching((subject,))
+
+    def subject_pages(self, subject: bytes) -> SubjectPages:
+        """See `Store.subject_pages`."""
+        return self._index.subject_pages((subject,))
 
     def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:
         """See `Store.subjects_between`."""

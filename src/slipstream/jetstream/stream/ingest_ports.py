@@ -10,10 +10,15 @@ __all__ = ["Batches", "IngestOwner", "Resources"]
 class Resources(Protocol):
     """Room left to the account and the server for one kind of storage."""
 
-    server_exceeded: bool
-    """The server has used up what it may."""
-    limited: bool
-    """The account has a limit of its own, so `would_exceed` has to be asked."""
+    @property
+    def server_exceeded(self) -> bool:
+        """The server has used up what it may."""
+        ...
+
+    @property
+    def limited(self) -> bool:
+        """The account has a limit of its own, so `would_exceed` has to be asked."""
+        ...
 
     def would_exceed(self, extra_bytes: int) -> bool:
         """Whether the account has no room for this much more."""
