@@ -16,7 +16,7 @@ from nats.js.api import KeyValueConfig
 from support.backups import BackupClient
 
 OBJECT = bytes(range(256)) * 1500
-BLOCK_BYTES = 400_000  # `max_bytes` of streams that shall have several blocks
+BLOCK_BYTES = 120_000  # `max_bytes` of streams that shall have several blocks, of 32,000 bytes each
 
 
 class FilledStore:
@@ -186,7 +186,7 @@ def _compressed(client: BackupClient) -> None:
         for number in range(300):
             body = b"some words that repeat " * 40 if number % 2 else os.urandom(900)
             _publish(client, f"{name.lower()}.{number % 10}", body, f"N: {number}")
-        for seq in (100, 101, 150):
+        for seq in (250, 251, 280):
             client.api(f"STREAM.MSG.DELETE.{name}", {"seq": seq})
 
 

@@ -75,7 +75,7 @@ def migrate(
         staging.complete(done)
         outcome.done.append(done)
     if accept_damage or outcome.is_whole:
-        staging.publish()
+        staging.publish(outcome.done)
         outcome.placed = True
     return outcome
 

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final
@@ -127,9 +128,9 @@ class Staging:
         self.discard(done.directory)
         self._save()
 
-    def publish(self) -> None:
-        """Put everything in place. May be cut short and repeated."""
-        for done in self.done.values():
+    def publish(self, streams: Iterable[Done]) -> None:
+        """Put these in place, and remove all others. May be cut short and repeated."""
+        for done in streams:
             streams = os.path.join(self.root, account_directory(done.account), "streams")
             os.makedirs(streams, mode=0o700, exist_ok=True)
             _sync(self.root)
