@@ -128,9 +128,9 @@ class Staging:
         self.discard(done.directory)
         self._save()
 
-    def publish(self, streams: Iterable[Done]) -> None:
+    def publish(self, chosen: Iterable[Done]) -> None:
         """Put these in place, and remove all others. May be cut short and repeated."""
-        for done in streams:
+        for done in chosen:
             streams = os.path.join(self.root, account_directory(done.account), "streams")
             os.makedirs(streams, mode=0o700, exist_ok=True)
             _sync(self.root)
