@@ -140,3 +140,42 @@ def test_the_floor_passes_what_was_given_up_above_it(clients: dict[str, Client])
             steps.append(client.progress())
         seen[kind] = steps
     assert seen["ours"] == seen["real"]
+
+
+def test_a_filter_holds_for_messages_from_elsewhere(clients: dict[str, Client]) -> None:
+    """One that covers the stream's own subjects leaves out what sources, transforms and the past have stored."""
+    streams: list[tuple[dict[str, object], dict[str, object]]] = [
+        ({"sources": [{"name": "O"}]}, {}),
+        ({"subject_transform": {"src": "s.*", "dest": "moved.$1"}}, {}),
+        ({"subjects": ["s.*", "old.*"]}, {"subjects": ["s.*"]}),
+        ({"subject_transform": {"src": "s.*", "dest": "moved.$1"}}, {"subject_transform": None}),
+    ]
+    seen: dict[str, list[object]] = {}
+    for kind, client in clients.items():
+        for config, update in streams:
+            client.call("STREAM.CREATE.O", name="O", subjects=["o.*"])
+            client.store("o.1")
+            config = {"name": "S", "subjects": ["s.*"], **config}
+            client.call("STREAM.CREATE.S", **config)
+            client.store("s.1")
+            if "old.*" in str(config):
+                client.store("old.1")
+            wanted = 2 if "sources" in config or "old.*" in str(config) else 1
+            deadline = time.monotonic() + TIMEOUT_S
+            while client.call("STREAM.INFO.S")["state"]["messages"] < wanted:
+                assert time.monotonic() < deadline
+            if update:
+                client.call("STREAM.UPDATE.S", **{**config, **update})
+            client.store("s.2")
+            found = []
+            for number, filter_subject in enumerate(("s.*", "s.>", ">", "moved.*", "o.*")):
+                body = {"durable_name": f"C{number}", "ack_policy": "none", "filter_subject": filter_subject}
+                body["deliver_subject"] = f"to.{number}.{len(seen)}"
+                sid = client.subscribe(str(body["deliver_subject"]).encode())
+                pending = client.call(f"CONSUMER.DURABLE.CREATE.S.C{number}", stream_name="S", config=body)
+                found.append([subject for subject, _, _, _ in client.take(sid, pending["num_pending"])])
+                client.unsubscribe(sid)
+            seen.setdefault(kind, []).append(found)
+            client.call("STREAM.DELETE.S")
+            client.call("STREAM.DELETE.O")
+    assert seen["ours"] == seen["real"]

@@ -19,6 +19,7 @@ from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.stream.known_subjects import known_subjects
 from slipstream.migrate.errors import MigrationError
 
 __all__ = ["SourceConsumer", "consumer_from", "state_in"]
@@ -78,7 +79,7 @@ def state_in(consumer: SourceConsumer, stream: StreamConfig, store: Store) -> Co
 def _new_state(consumer: SourceConsumer, stream: StreamConfig, store: Store) -> ConsumerState:
     """It delivered nothing: it begins where one that is made now would, with the messages there are."""
     config = consumer.config
-    filters = Filters(subjects_of(config), stream.subjects)
+    filters = Filters(subjects_of(config), known_subjects(stream, store))
     one_per_subject = stream.max_msgs_per_subject == 1
     if config.deliver_policy is DeliverPolicy.NEW:
         # What came since it was made counts as new.

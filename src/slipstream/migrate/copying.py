@@ -17,6 +17,7 @@ from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY
 from slipstream.jetstream.store.base import ALL, SEQ_MAX, Damaged
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.ttl import message_ttl
 from slipstream.limits import RESTORE_COMMIT_BYTES, SECOND_NS
@@ -115,6 +116,9 @@ class _Writer:
                 self._append(store, records)
             self._remember_last(store)
             _commit(store)
+            own = tuple(subject.encode() for subject in self._config.subjects)
+            if own and store.count_matching(own, 0) < store.messages:
+                store.put_note(OTHER_SUBJECTS, b"1")
             for consumer in self._source.consumers():
                 if consumer.config.mem_storage:
                     # It would not have survived a restart; the client that uses it makes it again.

@@ -168,7 +168,7 @@ class ConsumerApi:
         if asked.config.num_replicas > 1:
             raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
         consumers = self._consumers(asked.stream_name)
-        filters = Filters(subjects_of(asked.config), consumers.stream.config.subjects).for_store
+        filters = Filters(subjects_of(asked.config), consumers.stream.known_subjects).for_store
         store = consumers.stream.store
         # What was learned about subjects may be forgotten again under many filters: no reason to go on for ever.
         slices_max = 1 + store.num_subjects // FILTER_SLICE_SUBJECTS

@@ -175,6 +175,9 @@ class Entry:
         """A message that has to be looked at."""
         stream = self._stream
         subject, header, payload = self._rows.current()
+        if self.careful:
+            # Whatever is asked about the subject is asked about the one it is stored under.
+            subject = stream.ingest.admission.transformed(subject)
         message_id = b""
         if header:
             header = headers.remove(headers.without_status(header), b"Nats-Request-Info")
@@ -193,7 +196,6 @@ class Entry:
         if ttl is None:
             raise self._named(TableError(table.MESSAGE_TTL_INVALID))
         if self.careful:
-            subject = stream.ingest.admission.transformed(subject)
             self._check_room(subject, header, payload)
         header, ttl = at_least_marker_ttl(stream.config, header, ttl)
         expires_ns = self.ts_ns + ttl * SECOND_NS if ttl > 0 else 0

@@ -102,7 +102,7 @@ class Consumer:
         self.out: list[Delivery] = []  # to be sent at the end of the turn, messages and statuses in order
         self.events = ConsumerEvents(advisories, ports, facts, owner.account_name, stream.name, name)
         self.groups = PriorityGroups(ports, self.events.pinned, self._unpinned)
-        self.filters = Filters(subjects_of(state.config), stream.config.subjects)
+        self.filters = Filters(subjects_of(state.config), stream.known_subjects)
         config = state.config
         in_memory = config.mem_storage or config.direct
         self.journal: Journal | NoJournal = (
@@ -239,7 +239,7 @@ class Consumer:
         self.replies.configure()
         if subjects_of(old) != subjects_of(config):
             state.trusted_from = state.next_seq
-            self.filters = Filters(subjects_of(config), self.stream.config.subjects)
+            self.filters = Filters(subjects_of(config), self.stream.known_subjects)
             self.deliverer.ahead.restart()
         self.deliverer.configure()
         bound = ("deliver_subject", "deliver_group")
@@ -270,7 +270,7 @@ class Consumer:
 
     def on_stream_config(self) -> None:
         """The stream collects other subjects, or other sizes."""
-        self.filters = Filters(subjects_of(self.config), self.stream.config.subjects)
+        self.filters = Filters(subjects_of(self.config), self.stream.known_subjects)
         self.deliverer.configure()
         self.dead_letters.configure()
         if isinstance(self.sink, PushSink) and self.sink.check_cycle(self.stream.config.subjects):

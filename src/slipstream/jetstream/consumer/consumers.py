@@ -230,7 +230,7 @@ class Consumers:
         limits, facts = self._account.limits, self._account.facts
         context = ConsumerContext(stream_config, facts.max_ack_pending, facts.max_request_batch, limits.max_ack_pending)
         config = checked(config, context, pedantic=pedantic)
-        check_dead_letters(config, stream_config, Filters(subjects_of(config), stream_config.subjects))
+        check_dead_letters(config, stream_config, Filters(subjects_of(config), self.stream.known_subjects))
         if existing is not None:
             self._change(existing, config, action)
             self.stream.after_commit(lambda error: done(error or existing))
@@ -348,7 +348,7 @@ class Consumers:
         stream = self.stream
         if not config.durable_name and not config.inactive_threshold_ns:
             config.inactive_threshold_ns = CONSUMER_INACTIVE_NS
-        filters = Filters(subjects_of(config), stream.config.subjects)
+        filters = Filters(subjects_of(config), stream.known_subjects)
         one_per_subject = stream.config.max_msgs_per_subject == 1
         next_seq, resume_seq = first_position(config, stream.store, filters, one_per_subject=one_per_subject)
         state = ConsumerState(

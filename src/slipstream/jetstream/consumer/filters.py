@@ -1,6 +1,6 @@
 """The subjects a consumer wants: as given, as the store takes them, and as a question about one subject.
 
-A filter list that covers everything the stream collects is the same as none, and reading without filters is faster;
+A filter list that covers everything the stream can hold is the same as none, and reading without filters is faster;
 `Filters.for_store` knows that. Whether a subject is wanted does not cost more with a thousand filters.
 """
 
@@ -29,7 +29,7 @@ class Filters:
     __slots__ = ("_literals", "_patterns", "for_store", "subjects")
 
     def __init__(self, subjects: Iterable[str], stream_subjects: Sequence[str]) -> None:
-        """Take filters as configured and what their stream collects."""
+        """Take filters as configured, and the subjects of all messages of their stream; none if those are unknown."""
         self.subjects = tuple(subject.encode() for subject in subjects)
         self._literals = frozenset(subject for subject in self.subjects if is_literal(subject))
         self._patterns = FilterSet((subject for subject in self.subjects if subject not in self._literals), _NO_KEY)

@@ -10,10 +10,12 @@ from typing import Final
 
 from slipstream.limits import STORE_NOTE_BYTES_MAX, STORE_NOTES_MAX
 
-__all__ = ["RESTORING", "check_notes"]
+__all__ = ["OTHER_SUBJECTS", "RESTORING", "check_notes"]
 
 RESTORING: Final = b"restoring"
 """The note of a store that is being filled from a backup and not complete yet."""
+OTHER_SUBJECTS: Final = b"other subjects"
+"""The note of a store with messages that came before its stream had the subjects it has now."""
 
 
 def check_notes(present: Mapping[bytes, bytes], changes: Mapping[bytes, bytes]) -> None:

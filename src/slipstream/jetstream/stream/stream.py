@@ -17,7 +17,7 @@ an answer that says "done" leaves only after the commit of what was done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
@@ -35,6 +35,7 @@ from slipstream.jetstream.stream.id_window import IdWindow
 from slipstream.jetstream.stream.ingest import Ingest
 from slipstream.jetstream.stream.ingest_ports import Resources
 from slipstream.jetstream.stream.interest import Interest, NoConsumers
+from slipstream.jetstream.stream.known_subjects import known_subjects, remember_others
 from slipstream.jetstream.stream.limit_keeper import LimitKeeper
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.removals import Removals
@@ -148,6 +149,7 @@ class Stream:
 
     def update(self, config: StreamConfig) -> None:
         """Become `config`, which was checked against the present one. Durable with the next commit."""
+        remember_others(self.config, config, self.store)
         self.store.set_config(to_stored(config, self.created_ns))
         old, self.config = self.config, config
         self._configure(config)
@@ -163,6 +165,11 @@ class Stream:
         self.interest.on_config(old, config)
         self._expirer.run()
         self.committer.wake()
+
+    @property
+    def known_subjects(self) -> Sequence[str]:
+        """The subjects of all messages that are or will be here; empty: others are possible."""
+        return known_subjects(self.config, self.store)
 
     def after_commit(self, callback: AfterCommit) -> None:
         """Call back when everything decided so far is committed, or cannot be."""

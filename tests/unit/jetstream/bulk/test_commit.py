@@ -257,6 +257,24 @@ def test_interest_transform_and_republish(world: BulkWorld) -> None:
     assert b"Nats-Last-Sequence: 1\r\n" in (copies[1][1] or b"")
 
 
+def test_a_transform_comes_before_all_questions(world: BulkWorld) -> None:
+    transform = {"subject_transform": {"src": "t.*", "dest": "moved.$1"}, "storage": world.storage}  # type: ignore[attr-defined]
+    world.create("T", subjects=["t.*"], **transform)
+    rows = [("t.1", b"", b"a"), headed(b"b", "t.1", Nats_Expected_Last_Subject_Sequence="1")]
+    assert world.commit(1, [world.stage(rows, stream="T")], stream="T")["count"] == 2
+    assert [world.account.streams["T"].store.get(seq).subject for seq in (1, 2)] == [b"moved.1"] * 2
+    world.create(
+        "I",
+        subjects=["i.*"],
+        **{**transform, "subject_transform": {"src": "i.*", "dest": "went.$1"}},
+        retention="interest",
+    )
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subject": "went.1"}
+    world.api("CONSUMER.DURABLE.CREATE.I.C", {"stream_name": "I", "config": config})
+    done = world.commit(1, [world.stage([("i.1", b"", b"yes"), ("i.2", b"", b"no")], stream="I")], stream="I")
+    assert (done["count"], done["left_out"]) == (1, 1)
+
+
 def test_closed_streams(world: BulkWorld) -> None:
     make(world)
     part = world.stage(plain(b"a"))
