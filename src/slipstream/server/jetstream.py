@@ -30,6 +30,7 @@ from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.kernels.subject import matches
 from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE
 from slipstream.server.file_threads import FileWork
 from slipstream.server.foreign_store import refuse_foreign_store
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamRunner", "storage_directory"]
+
+_INFO = f"{API_PREFIX}INFO".encode()
 
 
 def storage_directory(options: Options) -> str:
@@ -122,7 +125,16 @@ class JetStreamRunner:
                 wanted[account.name] = None if account.jetstream is None else _limits(account.jetstream)
         return wanted
 
+    def _calls_another(self, name: str) -> bool:
+        """Whether an account imports the API of another: it then has what it imports, and no answer of its own."""
+        accounts = [account for account in self._server.options.accounts if account.name == name]
+        services = [entry for account in accounts for entry in account.imports if entry.kind == "service"]
+        return any(matches((entry.to or entry.subject).encode(), _INFO) for entry in services)
+
     def _open(self, name: str, limits: AccountLimits | None) -> None:
+        if limits is None and self._calls_another(name):
+            self._listening[name] = []
+            return
         server = self._server
         ports = AccountPorts(server, server.hub.accounts[name], self._loop, self._files)
         stores = DirectoryStores(
@@ -164,7 +176,11 @@ class JetStreamRunner:
             running = self.accounts.get(name)
             if running is not None and limits is not None:
                 running.set_limits(limits)
-            elif name not in self._listening or (running is None) != (limits is None):
+            elif (
+                name not in self._listening
+                or (running is None) != (limits is None)
+                or (not self._listening[name]) != (limits is None and self._calls_another(name))
+            ):
                 if name in self._listening:
                     self._close(name)
                 self._open(name, limits)
