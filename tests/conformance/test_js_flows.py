@@ -179,3 +179,25 @@ def test_a_filter_holds_for_messages_from_elsewhere(clients: dict[str, Client]) 
             client.call("STREAM.DELETE.S")
             client.call("STREAM.DELETE.O")
     assert seen["ours"] == seen["real"]
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+def test_only_values_leave_a_marker_when_they_expire(clients: dict[str, Client], storage: str) -> None:
+    lines = ["KV-Operation: PURGE", "KV-Operation: DEL", "KV-Operation: purge", "A: b"]
+    lines += ["Nats-Marker-Reason: Purge", "Nats-Marker-Reason:"]
+    seen: dict[str, object] = {}
+    sids = {}
+    for kind, client in clients.items():
+        config = {"allow_msg_ttl": True, "subject_delete_marker_ttl": 1_000_000_000, "allow_rollup_hdrs": True}
+        client.call("STREAM.CREATE.S", name="S", subjects=["s.*"], storage=storage, **config)
+        sids[kind] = client.subscribe(b"to.watcher")
+        watcher = {"durable_name": "W", "deliver_subject": "to.watcher", "ack_policy": "none"}
+        client.call("CONSUMER.DURABLE.CREATE.S.W", stream_name="S", config=watcher)
+        for number, line in enumerate(lines):
+            client.store(f"s.{number}", b"", f"NATS/1.0\r\n{line}\r\nNats-TTL: 1s\r\n\r\n".encode())
+    for kind, client in clients.items():
+        deadline = time.monotonic() + 2 * TIMEOUT_S
+        while (state := client.call("STREAM.INFO.S")["state"])["messages"]:
+            assert time.monotonic() < deadline
+        seen[kind] = sorted(subject for subject, _, _, _ in client.take(sids[kind], state["last_seq"]))
+    assert seen["ours"] == seen["real"]

@@ -156,11 +156,17 @@ class Expirer:
         if message is None or isinstance(message, Damaged):
             return
         marker_ttl_ns = self._config.subject_delete_marker_ttl_ns
-        is_marker = bool(message.headers) and headers.find(message.headers, b"Nats-Marker-Reason") is not None
-        if marker_ttl_ns and not is_marker and self._store.subject_state(message.subject).count == 1:
+        if marker_ttl_ns and not _is_marker(message.headers) and self._store.subject_state(message.subject).count == 1:
             ttl = format_duration(marker_ttl_ns // SECOND_NS * SECOND_NS).encode()
             block = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl
             # The marker is a roll-up: storing it removes the message it stands for.
             self._appends.add_internal(message.subject, block, b"")
         else:
             self._removals.delete(seq, erase=False)
+
+
+def _is_marker(header: bytes) -> bool:
+    """Whether a message only tells that a subject was emptied: by the server, or by a client that purged a key."""
+    if not header:
+        return False
+    return bool(headers.find(header, b"Nats-Marker-Reason")) or headers.find(header, b"KV-Operation") == b"PURGE"
