@@ -152,7 +152,7 @@ class FakePorts:
         self.subscriptions.append(subscription)
         return subscription
 
-    def listen(self, subject: bytes, intake: Intake) -> FakeSubscription:
+    def listen(self, subject: bytes, intake: Intake, taker: object = None) -> FakeSubscription:
         def take(found: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
             intake(None, found, reply, len(header or b""), (header or b"") + payload)
 

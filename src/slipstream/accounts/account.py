@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from slipstream.config.account_options import MsgTraceOptions
     from slipstream.protocol.connection import ClientConnection
 
-__all__ = ["IMPORTING_SID", "Account", "Callback"]
+__all__ = ["IMPORTING_SID", "Account", "Callback", "MessageTaker"]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
@@ -53,6 +53,21 @@ class WaysBack(Protocol):
         ...
 
 
+class MessageTaker(Protocol):
+    """A receiver inside the server that can tell a trace what it makes of a message."""
+
+    name: str
+
+    def take(
+        self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes, *, only: bool
+    ) -> tuple[bytes, bool, str]:
+        """Take a message, or with `only` find out what would become of it.
+
+        Returns the subject it is kept under, whether it is not because nobody wants it, and why it is refused.
+        """
+        ...
+
+
 class Account:
     """A subject space."""
 
@@ -79,6 +94,8 @@ class Account:
         self.delivery = delivery
         self.msg_trace: MsgTraceOptions | None = None  # where traces of sampled W3C requests go
         self.traced_imports: list[StreamImport] = []  # stream imports that a message trace may follow
+        # Subscriptions inside the server that tell a trace what they make of a message.
+        self.takers: dict[Subscription, MessageTaker] = {}
         self.maps_subjects = False  # published subjects may become others
         self.ways_back: WaysBack | None = None  # of requests that other accounts made here
         # Whether a request on a subject that nobody took gets no answer, instead of "no responders".

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from slipstream.accounts.account import MessageTaker
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Store
 from slipstream.kernels.ackintake import AckIntake
@@ -190,8 +191,8 @@ class Ports(Protocol):
         """Receive what is published in the account on `subject`."""
         ...
 
-    def listen(self, subject: bytes, intake: Intake | AckIntake) -> Subscription:
-        """Let a kernel receive what is published in the account on `subject`."""
+    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> Subscription:
+        """Let a kernel receive what is published in the account on `subject`; `taker` gets what is traced instead."""
         ...
 
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> Subscription:

@@ -4,7 +4,8 @@
     Nats-Trace-Only: true         the event alone: nobody gets the message
     traceparent: ...-01           W3C: traced to the account's `msg_trace` destination, a part of them
 
-The event lists hops: `in` ingress, `sm` subject mapping, `se` stream export, `si` service import, `eg` egress. What
+The event lists hops: `in` ingress, `sm` subject mapping, `se` stream export, `si` service import, `js` JetStream, `eg`
+egress. A stored message says `trace disabled`, so that it is not traced again when it is delivered. What
 happens in another account is told only if the import or export allows it; else the trace header of the copy that goes
 there says `trace disabled`.
 
@@ -23,7 +24,7 @@ from slipstream.kernels.interest import Route, Subscription
 from slipstream.protocol.headers import find_header, parse_headers, remove_header, set_header
 
 if TYPE_CHECKING:
-    from slipstream.accounts.account import Account
+    from slipstream.accounts.account import Account, MessageTaker
     from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.services import ServiceImport
 
@@ -168,6 +169,10 @@ class MessageTrace:
                 self._add("se", acc=owner.name, to=alias or subject)
             else:
                 size, body = _disabled(size, body)
+        taker = home.takers.get(subscription)
+        if taker is not None:
+            self._stored(taker, subject, reply, size, body)
+            return 1
         if self.request.only:
             delivered = 1
         else:
@@ -175,6 +180,11 @@ class MessageTrace:
         if delivered and allowed:
             self._egress(home, subscription, subject)
         return delivered
+
+    def _stored(self, taker: MessageTaker, subject: bytes, reply: bytes | None, size: int, body: bytes) -> None:
+        """A stream takes it, refuses it, or nobody wants it there."""
+        stored, unwanted, error = taker.take(subject, reply, body[:size], body[size:], only=self.request.only)
+        self._add("js", stream=taker.name, subject=stored or None, nointerest=unwanted or None, error=error)
 
     def _through(self, service: ServiceImport, subject: bytes, reply: bytes | None, size: int, body: bytes) -> int:
         """A service import: the request goes on in the exporting account, traced if that account agrees."""

@@ -19,7 +19,7 @@ from slipstream.routing.services import REPLY_PREFIX
 from slipstream.server.shared_memory import lend_file, share_memory
 
 if TYPE_CHECKING:
-    from slipstream.accounts.account import Account
+    from slipstream.accounts.account import Account, MessageTaker
     from slipstream.kernels.ackintake import AckIntake
     from slipstream.kernels.handout import Batch
     from slipstream.kernels.intake import Intake
@@ -44,6 +44,7 @@ class _Listening:
     def close(self) -> None:
         """Stop listening."""
         if self._subscription is not None:
+            self._account.takers.pop(self._subscription, None)
             self._account.remove(self._subscription)
             self._subscription = None
 
@@ -228,9 +229,12 @@ class AccountPorts:
 
         return _Listening(self._account, self._account.subscribe(subject, take, queue, imports=True))
 
-    def listen(self, subject: bytes, intake: Intake | AckIntake) -> _Listening:
-        """Let a kernel receive what is published in the account."""
-        return _Listening(self._account, self._account.subscribe(subject, intake, imports=True))
+    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> _Listening:
+        """Let a kernel receive what is published in the account; `taker` gets what is traced instead."""
+        subscription = self._account.subscribe(subject, intake, imports=True)
+        if taker is not None:
+            self._account.takers[subscription] = taker
+        return _Listening(self._account, subscription)
 
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> _Listening:
         """Let a stream answer requests for single messages."""

@@ -15,6 +15,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit import AfterCommit, Committer
 from slipstream.jetstream.stream.pubacks import PubAcks
+from slipstream.jetstream.stream.traced import REPEATED
 
 __all__ = ["Answers"]
 
@@ -24,29 +25,33 @@ _OVERLOAD_STATUS = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 class Answers:
     """The answers of one stream to its publishers."""
 
-    __slots__ = ("_acks", "_committer", "_ports", "wanted")
+    __slots__ = ("_acks", "_committer", "_ports", "refusal", "wanted")
 
     def __init__(self, ports: Ports, committer: Committer, acks: PubAcks) -> None:
         """Answer behind the commits of `committer`."""
         self._ports = ports
         self._committer = committer
         self._acks = acks
+        self.refusal: ApiError | str | None = None  # why a message was not stored, until somebody who asks sets it back
         self.wanted = True  # False: the stream is configured not to answer
 
     def refuse(self, reply: bytes | None, error: ApiError) -> None:
         """Answer with an error, if an answer is wanted."""
+        self.refusal = error
         if reply and self.wanted:
             self._committer.answer(reply, self._acks.refused(error))
 
     def repeated(self, reply: bytes | None, seq: int) -> None:
         """Answer that the message was stored before, with this sequence."""
+        self.refusal = REPEATED
         if reply and self.wanted:
             self._committer.answer(reply, self._acks.duplicate(seq))
 
     def overloaded(self, reply: bytes | None) -> None:
         """Too much waits for the disk. Answered at once, because the queue is what is full."""
+        self.refusal = error = TableError(table.STREAM_TOO_MANY_REQUESTS)
         if reply and self.wanted:
-            body = self._acks.refused(TableError(table.STREAM_TOO_MANY_REQUESTS))
+            body = self._acks.refused(error)
             self._ports.publish(reply, None, _OVERLOAD_STATUS, body)
 
     def stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:

@@ -136,6 +136,18 @@ class Ingest:
         # The account and the store have room, and a commit is on its way: until it begins, nothing of this changes.
         intake.open(self._store.direct_writer())
 
+    def told(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> ApiError | str | None:
+        """The same as `on_publish` for one that is traced: why the message is not stored, if it is known already."""
+        self.answers.refusal = None
+        self.on_publish(subject, reply, header, payload)
+        return self.answers.refusal
+
+    def judged(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | str | None:
+        """Why a message would not be stored, as far as that can be said without storing it."""
+        self.answers.refusal = None
+        self._publish(subject, None, header, payload, stores=False)
+        return self.answers.refusal
+
     def _resume(self) -> bool:
         """The short way was left open by a commit on the spot: look at what may have changed since, once a batch."""
         resources = self._resources
@@ -146,14 +158,17 @@ class Ingest:
         self._committer.wake()
         return True
 
-    def _publish(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
+    def _publish(
+        self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes, *, stores: bool = True
+    ) -> None:
+        """Check a message, and store it if it `stores`."""
         committer, appends, admission, answers = self._committer, self.appends, self.admission, self.answers
         if committer.waiting_bytes > self._buffered_bytes_max or committer.waiting > self._buffered_msgs_max:
             answers.overloaded(reply)
             return
         if header:
             header = headers.without_status(header)
-        if self.batches is not None and self.batches.takes(subject, reply, header, payload):
+        if stores and self.batches is not None and self.batches.takes(subject, reply, header, payload):
             return
         subject = admission.transformed(subject)
         message_id = rollup = tail = b""
@@ -186,6 +201,8 @@ class Ingest:
                 answers.refuse(reply, counted)
                 return
             header, payload, tail = counted
+        if not stores:
+            return
         refusal = appends.add(subject, reply, header, payload, message_id=message_id, rollup=rollup, tail=tail)
         if refusal is not None:
             answers.refuse(reply, refusal)

@@ -43,6 +43,7 @@ from slipstream.jetstream.stream.republish import Republisher
 from slipstream.jetstream.stream.schedules import Schedules
 from slipstream.jetstream.stream.slices import Slices
 from slipstream.jetstream.stream.together import StreamBatches
+from slipstream.jetstream.stream.traced import TracedStream
 from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
 
 __all__ = ["Stream"]
@@ -93,6 +94,7 @@ class Stream:
             max_buffered_bytes=facts.max_buffered_bytes,
             max_payload_bytes=facts.max_payload_bytes,
         )
+        self._traced = TracedStream(self.name, self.ingest)
         self.appends = self.ingest.appends
         self.copy_in = CopyIn(self.ingest, self.committer)
         self.batches = StreamBatches(self.ingest, self.committer, ports, facts)
@@ -255,7 +257,7 @@ class Stream:
             self._subscriptions.pop(subject).close()
         for subject in subjects:
             if subject not in self._subscriptions:
-                self._subscriptions[subject] = self._ports.listen(subject.encode(), self.ingest.intake)
+                self._subscriptions[subject] = self._ports.listen(subject.encode(), self.ingest.intake, self._traced)
 
     def _released(self) -> None:
         """Less is held than before: what retention had to leave goes now."""
