@@ -63,9 +63,10 @@ class Idleness:
         threshold_ns = self._consumer.config.inactive_threshold_ns
         if not threshold_ns and not self._consumer.config.durable_name:
             threshold_ns = CONSUMER_INACTIVE_NS
-        if threshold_ns and (isinstance(self._consumer.sink, PullSink) or not self._consumer.config.durable_name):
+        by_default = threshold_ns == CONSUMER_INACTIVE_NS and not self._consumer.config.durable_name
+        if threshold_ns and (isinstance(self._consumer.sink, PullSink) or by_default):
             return threshold_ns + CONSUMER_INACTIVE_SLACK_NS + self._spread_ns
-        return threshold_ns
+        return threshold_ns  # somebody has chosen it, and a push consumer shows when nobody listens
 
     def arm(self, delay_ns: int = 0) -> None:
         """Look after a while whether the consumer is still in use."""

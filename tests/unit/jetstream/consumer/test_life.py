@@ -73,6 +73,18 @@ def test_a_push_ephemeral_lives_with_its_listener() -> None:
     assert names(w) == []
 
 
+def test_a_chosen_threshold_of_a_push_ephemeral_is_exact() -> None:
+    w = world()
+    threshold_ns = 50_000_000
+    inbox = w.listen()
+    w.add("E", durable=False, deliver_subject="dlv", ack_policy="none", inactive_threshold=threshold_ns)
+    inbox.subscription.close()
+    w.ports.advance(threshold_ns - 1)
+    assert names(w) == ["E"]
+    w.ports.advance(1)
+    assert names(w) == []
+
+
 def test_a_durable_stays_unless_told_otherwise() -> None:
     w = world()
     w.add("D")
