@@ -201,3 +201,20 @@ def test_only_values_leave_a_marker_when_they_expire(clients: dict[str, Client],
             assert time.monotonic() < deadline
         seen[kind] = sorted(subject for subject, _, _, _ in client.take(sids[kind], state["last_seq"]))
     assert seen["ours"] == seen["real"]
+
+
+def test_the_account_counts_readers_of_copies_too(clients: dict[str, Client]) -> None:
+    seen: dict[str, object] = {}
+    for kind, client in clients.items():
+        client.call("STREAM.CREATE.O", name="O", subjects=["o"])
+        client.store("o")
+        client.call("CONSUMER.CREATE.O", stream_name="O", config={"ack_policy": "explicit"})
+        client.call("STREAM.CREATE.M", name="M", mirror={"name": "O"})
+        client.call("STREAM.CREATE.S", name="S", sources=[{"name": "O"}])
+        for name in ("M", "S"):
+            deadline = time.monotonic() + TIMEOUT_S
+            while not client.call(f"STREAM.INFO.{name}")["state"]["messages"]:
+                assert time.monotonic() < deadline
+        shown = client.call("STREAM.INFO.O")["state"]["consumer_count"], client.call("CONSUMER.LIST.O")["total"]
+        seen[kind] = client.call("INFO")["consumers"], *shown
+    assert seen["ours"] == seen["real"] == (3, 1, 1)

@@ -30,7 +30,7 @@ class AccountApi:
             "reserved_memory": account.holdings.reserved_bytes(StorageType.MEMORY),
             "reserved_storage": account.holdings.reserved_bytes(StorageType.FILE),
             "streams": len(account.streams),
-            "consumers": sum(stream.interest.consumer_count for stream in account.streams.values()),
+            "consumers": sum(stream.interest.reader_count for stream in account.streams.values()),
             "limits": {
                 "max_memory": limits.max_memory,
                 "max_storage": limits.max_storage,

@@ -80,6 +80,11 @@ class Consumers:
         """See `Interest.consumer_count`."""
         return self._visible_count
 
+    @property
+    def reader_count(self) -> int:
+        """See `Interest.reader_count`."""
+        return len(self.consumers)
+
     def has_interest(self, subject: bytes) -> bool:
         """See `Interest.has_interest`."""
         return bool(self._wanted.by(subject))

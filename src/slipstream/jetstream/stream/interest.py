@@ -18,6 +18,11 @@ class Interest(Protocol):
         """Consumers that a user made and sees."""
         ...
 
+    @property
+    def reader_count(self) -> int:
+        """The same, and those of mirrors and sources."""
+        ...
+
     def has_interest(self, subject: bytes) -> bool:
         """Whether some consumer would be given a message on this subject. Asked per publish by interest retention."""
         ...
@@ -50,7 +55,7 @@ class Interest(Protocol):
 class NoConsumers:
     """The answers of a stream that has no consumers."""
 
-    consumer_count = 0
+    consumer_count = reader_count = 0
 
     def has_interest(self, subject: bytes) -> bool:
         """Nobody."""
