@@ -259,8 +259,9 @@ HEADER_SCAN_BATCH_BYTES: Final = 4 * MIB
 
 # --- stream store ---------------------------------------------------------------------------------------------------
 
-# Files the store keeps open at once over all streams; the rest are opened again when needed.
-STORE_OPEN_FILES_MAX: Final = 4_096
+# Files the store keeps open at once over all streams; the rest are opened again when needed. A stream in use has two.
+# What the kernel keeps for one is about a kilobyte. Where the process may have few descriptors it is a share of those.
+STORE_OPEN_FILES_MAX: Final = 65_536
 # A segment is closed when it reaches this: the unit of compaction, of an index file, and of one Spark task.
 STORE_SEGMENT_BYTES: Final = 64 * MIB
 # Smallest segment, for streams with a small max_bytes: space comes back in pieces of this size.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import random
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.file import disk as disk_module
-from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs
+from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs, open_files_max
 from slipstream.kernels.stretches import read_stretches
+from slipstream.limits import STORE_OPEN_FILES_MAX
 from slipstream.testing.sim_disk import SimDisk
 
 
@@ -96,8 +98,8 @@ def test_files(disk: Disk, tmp_path: Path) -> None:
 
 
 def test_open_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_module, "STORE_OPEN_FILES_MAX", 4)
     disk = RealDisk()
+    monkeypatch.setattr(disk, "_open_max", 4)
     for i in range(20):
         path = str(tmp_path / str(i))
         disk.create(path)
@@ -106,6 +108,37 @@ def test_open_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [disk.read(str(tmp_path / str(i)), 0, 5) for i in range(20)] == [b"%d" % i for i in range(20)]
     disk.close()
     assert not disk._open
+
+
+def test_descriptors_are_shared_with_clients() -> None:
+    assert open_files_max(20_000) < 20_000 - 10_000 - 1_000, "ten thousand clients have room beside the files"
+    assert open_files_max(65_536) > 20_000, "ten thousand streams have two files each"
+    assert open_files_max(1 << 30) == STORE_OPEN_FILES_MAX
+    assert open_files_max(64) == open_files_max(0) == 1
+
+
+def test_files_give_way_when_there_are_no_descriptors_left(tmp_path: Path) -> None:
+    """In a process of its own: others have taken more descriptors than the files left to them."""
+    code = """
+import os, resource, sys
+from slipstream.jetstream.store.file.disk import RealDisk
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+disk, home = RealDisk(), sys.argv[1]
+disk._open_max = 1000
+for i in range(300):
+    disk.create(f"{home}/{i}")
+    disk.write(f"{home}/{i}", 0, b"%d" % i)
+taken = [os.open("/dev/null", os.O_RDONLY)]
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+assert all(disk.read(f"{home}/{i}", 0, 9) == b"%d" % i for i in range(300))
+disk.close()
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
 
 
 def test_a_file_that_goes_while_it_is_used_is_closed_by_its_last_user(tmp_path: Path) -> None:

@@ -22,13 +22,16 @@ import resource
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 from slipstream.kernels.stretches import read_stretches
 from slipstream.limits import STORE_OPEN_FILES_MAX
 
-__all__ = ["Disk", "RealDisk", "make_dirs"]
+__all__ = ["Disk", "RealDisk", "make_dirs", "open_files_max"]
 
+_OTHER_DESCRIPTORS: Final = 256  # of the process: logs, pipes, libraries, and what is open for a moment
+_GIVEN_UP_AT_ONCE: Final = 64  # files, when there is no descriptor left
 _SYNC_FILE_RANGE_WRITE = 2
 # Linux only, and not in the `os` module.
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
@@ -134,13 +137,17 @@ class _OpenFile:
         self.forgotten = False  # its path is gone: the last user closes it
 
 
+def open_files_max(descriptors: int) -> int:
+    """How many files to keep open in a process that may have so many descriptors: most of them are for sockets."""
+    return max(min((descriptors - _OTHER_DESCRIPTORS) * 3 // 8, STORE_OPEN_FILES_MAX), 1)
+
+
 class RealDisk:
     """The operating system's files."""
 
     def __init__(self) -> None:
         """Start with no file open."""
-        # Sockets need descriptors as well, so files take a quarter of what the process may have.
-        self._open_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4
+        self._open_max = open_files_max(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._lock = threading.Lock()  # guards the table and what is in it, never held during I/O
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()  # by path, least recently used first
 
@@ -177,7 +184,7 @@ class RealDisk:
 
     def create(self, path: str) -> None:
         """See `Disk.create`."""
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        os.close(self._descriptor(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
 
     def allocate(self, path: str, length: int) -> None:
         """See `Disk.allocate`."""
@@ -219,7 +226,7 @@ class RealDisk:
 
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""
-        fd = os.open(path or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._descriptor(path or "/", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
@@ -270,11 +277,7 @@ class RealDisk:
 
     def close(self) -> None:
         """Close every file that no thread is using."""
-        with self._lock:
-            idle = [path for path, file in self._open.items() if not file.users]
-            files = [self._open.pop(path) for path in idle]
-        for file in files:
-            os.close(file.fd)
+        self._close_idle(len(self._open))
 
     @contextlib.contextmanager
     def _file(self, path: str) -> Iterator[int]:
@@ -291,22 +294,37 @@ class RealDisk:
                 self._open.move_to_end(path)
                 file.users += 1
                 return file
-        fresh = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        victims: list[int] = []
+        fresh = self._descriptor(path, os.O_RDWR)
         with self._lock:
             file = self._open.get(path)
+            found = file is not None
             if file is None:
                 file = self._open[path] = _OpenFile(fresh)
-            else:
-                victims.append(fresh)
             file.users += 1
-            if len(self._open) > min(STORE_OPEN_FILES_MAX, self._open_max):
-                idle = next((old for old, its in self._open.items() if not its.users), None)
-                if idle is not None:
-                    victims.append(self._open.pop(idle).fd)
-        for victim in victims:
-            os.close(victim)
+            too_many = len(self._open) - self._open_max
+        if found:
+            os.close(fresh)
+        if too_many > 0:
+            self._close_idle(1)
         return file
+
+    def _descriptor(self, path: str, flags: int) -> int:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            # Sockets took more than we thought: give up files that nobody uses now.
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._close_idle(_GIVEN_UP_AT_ONCE):
+                raise
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def _close_idle(self, most: int) -> int:
+        """Close files that nobody is using, those first that were not used for longest; how many that were."""
+        with self._lock:
+            idle = list(islice((path for path, file in self._open.items() if not file.users), most))
+            files = [self._open.pop(path) for path in idle]
+        for file in files:
+            os.close(file.fd)
+        return len(files)
 
     def _release(self, file: _OpenFile) -> None:
         with self._lock:
