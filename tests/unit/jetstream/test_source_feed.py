@@ -220,3 +220,66 @@ def test_what_publishers_may_have_waiting_does_not_slow_a_copy() -> None:
     world.sources({"name": "O"})
     world.wait()
     assert world.last_seq() == world.last_seq("S") == 50
+
+
+class Impostor:
+    """A client that answers for an origin it does not have."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.world = CopyWorld()
+        self.world.create("V", storage="memory", subjects=["v.>"])
+        self.world.create("M", storage="memory", mirror={"name": "O", "external": {"api": "far", "deliver": "near"}})
+        self.world.wait()
+        sent = [found for found in self.world.ports.sent if found[0] == b"far.CONSUMER.CREATE.O"]
+        ((_, reply, _, body),) = sent
+        assert reply is not None
+        self.target = json.loads(body)["config"]["deliver_subject"]
+        said = {"name": "C", "config": {"deliver_subject": self.target}, **answer}
+        self.world.ports.route(reply, None, None, json.dumps(said).encode())
+
+    def deliver(self, seq: int | str, ts_ns: int | str = 1, header: bytes | None = None) -> None:
+        reply = f"$JS.ACK.O.C.1.{seq}.1.{ts_ns}.0".encode()
+        self.world.ports.route(self.target.encode(), reply, header, b"x")
+        self.world.ports.settle()
+
+
+@pytest.mark.parametrize("subject", ["v.>", ">", "v.x\r\nSUB secret 1", "$JS.API.>", ""])
+def test_an_impostor_does_not_choose_what_is_read(subject: str) -> None:
+    impostor = Impostor(config={"deliver_subject": subject})
+    assert impostor.world.info()["mirror"]["error"]["err_code"] == 10029
+
+
+@pytest.mark.parametrize("delivered", [-1, 1 << 63, 1 << 70, "1"])
+def test_an_impostor_does_not_choose_any_place(delivered: Any) -> None:
+    impostor = Impostor(delivered={"stream_seq": delivered})
+    assert "error" in impostor.world.info()["mirror"]
+    assert impostor.world.last_seq() == 0
+
+
+@pytest.mark.parametrize("seq", ["-1", 1 << 63, 1 << 64, "9" * 5000, "0x1", "1_0", "²"])
+def test_numbers_of_an_impostor(seq: int | str) -> None:
+    impostor = Impostor()
+    impostor.deliver(seq)
+    impostor.deliver(1, seq)
+    assert impostor.world.last_seq() == 0
+    impostor.deliver(1)
+    assert impostor.world.last_seq() == 1
+
+
+def test_an_impostor_does_not_send_this_server_s_messages() -> None:
+    """The answer to flow control goes where flow control is; nowhere else does this server publish for an origin."""
+    impostor = Impostor()
+    target = impostor.target.encode()
+    for reply in (b"$JS.API.STREAM.DELETE.V", b"v.x", b".$JS.API.STREAM.DELETE.V"):
+        impostor.world.ports.route(target, reply, b"NATS/1.0 100 FlowControl Request\r\n\r\n", b"")
+        stalled = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Consumer-Stalled: " + reply + b"\r\n\r\n"
+        impostor.world.ports.route(target, None, stalled, b"")
+    impostor.world.ports.settle()
+    assert impostor.world.info("V")["state"]["messages"] == 0
+
+
+def test_a_message_of_an_impostor_is_no_status() -> None:
+    impostor = Impostor()
+    impostor.deliver(1, header=b"NATS/1.0 409 Consumer Deleted\r\nOwn: 1\r\n\r\n")
+    stored = impostor.world.account.streams["M"].store.get(1)
+    assert stored is not None and stored.headers == b"NATS/1.0\r\nOwn: 1\r\n\r\n"

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -53,6 +53,11 @@ __all__ = ["FeedKind", "FeedOwner", "SourceFeed", "Start", "clean_header"]
 
 _API = "$JS.API"
 _CONTROL = b"NATS/1.0 100 "
+_FLOW_REPLIES = b"$JS.FC."
+# Sequences and times that an origin may name. It may be a client of another account that calls itself a stream, and
+# more would not fit into the store.
+_NUMBER_MAX: Final = 1 << 62
+_NUMBER_DIGITS_MAX: Final = 19
 _ASK_HEADER = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
 _POSITION = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 _TOKENS_V1 = 9
@@ -115,8 +120,11 @@ class _Info(msgspec.Struct):
     ack_policy: str = ""
 
 
+_Sequence = Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)]
+
+
 class _Delivered(msgspec.Struct):
-    stream_seq: int = 0
+    stream_seq: _Sequence = 0
 
 
 class _Error(msgspec.Struct):
@@ -142,6 +150,7 @@ class SourceFeed:
         "_account",
         "_answers",
         "_consumer",
+        "_deliver_to",
         "_deliveries",
         "_domain",
         "_dseq",
@@ -192,6 +201,7 @@ class SourceFeed:
         self._state = _State.WAITING
         self._answers: Subscription | None = None  # for the answer to the request in flight
         self._deliveries: Subscription | None = None
+        self._deliver_to = ""  # what the consumer was asked to deliver to
         self._timer: Cancel | None = None  # next attempt, or the time an answer may take
         self._watch: Cancel | None = None  # looks for silence while running
         self._consumer = b""  # as the origin calls it
@@ -292,6 +302,7 @@ class SourceFeed:
     def _consumer_config(self) -> ConsumerConfig:
         source, kind = self._source, self._kind
         start = self._owner.start()
+        self._deliver_to = self._deliver_subject()
         policy = DeliverPolicy.ALL
         if start.time_ns is not None:
             policy = DeliverPolicy.BY_START_TIME
@@ -304,7 +315,7 @@ class SourceFeed:
         filters += [transform.src for transform in source.subject_transforms if transform.src]
         return ConsumerConfig(
             name=self._name,
-            deliver_subject=self._deliver_subject(),
+            deliver_subject=self._deliver_to,
             deliver_policy=policy,
             opt_start_seq=start.seq if start.time_ns is None else 0,
             opt_start_time_ns=start.time_ns,
@@ -350,8 +361,11 @@ class SourceFeed:
             self._failed(TableError(self._kind.setup_failed, err="invalid consumer create response"))
         elif given is not None and answer.config.ack_policy != "flow_control":
             self._failed(TableError(self._kind.requires_flow_acks))
+        elif given is None and answer.config.deliver_subject != self._deliver_to:
+            # Whoever answered must not make this account listen, and store, what it likes.
+            self._failed(TableError(self._kind.setup_failed, err="invalid consumer create response"))
         else:
-            self._run(answer, given.deliver_subject if given is not None else answer.config.deliver_subject)
+            self._run(answer, given.deliver_subject if given is not None else self._deliver_to)
 
     def _failed(self, error: ApiError) -> None:
         self._ports.log("WRN", f"Stream '{self._account} > {self._stream}' cannot read '{self._source.name}': {error}")
@@ -398,10 +412,12 @@ class SourceFeed:
             return
         if name != self._consumer or deliveries != b"1":
             return  # of a consumer that was given up, or not a first delivery
-        try:
-            seq, dseq, ts_ns, pending = int(seq_text), int(dseq_text), int(ts_text), int(pending_text)
-        except ValueError:
+        numbers = seq_text, dseq_text, ts_text, pending_text
+        if not all(text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX for text in numbers):
             return  # not from a consumer
+        seq, dseq, ts_ns, pending = map(int, numbers)
+        if seq > _NUMBER_MAX or ts_ns > _NUMBER_MAX:
+            return
         if dseq != self._dseq + 1:
             self._wait()
             return
@@ -430,7 +446,7 @@ class SourceFeed:
             self._confirm(reply)
             return
         last = headers.find(header, b"Nats-Last-Consumer") or b""
-        if last.isdigit() and 0 < int(last) != self._dseq:
+        if last.isdigit() and len(last) <= _NUMBER_DIGITS_MAX and 0 < int(last) != self._dseq:
             self._wait()
             return
         stalled = headers.find(header, b"Nats-Consumer-Stalled")
@@ -438,6 +454,9 @@ class SourceFeed:
             self._confirm(stalled)
 
     def _confirm(self, reply: bytes) -> None:
+        """Answer flow control, and nothing else: it is the origin that says where to."""
+        if not reply.startswith(_FLOW_REPLIES):
+            return
         position = _POSITION % (self._dseq, self.seq)
 
         def send(error: ApiError | None) -> None:
@@ -452,6 +471,7 @@ _CAUGHT_UP = 10  # messages behind: then a mirror is fresh enough to answer for 
 
 def clean_header(header: bytes) -> bytes:
     """The header block of a copy: without what only made sense where it was published."""
+    header = headers.without_status(header)
     if header.find(b"Nats-") < 0:
         return header
     return headers.remove_prefixed(headers.remove_prefixed(header, b"Nats-Expected-"), b"Nats-Batch-")
