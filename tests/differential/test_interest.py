@@ -7,6 +7,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from models.interest import Interest as Model
 from slipstream.kernels.interest import Interest, Route, Subscription
+from slipstream.kernels.outbox import FlushQueue, Outbox
 
 token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])
 literal = st.lists(token, min_size=1, max_size=4).map(b".".join)
@@ -35,11 +36,20 @@ class InterestMachine(RuleBasedStateMachine):
         self.model = Model()
         self.asked: set[bytes] = set()
         self.next = 0
+        self.clients: set[int] = set()
 
-    @rule(target=subscriptions, pattern=st.one_of(literal, patterns()), queue=st.sampled_from([None, b"q1", b"q2"]))
-    def insert(self, pattern: bytes, queue: bytes | None) -> Subscription:
+    @rule(
+        target=subscriptions,
+        pattern=st.one_of(literal, patterns()),
+        queue=st.sampled_from([None, b"q1", b"q2"]),
+        of_client=st.booleans(),
+    )
+    def insert(self, pattern: bytes, queue: bytes | None, of_client: bool) -> Subscription:
         self.next += 1
-        subscription = Subscription(pattern, queue, str(self.next).encode())
+        outbox = Outbox(FlushQueue(lambda: None), None, 1 << 20) if of_client else None
+        subscription = Subscription(pattern, queue, str(self.next).encode(), outbox)
+        if of_client:
+            self.clients.add(self.next)
         self.kernel.insert(subscription)
         self.model.insert(self.next, pattern)
         return subscription
@@ -56,6 +66,11 @@ class InterestMachine(RuleBasedStateMachine):
         assert {int(sub.sid) for sub in self.kernel.match(subject)} == expected
         assert receivers(self.kernel.find_route(subject)) == expected
         assert self.kernel.reaches(subject) is bool(expected)
+        assert receivers(self.kernel.find_answer_route(subject)) == expected
+        outside = self.kernel.find_answer_route(b"." + subject)
+        assert receivers(outside) == expected & self.clients
+        assert all(outside.queues), "a group without members cannot choose one"
+        assert self.kernel.reaches(b"." + subject) is bool(expected & self.clients)
 
     @rule(subject=st.sampled_from([b"", b".", b"a.", b".a", b"a..b"]))
     def publish_an_undeliverable_subject(self, subject: bytes) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Route, Subscription
+from slipstream.subjects.outside import unmarked
 
 if TYPE_CHECKING:
     from slipstream.accounts.imports import StreamImport
@@ -136,6 +137,7 @@ class Account:
 
         Returns what ends it.
         """
+        subject = unmarked(subject)
         watcher = _Watcher(queue, on_change, self.is_bound(subject, queue))
         self._watchers.setdefault(subject, []).append(watcher)
 
@@ -174,6 +176,7 @@ class Account:
 
         Who listens to much with a wildcard does not count. Somebody in an account that imports the subject does.
         """
+        subject = unmarked(subject)
         found = self.interest.match(subject)
         if any(subscription.subject == subject and subscription.queue == queue for subscription in found):
             return True
@@ -188,8 +191,8 @@ class Account:
         return subscription
 
     def publish(self, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> int:
-        """Publish as the server; returns how many got the message."""
-        return self.delivery.deliver(self.interest.find_route(subject), None, subject, reply, header_size, body)
+        """Publish as the server; returns how many got the message. The subject may be one `outside_only`."""
+        return self.delivery.deliver(self.interest.find_answer_route(subject), None, subject, reply, header_size, body)
 
     def allows_trace_of(self, exporter: str, subject: bytes) -> bool:
         """Whether a trace may tell that a message of another account was delivered here."""

@@ -5,7 +5,7 @@
     HMSG <subject> <sid> [reply] <header size> <size>\r\n<header><body>\r\n
 
 The part after the sid is the same for every receiver with the same header ability, so it is built once a message.
-No decision is taken here: the route says who, the subscription says how. Internal subscribers (streams, services)
+No decision is taken here: the route says who, the subscription says how, the publisher which reply it may name. Internal subscribers (streams, services)
 get bytes objects through their callback, made once a message and only when one of them is there; a `Listener` gets the
 bytes where they are.
 """
@@ -141,14 +141,14 @@ cdef class Delivery:
             what = pair[1]
             if type(what) is bytes:
                 self.send(
-                    interest.route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
+                    interest.answer_route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
                     PyBytes_AS_STRING(what), PyBytes_GET_SIZE(what),
                 )
             else:
                 size = prefix_size + put_number(text + prefix_size, what)
                 text[size] = b"}"
                 self.send(
-                    interest.route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
+                    interest.answer_route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
                     text, size + 1,
                 )
             at += 1
@@ -178,6 +178,11 @@ cdef class Delivery:
         cdef const char *alias
         cdef Py_ssize_t alias_size
 
+        if publisher is None:
+            # Marks of the server's own, which nobody outside it sees; see `Interest.answer_route`.
+            if name_size and name[0] == b".":
+                name += 1
+                name_size -= 1
         if route.subject is not None:
             name = PyBytes_AS_STRING(route.subject)
             name_size = PyBytes_GET_SIZE(route.subject)
@@ -205,12 +210,12 @@ cdef class Delivery:
                 if renamed is not None:
                     sent += self._one(
                         sub, publisher, PyBytes_AS_STRING(renamed), PyBytes_GET_SIZE(renamed), reply, reply_size, header_size,
-                        body, size, tail_room, tail_size, plain_room, plain_size,
+                        body, size, tail_room, tail_size, plain_room, plain_size, True,
                     )
                     continue
             sent += self._one(
                 sub, publisher, name, name_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
-                plain_room, plain_size,
+                plain_room, plain_size, False,
             )
 
         for i in range(PyTuple_GET_SIZE(route.queues)):
@@ -230,7 +235,7 @@ cdef class Delivery:
                         alias_size = PyBytes_GET_SIZE(renamed)
                 if self._one(
                     sub, publisher, alias, alias_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
-                    plain_room, plain_size,
+                    plain_room, plain_size, alias != name,
                 ):
                     sent += 1
                     break
@@ -245,7 +250,7 @@ cdef class Delivery:
     cdef Py_ssize_t _one(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
-        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size,
+        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size, bint abroad,
     ) except -1:
         cdef Outbox outbox = sub.outbox
         cdef Py_ssize_t sid_size, needed
@@ -255,9 +260,12 @@ cdef class Delivery:
         cdef char *p
 
         if outbox is None:
-            return self._inside(sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size)
+            return self._inside(sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size, abroad)
         if outbox._closed:
             return 0
+        if publisher is None and reply_size and reply[0] == b".":
+            reply += 1
+            reply_size -= 1
         if with_header and not sub.headers:
             with_header = False
             body += header_size
@@ -314,9 +322,14 @@ cdef class Delivery:
 
     cdef Py_ssize_t _inside(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
-        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
+        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size, bint abroad,
     ) except -1:
         cdef object taken
+        cdef bytes marked
+        if reply_size and publisher is not None and (abroad or not publisher.answered_anywhere):
+            marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), abroad)
+            reply = PyBytes_AS_STRING(marked)
+            reply_size = PyBytes_GET_SIZE(marked)
         try:
             if isinstance(sub.callback, Listener):
                 if not (<Listener>sub.callback).take(

@@ -227,7 +227,7 @@ def hand_out(
         if len(each) < count:
             raise IndexError("a target for each message is needed")
     else:
-        route = interest.route(<bytes?>targets).unnamed()
+        route = interest.answer_route(<bytes?>targets).unnamed()
     memcpy(reply, PyBytes_AS_STRING(prefix), prefix_size)
     for i in range(count):
         p = batch.at[start + i]
@@ -246,7 +246,7 @@ def hand_out(
         end[0] = b"."
         end = put_number(end + 1, pending)
         if each is not None:
-            route = interest.route(<bytes?>each[i])
+            route = interest.answer_route(<bytes?>each[i])
             if route.renamed is not None or route.queue_renamed is not None or route.subject is not None:
                 route = route.unnamed()
         delivery.send(route, None, text, slen, reply, end - reply, hlen, text + slen, hlen + plen)

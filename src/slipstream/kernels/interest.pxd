@@ -26,6 +26,8 @@ cdef class Route:
     cdef readonly bint dynamic
     cdef readonly unsigned long long _stamp
 
+    cdef Route outside(self)
+
 
 cdef class Interest:
     cdef dict _literals
@@ -46,6 +48,7 @@ cdef class Interest:
     cdef unsigned long long _stems_seen[256]
 
     cdef Route route(self, bytes subject)
+    cdef Route answer_route(self, bytes subject)
     cdef Route _family(self, bytes subject)
     cdef Route _new_family(self, bytes stem)
     cdef int _forget(self, bytes subject, bint literal) except -1

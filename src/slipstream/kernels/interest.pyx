@@ -96,11 +96,46 @@ cdef class Route:
         """True when nobody would get a copy."""
         return not self.subscriptions and not self.queues
 
+    cdef Route outside(self):
+        """The same without the server's own listeners."""
+        cdef Subscription sub
+        cdef tuple members
+        cdef Py_ssize_t i
+        cdef list groups = []
+        cdef list names = None if self.queue_renamed is None else []
+        cdef bint clean = True
+        for sub in self.subscriptions:
+            clean = clean and sub.outbox is not None
+        for members in self.queues:
+            for sub in members:
+                clean = clean and sub.outbox is not None
+        if clean:
+            return self
+        for i, members in enumerate(self.queues):
+            kept = of_clients(members, members)
+            if kept:
+                groups.append(kept)
+                if names is not None:
+                    names.append(of_clients(members, self.queue_renamed[i]))
+        return Route(
+            of_clients(self.subscriptions, self.subscriptions),
+            tuple(groups),
+            None if self.renamed is None else of_clients(self.subscriptions, self.renamed),
+            None if names is None else tuple(names),
+            self.subject,
+            self.dynamic,
+        )
+
     def unnamed(self):
         """The same receivers for a message that keeps its own subject wherever it goes."""
         if self.renamed is None and self.queue_renamed is None and self.subject is None:
             return self
         return Route(self.subscriptions, self.queues)
+
+
+cdef tuple of_clients(tuple members, tuple parallel):
+    """Of what runs parallel to `members`, that of clients."""
+    return tuple([one for member, one in zip(members, parallel) if (<Subscription>member).outbox is not None])
 
 
 cdef class _Node:
@@ -224,9 +259,13 @@ cdef class Interest:
         """The cached decision for `subject`, made now if there is none."""
         return self.route(subject)
 
+    def find_answer_route(self, bytes subject not None):
+        """The same for what the server itself sends: behind a dot it goes to clients alone."""
+        return self.answer_route(subject)
+
     def reaches(self, bytes subject not None):
-        """Whether a message on `subject` would get to anybody."""
-        cdef Route route = self.route(subject)
+        """Whether a message that the server sends to `subject` would get to anybody."""
+        cdef Route route = self.answer_route(subject)
         return bool(route.subscriptions) or bool(route.queues)
 
     def forget_all(self):
@@ -289,6 +328,16 @@ cdef class Interest:
         route._stamp = self._stamp
         self._routes[subject] = route
         return route
+
+    cdef Route answer_route(self, bytes subject):
+        """A dot in front, which no subject of a client begins with, leaves out whatever listens inside the server.
+
+        So an answer to somebody who may not publish to that subject reaches the clients that subscribed to it, and
+        nothing that would act on it.
+        """
+        if PyBytes_GET_SIZE(subject) == 0 or PyBytes_AS_STRING(subject)[0] != b".":
+            return self.route(subject)
+        return self.route(subject[1:]).outside()
 
     cdef int _forget(self, bytes subject, bint literal) except -1:
         # A planner may have looked at other subjects too (a mapping's destination), so its routes are all forgotten.

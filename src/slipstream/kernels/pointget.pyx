@@ -207,7 +207,7 @@ cdef class PointGet(Listener):
         q = put_text(q, text + subject_size + headers_size, payload_size)
         try:
             self._delivery.send(
-                self._interest.route(reply), None, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), NULL, 0, block,
+                self._interest.answer_route(reply), None, PyBytes_AS_STRING(reply), PyBytes_GET_SIZE(reply), NULL, 0, block,
                 start, q - start,
             )
         finally:

@@ -6,7 +6,8 @@
 
 A publish takes the short way when the sink allows it (`fast`): permission verdict and route are looked up where the
 sink's earlier decisions are kept, and the delivery kernel writes the copies. Only what was never decided before, or cannot
-be decided once for all, comes back to the sink: replies and subjects that only servers use, traces, dynamic routes.
+be decided once for all, comes back to the sink: replies and subjects that only servers use, traces, schedules of a
+client that may not publish everywhere, dynamic routes.
 
 Not parsing: `wire.Parser` is this class with the bytes in front of it. Invariant: a route is used only while its stamp is
 that of the interest it came from. Complexity: O(1) for the same subject again, one lookup for another; then O(receivers).
@@ -63,6 +64,10 @@ cdef inline bint asks_for_trace(const char *header, Py_ssize_t size) noexcept no
     return memmem(header, size, b"\r\nNats-Trace-Dest:", 18) != NULL
 
 
+cdef inline bint names_a_schedule(const char *header, Py_ssize_t size) noexcept nogil:
+    return memmem(header, size, b"\r\nNats-Schedule-", 17) != NULL
+
+
 cdef class Publishing:
     """Publishes of one client.
 
@@ -102,7 +107,11 @@ cdef class Publishing:
             not self.fast
             or reserved_reply(reply)
             or reserved_subject(subject)
-            or (header_size and (self.traceparents or asks_for_trace(body, header_size)))
+            or (header_size and (
+                self.traceparents
+                or asks_for_trace(body, header_size)
+                or (self.restricted and names_a_schedule(body, header_size))
+            ))
         ):
             self._sink.on_publish(
                 span_bytes(subject), span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)

@@ -27,6 +27,7 @@ from slipstream.protocol.host import Host, Peer, State
 from slipstream.protocol.texts import CloseReason, error_line
 from slipstream.protocol.tracelog import message_line, payload_line
 from slipstream.routing.permissions import ResponsePermits
+from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -37,6 +38,7 @@ __all__ = ["OK_LINE", "ClientConnection"]
 
 OK_LINE = b"+OK\r\n"
 _PING = b"PING\r\n"
+_SERVER_REPLY = b"_R_."
 
 
 class ClientConnection:
@@ -50,6 +52,7 @@ class ClientConnection:
         "_permissions",
         "_permits",
         "account",
+        "answered_anywhere",
         "cid",
         "claimed_user",
         "close_reason",
@@ -113,6 +116,7 @@ class ClientConnection:
         self.tracing = options.trace
         self._host = host
         self._permissions: Permissions | None = None
+        self.answered_anywhere = True  # what it names as reply it may publish to, whatever it is
         self._permits: ResponsePermits | None = None
         self._greeted_again = False  # the second INFO went out
         self.edge: object = None  # the transport side; only the edge looks at it
@@ -230,6 +234,7 @@ class ClientConnection:
     def apply_permissions(self, permissions: Permissions | None) -> None:
         """Use these permissions from now on."""
         self._permissions = permissions
+        self.answered_anywhere = permissions is None or not permissions.restricts_publishing
         self._permits = None
         if permissions is not None and permissions.responses is not None:
             self._permits = ResponsePermits(permissions.responses)
@@ -262,6 +267,25 @@ class ClientConnection:
     def permissions(self) -> Permissions | None:
         """What the client may do; None when everything."""
         return self._permissions
+
+    def grants(self, subject: bytes) -> bool:
+        """Whether the client may publish to a subject, or to all that a pattern matches, without having been asked."""
+        return self._permissions is None or self._permissions.may_publish_all(subject)
+
+    def answerable(self, reply: bytes, abroad: bool = False) -> bytes:
+        """A reply the client named, as the server itself may use it: for clients alone unless it may publish there.
+
+        Args:
+            reply: a subject of its account.
+            abroad: the message went on into another account, where the client has no rights.
+        """
+        if reply.startswith(_SERVER_REPLY):
+            return reply  # the server's own, which clients may not name
+        if abroad:
+            return outside_only(reply)
+        # Rights are those to what a mapping makes of it, as for a publish.
+        destination = self._host.mapped(self, reply)
+        return reply if destination is not None and self.grants(destination) else outside_only(reply)
 
     # --- subscriptions and deliveries --------------------------------------------------------------------------------
 

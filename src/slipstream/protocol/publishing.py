@@ -10,6 +10,7 @@ from __future__ import annotations
 from slipstream.kernels.subject import is_valid_publish
 from slipstream.protocol import texts
 from slipstream.protocol.connection import OK_LINE, ClientConnection
+from slipstream.protocol.headers import find_header
 from slipstream.protocol.tracelog import operation_line, payload_line
 
 __all__ = ["PublishingClient"]
@@ -18,6 +19,8 @@ _SERVER_SUBJECTS = (b"_GR_.", b"$GR.")
 _RAFT_SUBJECTS = b"$NRG."
 _SERVER_REPLIES = (b"$JS.ACK.", b"_GR_.", b"$GR.")
 _SERVICE_REPLY = b"_R_."
+_SCHEDULE_TARGET = b"Nats-Schedule-Target"
+_SCHEDULE_SOURCE = b"Nats-Schedule-Source"
 
 
 class PublishingClient(ClientConnection):
@@ -63,6 +66,10 @@ class PublishingClient(ClientConnection):
             if traced is not None and traced.by_client and not self._may_trace_to(traced.dest):
                 self.on_publish_denied(traced.dest)
                 return
+            beyond = self._scheduled_beyond(body[:header_size])
+            if beyond is not None:
+                self.on_publish_denied(beyond)
+                return
         if self.verbose:
             self.outbox.write(OK_LINE)
         if traced is not None:
@@ -71,6 +78,17 @@ class PublishingClient(ClientConnection):
             taken = self._host.publish(self, destination, reply, header_size, body)
         if not taken and reply is not None and self.no_responders:
             self.on_no_responders(destination, reply)
+
+    def _scheduled_beyond(self, header: bytes) -> bytes | None:
+        """The subject, of those a schedule names, that the client may not use: to publish to, or to read from."""
+        permissions = self._permissions
+        if permissions is None:
+            return None
+        target = find_header(_SCHEDULE_TARGET, header)
+        if target and not self.grants(target):
+            return target
+        source = find_header(_SCHEDULE_SOURCE, header)
+        return source if source and not permissions.may_subscribe(source) else None
 
     def _may_trace_to(self, subject: bytes) -> bool:
         return not self._is_reserved(subject) and self.may_publish(subject) is not False

@@ -52,6 +52,7 @@ class Permissions:
         "options",
         "responses",
         "restricts_delivery",
+        "restricts_publishing",
     )
 
     def __init__(self, options: PermissionsOptions) -> None:
@@ -78,6 +79,9 @@ class Permissions:
         # Whether any subscription could ever need a check at delivery; if not, the router need not ask for each.
         self.restricts_delivery = self._subscribe_allow is not None or not self._subscribe_deny.is_empty
 
+        # Whether any publish could ever be refused.
+        self.restricts_publishing = self._publish_allow is not None or not self._publish_deny.is_empty
+
         self._publishes: dict[bytes, bool] = {}
         self._deliveries: dict[tuple[bytes, bytes | None], bool] = {}
 
@@ -100,6 +104,14 @@ class Permissions:
             verdict = (allow is None or allow.match(subject)) and not self._publish_deny.match(subject)
             _remember(self._publishes, subject, verdict)
         return verdict
+
+    def may_publish_all(self, pattern: bytes) -> bool:
+        """Tell whether the lists let the user publish to every subject that `pattern` matches."""
+        allow, deny = self._publish_allow, self._publish_deny
+        if is_literal(pattern):
+            # Not remembered: most of these are inboxes, which are used once.
+            return (allow is None or allow.match(pattern)) and not deny.match(pattern)
+        return (allow is None or allow.cover(pattern)) and not deny.touch(pattern)
 
     def may_subscribe(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Tell whether a subscription, possibly with wildcards, is granted."""

@@ -22,6 +22,7 @@ import msgspec
 from slipstream.kernels.interest import Subscription
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
 from slipstream.protocol.headers import set_header, strip_header
+from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -152,6 +153,9 @@ class ResponseTable:
         if not pending.single:
             pending.expires_ns = now_ns + pending.threshold_ns
             self._pending[token] = pending
+        if publisher is not None and reply is not None:
+            # Who answers has no rights in the account of who asked.
+            reply = outside_only(reply)
         return pending.account.publish(pending.reply, reply, header_size, body) > 0
 
     def _forget_expired(self, now_ns: int) -> None:

@@ -203,6 +203,8 @@ class MessageTrace:
                 )
             return self._send_into(service.exporter, remote, route, way_back, remote_size, remote_body)
 
+        if reply is not None:
+            reply = self._publisher.answerable(reply)
         return int(service.request(self._publisher, subject, reply, size, body, publish))
 
     def _send_into(

@@ -197,8 +197,9 @@ class JetStreamRunner:
                 publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
             ) -> None:
                 client = None if publisher is None else partial(hub.client_info, publisher)
+                grants = None if publisher is None else publisher.grants
                 called = API_PREFIX.encode() + subject[len(prefix) :]
-                account.api.handle(called, reply, body[:header_size] or None, body[header_size:], client)
+                account.api.handle(called, reply, body[:header_size] or None, body[header_size:], client, grants)
 
             return answer
 

@@ -138,7 +138,7 @@ class AccountPorts:
                     self._answer_to(target) if target.startswith(REPLY_PREFIX) else (self._account, target)
                 )
                 # Who imports the target under another name, or maps it, still gets the message's own subject.
-                route = account.interest.find_route(arrival).unnamed()
+                route = account.interest.find_answer_route(arrival).unnamed()
                 last_target = target
             if subject == target:
                 subject = arrival  # a status has no other name than where it goes

@@ -16,6 +16,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.rights import judge_consumer
 from slipstream.jetstream.config.enums import AckPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig
 from slipstream.jetstream.consumer.answers import account_hash
@@ -179,7 +180,9 @@ class ConsumerApi:
             return
         if asked.config.direct and asked.config.sourcing and asked.config.name:
             asked.config = self._for_reader(asked.config, consumers)
-        existed = (asked.config.durable_name or asked.config.name) in consumers.consumers
+        existing = consumers.consumers.get(asked.config.durable_name or asked.config.name)
+        existed = existing is not None
+        judge_consumer(request, asked.config, existing.config if existing is not None else None)
 
         def done(outcome: Consumer | ApiError) -> None:
             if isinstance(outcome, ApiError):

@@ -23,6 +23,7 @@ from typing import Final
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.load import INFO_PATTERNS, ApiLoad
 from slipstream.jetstream.config.versioning import level_suffices
@@ -76,6 +77,7 @@ API_SUBSCRIPTIONS: Final = (
 _ANSWERED_BY_STREAMS: Final = (f"{API_PREFIX}DIRECT.GET.", f"{API_PREFIX}CONSUMER.MSG.NEXT.")
 
 Fields = Mapping[str, object]
+Grants = Callable[[bytes], bool]
 _PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
 _LOST_LOOK_NS: Final = SECOND_NS  # how often calls are looked for that nothing will answer, while some wait
 
@@ -98,6 +100,7 @@ class ApiRequest:
         "_waits",
         "body",
         "client",
+        "grants",
         "header",
         "names",
         "reply",
@@ -114,6 +117,7 @@ class ApiRequest:
         header: bytes,
         body: bytes,
         client: Fields | Callable[[], Fields] | None,
+        grants: Grants,
     ) -> None:
         """Hold a call; `names` are the variable tokens of the subject."""
         self._dispatcher = dispatcher
@@ -126,6 +130,8 @@ class ApiRequest:
         self.header = header
         self.body = body
         self.client = client
+        self.grants = grants
+        """Whether who asks may publish to a subject, or to all that a pattern matches."""
 
     @property
     def is_answered(self) -> bool:
@@ -185,6 +191,14 @@ class ApiRequest:
 
 
 Handler = Callable[[ApiRequest], Fields | None]
+
+
+def _everything(_subject: bytes) -> bool:
+    return True
+
+
+def _nothing(_subject: bytes) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +285,22 @@ class ApiDispatcher:
         header: bytes | None,
         body: bytes,
         client: Fields | Callable[[], Fields] | None = None,
+        grants: Grants | None = None,
     ) -> None:
-        """A message on `$JS.API.>` has arrived; `client` describes its sender for the audit, if there will be one."""
+        """A message on `$JS.API.>` has arrived.
+
+        Args:
+            subject: what is called.
+            reply: where the answer goes.
+            header: a block, or None.
+            body: the request.
+            client: describes the sender for the audit, if there will be one.
+            grants: whether the sender may publish to a subject; None: this server, which may.
+        """
+        if grants is None:
+            # Who calls through an import has no rights here but those of the export.
+            asked_elsewhere = header is not None and headers.find(header, b"Nats-Request-Info") is not None
+            grants = _nothing if asked_elsewhere else _everything
         text = subject.decode("utf-8", "replace")
         found = self._find(text)
         if found is None:
@@ -282,7 +310,7 @@ class ApiDispatcher:
             self._answer_lost()
         if not self.load.admits(looks=route.looks):
             return
-        request = ApiRequest(self, route, text, names, reply, header or b"", body, client)
+        request = ApiRequest(self, route, text, names, reply, header or b"", body, client, grants)
         try:
             self._run(request, route)
         except Exception as error:

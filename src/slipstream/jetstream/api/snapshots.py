@@ -17,6 +17,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import TYPE_PREFIX, ApiRequest
 from slipstream.jetstream.api.info import config_fields, state_fields, stream_fields
+from slipstream.jetstream.api.rights import judge_consumer, judge_stream, target_for
 from slipstream.jetstream.backup.archive import Entry
 from slipstream.jetstream.backup.consumers import encode_consumer
 from slipstream.jetstream.backup.errors import BadBackup
@@ -186,7 +187,7 @@ class SnapshotApi:
             stream.name,
             stream.store,
             account.ports,
-            target=asked.deliver_subject.encode(),
+            target=target_for(request, asked.deliver_subject),
             first_entries=entries,
             chunk_bytes=asked.chunk_size,
             window_bytes=asked.window_size,
@@ -234,6 +235,7 @@ class SnapshotApi:
             raise TableError(table.STREAM_RESTORE, err=_TOO_MANY)
         state = asked.state
         bounds = StreamBounds(state.bytes, state.first_seq, state.last_seq)
+        judge_stream(request, config, None)
         restoring = _Restoring(self._account, request, config, bounds, self._restores)
         self._account.restore_stream(config, restoring.fill, restoring.done)
         self._restores.add(restoring)
@@ -307,6 +309,7 @@ class _Restoring:
             raise BadBackup(f'failed to add consumer "{name}": it is called "{state.config.durable_name}" inside')
         try:
             state.config = checked(state.config, ConsumerContext(self._config))
+            judge_consumer(self._request, state.config, None)
         except ApiError as error:
             raise BadBackup(f'failed to add consumer "{name}": {error}') from None
 

@@ -11,8 +11,9 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.api.info import stream_fields
+from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
-from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST
+from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors import invalid_config
@@ -62,7 +63,9 @@ class StreamApi:
             else:
                 request.respond({**self._fields(outcome, domain=False), "did_create": True})
 
-        self._account.create_stream(asked.config(), done, pedantic=asked.pedantic)
+        config = asked.config()
+        self._judge(request, config)
+        self._account.create_stream(config, done, pedantic=asked.pedantic)
 
     def update(self, request: ApiRequest) -> None:
         """Replace a stream's configuration."""
@@ -78,7 +81,9 @@ class StreamApi:
             else:
                 request.respond(self._fields(outcome))
 
-        self._account.update_stream(asked.config(), done, pedantic=asked.pedantic)
+        config = asked.config()
+        self._judge(request, config)
+        self._account.update_stream(config, done, pedantic=asked.pedantic)
 
     def names(self, request: ApiRequest) -> Fields:
         """A page of names."""
@@ -166,6 +171,10 @@ class StreamApi:
                 stream.after_commit(request.settle({"success": True, "purged": purged}))
 
         stream.removals.begin_purge(asked.filter.encode(), below_seq=asked.seq, keep=asked.keep, done=done)
+
+    def _judge(self, request: ApiRequest, config: StreamConfig) -> None:
+        existing = self._account.streams.get(config.name)
+        judge_stream(request, config, None if existing is None else existing.config)
 
     def _fields(self, stream: Stream, *, versioned: bool = True, domain: bool = True) -> dict[str, object]:
         now_ns = self._account.ports.now_ns()

@@ -85,6 +85,8 @@ class RepublishConfig(msgspec.Struct, kw_only=True):
     src: str = ""
     dest: str = ""
     headers_only: bool = False
+    outside: bool = False
+    """For clients alone: who named `dest` may not publish there. Not part of the wire format."""
 
 
 class StreamSourceConsumer(msgspec.Struct, kw_only=True):
@@ -217,6 +219,8 @@ class ConsumerConfig(msgspec.Struct, kw_only=True):
     priority_groups: list[str] = []
     priority_policy: PriorityPolicy = PriorityPolicy.NONE
     priority_timeout_ns: int = 0
+    outside: bool = False
+    """For clients alone: who named `deliver_subject` may not publish there. Not part of the wire format."""
 
     def to_json(self) -> bytes:
         """The configuration as stored: every field nats-server would write, in its order."""

@@ -17,7 +17,7 @@ import msgspec
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.sources import check_sources, destination_problem
-from slipstream.jetstream.config.structs import Placement, RepublishConfig, StreamConfig
+from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
@@ -253,9 +253,7 @@ def _check_transform(config: StreamConfig) -> None:
 def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     if config.republish is None:
         return
-    republish = RepublishConfig(
-        src=config.republish.src, dest=config.republish.dest, headers_only=config.republish.headers_only
-    )
+    republish = msgspec.structs.replace(config.republish)
     if not republish.src:
         if pedantic:
             raise ApiError(table.PEDANTIC, err="republish source can not be empty")

@@ -16,6 +16,7 @@ from slipstream.jetstream.consumer.plan import Plan
 from slipstream.jetstream.ports import Cancel, Delivery, Ports
 from slipstream.kernels.subject import matches
 from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_SLICE_MSGS, FLOW_WINDOW_BYTES_MAX, FLOW_WINDOW_START
+from slipstream.subjects.outside import outside_only, unmarked
 
 __all__ = ["PushOwner", "PushSink"]
 
@@ -77,6 +78,8 @@ class PushSink:
         """Watch the deliver subject, and beat."""
         config = self._owner.config
         self.target = config.deliver_subject.encode()
+        if config.outside:
+            self.target = outside_only(self.target)
         queue = config.deliver_group.encode() or None
         self._watch = self._ports.watch_interest(self.target, queue, self._changed)
         self.listening = self._ports.is_bound(self.target, queue)
@@ -98,7 +101,7 @@ class PushSink:
 
     def check_cycle(self, stream_subjects: Sequence[str]) -> bool:
         """Whether the stream would collect what is delivered; then nothing is."""
-        self._cyclic = any(matches(subject.encode(), self.target) for subject in stream_subjects)
+        self._cyclic = any(matches(subject.encode(), unmarked(self.target)) for subject in stream_subjects)
         return self._cyclic
 
     # --- messages ---

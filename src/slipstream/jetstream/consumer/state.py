@@ -90,6 +90,7 @@ class ConsumerState:
                 self.trusted_from,
                 self.acks.dump(),
                 dead,
+                self.config.outside,
             ]
         )
 
@@ -101,8 +102,8 @@ class ConsumerState:
             ValueError: not such a state.
         """
         try:
-            version, config, created_ns, next_seq, resume_seq, trusted_from, acks, dead = msgspec.msgpack.decode(
-                parts[0]
+            version, config, created_ns, next_seq, resume_seq, trusted_from, acks, dead, *outside = (
+                msgspec.msgpack.decode(parts[0])
             )
             if version != _VERSION:
                 raise ValueError(f"consumer state of version {version}")
@@ -115,6 +116,8 @@ class ConsumerState:
                 trusted_from=trusted_from,
                 dead={seq: DeadLetter(*letter) for seq, *letter in dead},
             )
+            # Written since what a consumer's creator may publish to is asked.
+            state.config.outside = bool(outside and outside[0])
             for part in parts[1:]:
                 state.apply(msgspec.msgpack.decode(part))
         except (msgspec.MsgspecError, JsonError, TypeError, IndexError, KeyError) as error:

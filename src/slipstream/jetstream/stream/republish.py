@@ -8,6 +8,7 @@ from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit import AfterCommit
 from slipstream.kernels.subject import is_valid_publish
+from slipstream.subjects.outside import outside_only
 from slipstream.subjects.transform import SubjectTransform
 
 __all__ = ["Republisher"]
@@ -16,13 +17,14 @@ __all__ = ["Republisher"]
 class Republisher:
     """The republish rule of one stream."""
 
-    __slots__ = ("_headers_only", "_ports", "_stream", "_transform")
+    __slots__ = ("_headers_only", "_outside", "_ports", "_stream", "_transform")
 
     def __init__(self, stream: str, config: RepublishConfig, ports: Ports) -> None:
         """Republish as `config`, which was checked, says."""
         self._stream = stream.encode()
         self._ports = ports
         self._headers_only = config.headers_only
+        self._outside = config.outside
         self._transform = SubjectTransform(config.src.encode(), config.dest.encode()) if config.dest else None
 
     def effect(
@@ -55,6 +57,7 @@ class Republisher:
             lines += b"Nats-Msg-Size: %d\r\n" % len(payload)
             body = b""
         block = (header[:-2] if header else b"NATS/1.0\r\n") + lines + b"\r\n"
+        target = outside_only(target) if self._outside else target
         publish = self._ports.publish
 
         def send(error: ApiError | None) -> None:
