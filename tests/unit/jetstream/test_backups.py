@@ -137,7 +137,7 @@ class TestReceiving:
         assert "error" not in world.api("STREAM.RESTORE.S", asked)
         assert world.api("STREAM.RESTORE.S", asked)["error"]["err_code"] == 10130
         overlapping = {"config": {"name": "T", "subjects": ["s.1"]}}
-        assert world.api("STREAM.RESTORE.T", overlapping)["error"]["err_code"] == 10065
+        assert world.api("STREAM.RESTORE.T", overlapping)["error"]["err_code"] == 10062
 
     def test_half_a_restore_is_removed_at_the_next_start(self, backup: tuple[Any, bytes]) -> None:
         world, (answer, data) = ConsumerWorld(), backup
