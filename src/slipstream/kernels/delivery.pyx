@@ -5,7 +5,8 @@
     HMSG <subject> <sid> [reply] <header size> <size>\r\n<header><body>\r\n
 
 The part after the sid is the same for every receiver with the same header ability, so it is built once a message.
-No decision is taken here: the route says who, the subscription says how, the publisher which reply it may name. Internal subscribers (streams, services)
+No decision is taken here: the route says who, the subscription says how, the publisher which reply it may name.
+Internal subscribers (streams, services)
 get bytes objects through their callback, made once a message and only when one of them is there; a `Listener` gets the
 bytes where they are.
 """
