@@ -178,17 +178,17 @@ def test_trace_headers_shows_no_payload(both: Both, config: str) -> None:
     assert ("secret" in str(found[1])) == (config == "trace: true")
 
 
-@pytest.mark.parametrize("flag", ["-V", "-VV"])
-def test_trace_verbose_shows_what_the_server_itself_sends(both: Both, flag: str) -> None:
+@pytest.mark.parametrize("setting", ["trace: true", "trace_verbose: true"])
+def test_trace_verbose_shows_what_the_server_itself_sends(both: Both, setting: str) -> None:
     users = "A { users: [{user: a, password: p}] }, SYS { users: [{user: s, password: p}] }"
-    config = f"system_account: SYS, accounts {{ {users} }}"
-    for server in _servers(both.fresh(config, flag)):
+    config = f"{setting}, system_account: SYS, accounts {{ {users} }}"
+    for server in _servers(both.fresh(config)):
         with _connected(server, user="s", **{"pass": "p"}) as listener:
             listener.send(b"SUB $SYS.ACCOUNT.A.CONNECT 1\r\nPING\r\n")
             listener.read_until(rb"PONG\r\n")
             with _connected(server, user="a", **{"pass": "p"}):
                 listener.read_until(rb"MSG \$SYS\.ACCOUNT\.A\.CONNECT")
-                if flag == "-VV":
+                if "verbose" in setting:
                     server.wait_for_log(r"SYSTEM - <<- \[PUB \$SYS\.ACCOUNT\.A\.CONNECT")
                 else:
                     assert "SYSTEM" not in "\n".join(server.log_lines)

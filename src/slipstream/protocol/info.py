@@ -62,7 +62,6 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     version: str | None = None
     account: str | None = None
     new_account: bool | None = None
-    remote_account: str | None = None
     proxy_sig: str | None = None
 
 

@@ -119,3 +119,5 @@ def test_damage_is_told_in_info_log_and_advisory() -> None:
     assert (advisory["stream"], advisory["count"], advisory["lost"]["msgs"]) == ("S", 1, [8])
     assert w.api("STREAM.MSG.GET.S", {"seq": 8})["error"]["err_code"] == 10037
     assert "error" not in w.api("STREAM.MSG.GET.S", {"seq": 9})
+    refused = w.api("STREAM.SNAPSHOT.S", {"deliver_subject": "there", "jsck": True})["error"]["description"]
+    assert "snapshot check detected 1 bad messages" in refused

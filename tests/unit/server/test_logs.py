@@ -140,3 +140,18 @@ def test_a_syslog_daemon_that_comes_back_is_found_again() -> None:
 def test_an_address_that_is_none_is_an_error() -> None:
     with pytest.raises(ValueError, match='error invalid network type: "http"'):
         open_log(remote_syslog="http://127.0.0.1")
+
+
+def test_the_daemon_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`syslog: true`: the first of the usual sockets that somebody listens to."""
+    path = str(tmp_path / "log")
+    monkeypatch.setattr("slipstream.server.syslog._LOCAL_SOCKETS", (str(tmp_path / "none"), path))
+    with pytest.raises(OSError, match="Unix syslog delivery error"):
+        open_log(syslog=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as daemon:
+        daemon.bind(path)
+        log = open_log(syslog=True)
+        log("ERR", "disk is gone")
+        record = daemon.recv(1000).decode()
+        assert re.fullmatch(r"<27>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+\[\d+\]: disk is gone\n", record)
+        log.close()
