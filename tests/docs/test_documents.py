@@ -8,7 +8,8 @@ A document is a story: its blocks run in order, in one directory, against one se
 - `conf` blocks must pass `slipstream-server -t`;
 - `json` blocks must parse.
 
-The address nats://127.0.0.1:4222 means the document's server, in blocks as well as by default in commands.
+The address nats://127.0.0.1:4222 means the document's server, in blocks as well as by default in commands. A document
+that speaks of files finds them in its directory (`FILES`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +34,8 @@ from slipstream.testing import ServerThread
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NATS_STORE = ROOT / "tests" / "fixtures" / "nats-stores" / "2.10.tar.xz"
+FILES = {"docs/coming-from/nats.md": ("nats-data", NATS_STORE)}  # what is in `store` of an archive, under this name
 DEFAULT_URL = "nats://127.0.0.1:4222"
 SECONDS_PER_BLOCK = 100.0
 BINARIES = Path(sys.executable).parent
@@ -169,6 +173,11 @@ def test_document_runs(path: Path, tmp_path: Path) -> None:
     runnable = [(language, text) for language, text in blocks(path) if hasattr(Story, language)]
     if not runnable:
         return
+    if name_and_archive := FILES.get(str(path.relative_to(ROOT))):
+        name, archive = name_and_archive
+        with tarfile.open(archive) as files:
+            files.extractall(tmp_path, filter="data")
+        (tmp_path / "store").rename(tmp_path / name)
     with told_in(tmp_path) as story:
         for language, text in runnable:
             getattr(story, language)(text)

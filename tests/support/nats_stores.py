@@ -44,6 +44,29 @@ class FilledStore:
         if with_kv:
             asyncio.run(self._fill_buckets())
 
+    def fill_small(self) -> None:
+        """Make a few streams that need little room in an archive of tests."""
+        client = BackupClient(self._port)
+        try:
+            _create(client, "ORDERS", max_msgs_per_subject=4, description="older")
+            for number in range(40):
+                _publish(
+                    client, f"orders.{number % 7}", b"order %d" % number, f"K: {number}" if number % 3 == 0 else ""
+                )
+            for seq in (20, 30, 40):
+                client.api("STREAM.MSG.DELETE.ORDERS", {"seq": seq, "no_erase": seq == 30})
+            _consumer(client, "ORDERS", "worker", take=12, ack=5)
+            _create(client, "JOBS", retention="workqueue")
+            for number in range(12):
+                _publish(client, f"jobs.{number}", b"job %d" % number)
+            _consumer(client, "JOBS", "runner", take=6, ack=4)
+            _create(client, "PACKED", compression="s2", max_bytes=BLOCK_BYTES)
+            for number in range(60):
+                _publish(client, f"packed.{number % 3}", b"some words that repeat %d " % number * 40)
+            client.api("STREAM.MSG.DELETE.PACKED", {"seq": 7})
+        finally:
+            client.close()
+
     def in_memory(self) -> None:
         """Make a stream that is not on disk."""
         client = BackupClient(self._port)

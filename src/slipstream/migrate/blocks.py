@@ -64,39 +64,47 @@ def decompressed(block: bytes) -> list[bytes | Hole]:
             break
     if block[3] != _S2 or len(block) - at < _TAIL_BYTES:
         return [Hole(0, len(block), f"compressed in an unknown way ({block[3]})")]
-    end = len(block) - _TAIL_BYTES
     pieces: list[bytes | Hole] = []
     whole = bytearray()
-    for found in _chunks(block, at, end):
+    read = 0
+    tail = len(block) - _TAIL_BYTES
+    for found, following in _chunks(block, at, tail):
         if isinstance(found, Hole):
             if whole:
                 pieces.append(bytes(whole))
                 whole.clear()
             pieces.append(found)
-        else:
-            whole += found
-    pieces.append(bytes(whole) + block[end:])
+            continue
+        whole += found
+        read += len(found)
+        if read + _TAIL_BYTES >= size:
+            # All there. Behind it may be an erased record of an older server, which wrote it where it would have been
+            # without compression.
+            tail = following
+            break
+    pieces.append(bytes(whole) + block[tail : tail + _TAIL_BYTES])
     return pieces
 
 
-def _chunks(block: bytes, at: int, end: int) -> Iterator[bytes | Hole]:
+def _chunks(block: bytes, at: int, end: int) -> Iterator[tuple[bytes | Hole, int]]:
+    """What is in each chunk of an S2 stream, and where the next begins."""
     while at < end:
         kind, length = block[at], int.from_bytes(block[at + 1 : at + 4], "little")
         if end - at < 4 or length > end - at - 4:
-            yield Hole(at, end - at, "its compressed content is cut off")
+            yield Hole(at, end - at, "its compressed content is cut off"), end
             return
-        body = block[at + 4 : at + 4 + length]
+        body, following = block[at + 4 : at + 4 + length], at + 4 + length
         if kind in (_CHUNK_COMPRESSED, _CHUNK_PLAIN):
             try:
                 content = body[4:] if kind == _CHUNK_PLAIN else decode_block(body[4:], _CONTENT_BYTES_MAX)
                 is_right = _masked(crc32c(content)) == int.from_bytes(body[:4], "little")
             except ValueError:
                 is_right = False
-            yield content if is_right else Hole(at, length + 4, "its compressed content is damaged")
+            yield (content if is_right else Hole(at, length + 4, "its compressed content is damaged")), following
         elif kind < _CHUNK_SKIPPABLE:
-            yield Hole(at, end - at, "its compressed content makes no sense")
+            yield Hole(at, end - at, "its compressed content makes no sense"), end
             return
-        at += 4 + length
+        at = following
 
 
 def _masked(crc: int) -> int:
