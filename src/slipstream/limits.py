@@ -160,9 +160,9 @@ RESPONSE_PERMITS_MAX: Final = 16_384
 
 # Containers inside each other in a request body: Go's decoder, and so nats-server, refuses deeper ones.
 JSON_DEPTH_MAX: Final = 10_000
-# Values in one request body, not counting plain lists of scalars: about 50 ms of scanning. The largest honest body is
-# a stream's metadata map (128 KiB in all).
-JSON_VALUES_MAX: Final = 50_000
+# Values in one request body that has to be read byte by byte, because something in it is unusual or wrong; plain lists
+# of scalars are not counted. About 50 ms.
+JSON_VALUES_MAX: Final = 5_000
 
 # --- synchronous client ---------------------------------------------------------------------------------------------
 

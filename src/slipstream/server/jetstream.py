@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import secrets
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slipstream.config.jetstream_options import JetStreamBatchLimitsOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
@@ -45,12 +46,16 @@ if TYPE_CHECKING:
     from slipstream.config.account_options import AccountJetStreamOptions
     from slipstream.config.options import Options
     from slipstream.jetstream.config.structs import StreamConfig
+    from slipstream.jetstream.stream.stream import Stream
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamRunner", "storage_directory"]
 
 _INFO = f"{API_PREFIX}INFO".encode()
+
+
+_YOUNG_STREAMS_MAX: Final = 256  # a stream is some hundred objects, and 100,000 take 10 ms to look at
 
 
 def storage_directory(options: Options) -> str:
@@ -79,6 +84,7 @@ class JetStreamRunner:
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
         self._told_of_compression = False
         self._system: SystemApi | None = None
+        self._young_streams = 0  # made since the garbage collector was told that what is there stays
         self._system_listening: list[Callable[[], None]] = []
 
     def start(self) -> None:
@@ -146,12 +152,20 @@ class JetStreamRunner:
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
         register_all(account)
+        account.on_started.append(self._on_stream)
         if limits is None:
             account.api.enabled = False
         else:
             account.recover()
             self.accounts[name] = account
         self._listening[name] = self._listen(account)
+
+    def _on_stream(self, _stream: Stream) -> None:
+        """Streams stay: a full garbage collection does not have to look at all of them again and again."""
+        self._young_streams += 1
+        if self._young_streams >= _YOUNG_STREAMS_MAX:
+            self._young_streams = 0
+            gc.freeze()
 
     def _close(self, name: str) -> None:
         """Let an account's clients call its API no more. Its streams stay on disk."""

@@ -9,6 +9,7 @@ What this is not: the server itself, which knows nothing of signals and files it
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -49,10 +50,14 @@ class Process:
             asyncio.get_running_loop().set_exception_handler(self._on_exception)
             # Before the server says that it is ready: whoever waits for that may send a signal at once.
             self._listen_for_signals()
+            gc.disable()  # nothing that is made at the start is garbage, and there may be much
             await server.start()
         except SlipstreamError as error:
             log("FTL", str(error))
             return 1
+        # What is there now stays: a collection that looked at it again would hold up everybody.
+        gc.freeze()
+        gc.enable()
         if self._stop_asked:
             await server.stop()
         await server.wait_stopped()

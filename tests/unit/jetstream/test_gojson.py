@@ -2,10 +2,16 @@
 
 # ruff: noqa: E501  the long lines are texts to be compared as a whole
 
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
-from slipstream.jetstream.gojson import JsonError, encode
+from slipstream.jetstream.gojson import JsonError, bind, encode
+from slipstream.jetstream.gojson.parse import Unusual, parse
 from slipstream.jetstream.gojson.scan import go_quote, value_end
 from slipstream.jetstream.gojson.times import (
     ZERO_TIME_NS,
@@ -144,7 +150,7 @@ def test_long_flat_lists_are_scanned_to_their_end() -> None:
 
 
 def test_a_flood_of_values_is_refused() -> None:
-    with pytest.raises(JsonError, match="more than 50000 values"):
+    with pytest.raises(JsonError, match="more than 5000 values"):
         value_end(b"[" + b"[]," * 100_000 + b"[]]", 0)
 
 
@@ -196,3 +202,91 @@ def test_what_is_no_duration(text: str) -> None:
 
 def test_quoting_is_gos() -> None:
     assert go_quote('a"\\\n\x00\x7f\u200b😀') == '"a\\"\\\\\\n\\x00\\x7f\\u200b😀"'
+
+
+_TEXTS = st.sampled_from(
+    ["a", "S.>", "old", "NEW", "limits", "file", "s2", "", "\u00e9", "\ud83d\ude00", "2024-05-01T00:00:00Z"]
+) | st.text(max_size=3)
+_VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**64), 2**64) | st.floats() | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+_NAMES = st.sampled_from(
+    [
+        *(
+            "name",
+            "NAME",
+            "subjects",
+            "retention",
+            "discard",
+            "storage",
+            "compression",
+            "max_age",
+            "metadata",
+            "sources",
+        ),
+        *(
+            "mirror",
+            "placement",
+            "sealed",
+            "first_seq",
+            "subject_transform",
+            "republish",
+            "consumer_limits",
+            "nonsense",
+        ),
+    ]
+)
+_SOURCES = st.lists(
+    st.fixed_dictionaries({"name": _TEXTS}, optional={"opt_start_time": _TEXTS, "subject_transforms": _VALUES}),
+    max_size=2,
+)
+_BODIES = st.dictionaries(_NAMES, _VALUES | st.lists(_TEXTS, max_size=3) | _SOURCES, max_size=4)
+
+
+def _outcome(body: bytes) -> object:
+    try:
+        return STREAM_CONFIG_REQUEST.decode(body)
+    except JsonError as error:
+        return str(error)
+
+
+@given(_BODIES, st.booleans(), st.sampled_from([b"", b" ", b"{}", b"x", b'{"name":"B"}']))
+def test_the_short_way_gives_what_the_long_way_gives(body: dict[str, object], ascii_only: bool, behind: bytes) -> None:
+    data = json.dumps(body, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") + behind
+    short = _outcome(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bind, "parse", _refuse)
+        assert short == _outcome(data)
+
+
+def _refuse(_body: bytes) -> object:
+    raise Unusual
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b'{"a":1,"a":2}',
+        b'{"a":1.0}',
+        b'{"a":1e3}',
+        b'{"a":-0}',
+        b'{"a":NaN}',
+        b'"\\ud800"',
+        b'"l\\u0069mits"',
+        b'"\xff"',
+        b"{}{}",
+        b"[" * 100_000,
+        b'"' + b"x" * (2 << 20) + b'"',
+    ],
+)
+def test_what_needs_a_closer_look(body: bytes) -> None:
+    with pytest.raises(Unusual):
+        parse(body)
+
+
+@pytest.mark.parametrize("body", [b'{"subjects":["s.\\u003e"],"at":"2024-01-02"}', b'{"name":"S","max_age":-1}'])
+def test_what_clients_write_needs_none(body: bytes) -> None:
+    assert parse(body) == json.loads(body)

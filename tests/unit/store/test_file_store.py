@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from slipstream.errors import StorageFault
@@ -196,3 +198,34 @@ def test_a_rewrite_that_was_not_worth_it_is_no_damage(monkeypatch: pytest.Monkey
     upkeep(store)
     assert not any(path.endswith("0000000001.0000.seg") for path in disk.paths())
     assert store.messages == 111 and reopen(disk, segment_bytes=8192).messages == 111
+
+
+def test_a_store_that_has_not_changed_is_closed_without_a_call_of_the_disk() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store)
+    store.close()
+    store = reopen(disk)
+    before = disk.calls
+    store.close()
+    assert disk.calls == before
+
+
+def test_a_store_that_has_changed_is_closed_without_waiting_for_the_manifest() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store)
+    upkeep(store)
+    store = reopen(disk)
+    fill(store, 1)
+    commit(store)
+    store.close()
+    # A power cut now: the log has everything, and one of the two slots is whole.
+    for seed in range(20):
+        crashed = disk.crash(random.Random(seed), keep=0.5, torn=True)
+        again = reopen(crashed)
+        assert again.last_seq == 4
+        upkeep(again)
+        assert reopen(crashed.crash(random.Random(seed), keep=0.5, torn=True)).last_seq == 4

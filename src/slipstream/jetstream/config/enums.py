@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from slipstream.jetstream.gojson.bind import GoEnum, Path, cannot_unmarshal, is_null, kind_of, mismatch, text_of
+from slipstream.jetstream.gojson.parse import Unusual
 from slipstream.jetstream.gojson.scan import JsonError
 
 __all__ = [
@@ -130,6 +131,12 @@ class _GoCompression:
             if member.value == text:
                 return member
         raise JsonError("unknown compression algorithm")
+
+    def take(self, value: object, current: object) -> object:
+        for member in Compression:
+            if member.value == (value or ""):
+                return member
+        raise Unusual
 
     def wire(self, value: object) -> object:
         assert isinstance(value, Compression)

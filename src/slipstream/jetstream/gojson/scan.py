@@ -3,7 +3,8 @@
 Clients and their tests compare the text of error 10025, so the words and offsets below are those of Go's
 `encoding/json`. Nothing here builds values (`bind` does) and nothing recurses: nesting is a counter and a byte stack,
 bounded by `JSON_DEPTH_MAX`, so a body of 100,000 brackets costs no more than its first 10,000. The number of values is
-bounded too (`JSON_VALUES_MAX`, our own limit), because this runs on the event loop.
+bounded too (`JSON_VALUES_MAX`, our own limit; values around the present one are not counted), because this runs on the
+event loop.
 
 An offset in an error is the number of bytes read when the error was seen, so it points behind the offending rune.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 
 from slipstream.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
 
@@ -70,7 +72,9 @@ def value_end(data: bytes, at: int) -> int:
         JsonSyntaxError: if the bytes there are not one complete JSON value.
     """
     containers = bytearray()  # the opening byte of each container we are inside of
-    for _ in range(JSON_VALUES_MAX):
+    for values in count():
+        if values - len(containers) > JSON_VALUES_MAX:
+            raise JsonError(f"more than {JSON_VALUES_MAX} values in one document")
         # Here a value has to begin.
         at = skip_blank(data, at)
         if at >= len(data):
@@ -116,7 +120,7 @@ def value_end(data: bytes, at: int) -> int:
             raise _unexpected(data, at, _AFTER_PAIR if inside == _OPEN_OBJECT else _AFTER_ELEMENT)
         else:
             return at
-    raise JsonError(f"more than {JSON_VALUES_MAX} values in one document")
+    raise AssertionError("counting does not end")
 
 
 def members(data: bytes, at: int) -> Iterator[tuple[bytes, int, int]]:

@@ -76,19 +76,32 @@ def read_manifest(disk: Disk, directory: str) -> ReadManifest:
     return ReadManifest(best, damaged)
 
 
-def write_manifest(disk: Disk, directory: str, manifest: Manifest) -> None:
-    """Write the slot that does not hold the version before, and make it durable."""
+def write_manifest(disk: Disk, directory: str, manifest: Manifest, *, doubtful: bool = True, sync: bool = True) -> None:
+    """Write the slot that does not hold the version before.
+
+    Args:
+        disk: where.
+        directory: of the stream.
+        manifest: what to write.
+        doubtful: whether the other slot may not be on stable storage; then that is made sure of first, because of the
+            two one must always be.
+        sync: whether to wait until this slot is; the log is, so that nothing depends on it.
+    """
     body = msgspec.msgpack.encode(manifest)
-    name = _SLOTS[manifest.version % 2]
+    name, other = _SLOTS[manifest.version % 2], _SLOTS[1 - manifest.version % 2]
     path = f"{directory}/{name}"
-    fresh = name not in disk.list_dir(directory)
-    if fresh:
+    present = disk.list_dir(directory)
+    if doubtful and other in present:
+        disk.sync(f"{directory}/{other}")
+        disk.sync_dir(directory)
+    if name not in present:
         disk.create(path)
     disk.truncate(path, 0)
     disk.write(path, 0, _HEAD.pack(_MAGIC, len(body), crc32c(body)) + body)
-    disk.sync(path)
-    if fresh:
-        disk.sync_dir(directory)
+    if sync:
+        disk.sync(path)
+        if name not in present:
+            disk.sync_dir(directory)
 
 
 def _decode(data: bytes) -> Manifest | None:

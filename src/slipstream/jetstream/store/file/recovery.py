@@ -138,7 +138,8 @@ class Recovered:
     notes: dict[bytes, bytes]
     superseded: list[str]
     """Files that a compaction replaced and did not live to remove, of units without an end, and temporary ones."""
-    manifest_version: int
+    manifest: Manifest | None
+    """The newest that could be read."""
     report: RecoveryReport
 
 
@@ -242,7 +243,7 @@ class _Recovery:
             unfinished_erasures=self._unfinished_erasures(),
             notes=self.notes,
             superseded=self.superseded,
-            manifest_version=manifest.version if manifest is not None else 0,
+            manifest=manifest,
             report=self.report,
         )
 

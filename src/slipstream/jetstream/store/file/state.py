@@ -19,6 +19,7 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.manifest import Manifest
 from slipstream.jetstream.store.file.ranges import cover, each
 from slipstream.jetstream.store.file.recovery import RecoveryReport
 from slipstream.jetstream.store.file.reserve import Reserve
@@ -83,6 +84,8 @@ class FileStoreState(IndexedReads):
         self._trimmed_first = 0  # highest trim in the log, synced or not
         self._marked = True  # a frame on disk vouches for the last commit
         self._manifest_version = 0
+        self._manifest_known: Manifest | None = None  # what the newest slot says
+        self._manifest_doubtful = False  # ... which may not be on stable storage
         self._manifest_due = False
         self._leftovers: list[str] = []
         self._dropped: set[str] = set()  # files of an abandoned unit: not worth a sync

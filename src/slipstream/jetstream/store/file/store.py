@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Job, StoreUnavailable
 from slipstream.jetstream.store.file.commits import FileStoreCommits
@@ -155,7 +157,9 @@ class FileStore(FileStoreCommits):
         self._set_lost(recovered.lost)
         self._expiries = recovered.expiries
         self._leftovers += recovered.superseded
-        self._manifest_version = max(self._manifest_version, recovered.manifest_version)
+        if recovered.manifest is not None and recovered.manifest.version >= self._manifest_version:
+            self._manifest_known, self._manifest_version = recovered.manifest, recovered.manifest.version
+            self._manifest_doubtful = True
         self._manifest_due = True
         self._tombs.clear()
         self._trim = 0
@@ -227,6 +231,7 @@ class FileStore(FileStoreCommits):
             self._finish_index_file(done)
         elif isinstance(done, ManifestJob):
             self._manifest_version += 1
+            self._manifest_known, self._manifest_doubtful = done.manifest, False
         elif isinstance(done, CompactionJob):
             self._finish_compaction(done)
 
@@ -361,7 +366,15 @@ class FileStore(FileStoreCommits):
         if not self._manifest_due or self._job is not None or self._log.unit is not None:
             return None
         self._manifest_due = False
-        return ManifestJob(self._disk, self._directory, manifest=self._manifest())
+        manifest = self._manifest()
+        if self._is_known(manifest):
+            return None
+        return ManifestJob(self._disk, self._directory, manifest=manifest, doubtful=self._manifest_doubtful)
+
+    def _is_known(self, manifest: Manifest) -> bool:
+        """Whether the newest slot says the same."""
+        known = self._manifest_known
+        return known is not None and msgspec.structs.replace(manifest, version=known.version) == known
 
     def _manifest(self) -> Manifest:
         return Manifest(
@@ -466,8 +479,10 @@ class FileStore(FileStoreCommits):
             try:
                 self._commit_now()
                 self._mark()
-                self._commit_now()
-                write_manifest(self._disk, self._directory, self._manifest())
+                manifest = self._manifest()
+                if not self._is_known(manifest):
+                    doubtful = self._manifest_doubtful
+                    write_manifest(self._disk, self._directory, manifest, doubtful=doubtful, sync=False)
             except (OSError, StorageFault):
                 # What was acknowledged is on disk; the rest was never promised.
                 pass

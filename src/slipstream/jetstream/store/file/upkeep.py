@@ -97,11 +97,12 @@ class ManifestJob(UpkeepJob):
     """Write the manifest."""
 
     manifest: Manifest | None = None
+    doubtful: bool = True
 
     def work(self) -> None:
         """One slot, synced."""
         assert self.manifest is not None
-        write_manifest(self.disk, self.directory, self.manifest)
+        write_manifest(self.disk, self.directory, self.manifest, doubtful=self.doubtful)
 
 
 @dataclass(slots=True)
