@@ -168,9 +168,9 @@ class FakePorts:
         self.logged.append((level, text))
 
     def report(self, what: str, error: Exception) -> None:
-        self.reported.append((what, error))
         if not self.tolerant:
             raise error
+        self.reported.append((what, error.with_traceback(None)))  # which would keep everything it passed through
 
     def random_below(self, bound: int) -> int:
         return self._random.randrange(bound)
@@ -304,6 +304,9 @@ class FakeStores:
 
     def recover(self) -> list[Recovered]:
         return self.recoverable
+
+    def unopened(self) -> dict[str, str]:
+        return {}
 
     def destroy(self, store: Any) -> None:
         if self.fail_destroy is not None:

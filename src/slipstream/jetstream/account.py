@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -33,7 +34,7 @@ from slipstream.jetstream.config.versioning import (
 )
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
-from slipstream.jetstream.guard import call, each, guarded
+from slipstream.jetstream.guard import call, each, guarded, guarded_with
 from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare, check_limits
@@ -97,7 +98,7 @@ class JetStreamAccount:
         self.facts = server.facts
         self.limits = limits
         self.streams: dict[str, Stream] = {}
-        self.offline: dict[str, str] = {}  # streams of a newer server: name → why they do not run
+        self.offline: dict[str, str] = {}  # streams that cannot run here, such as those of a newer server: name → why
         self.advisories = Advisories(ports, server.facts)
         self.api = ApiDispatcher(ports, self.advisories, server.new_load())
         self.api.account, self.api.strict = name, server.facts.strict
@@ -120,33 +121,41 @@ class JetStreamAccount:
     def recover(self) -> None:
         """Open every stream found on disk. Blocks; called before the server accepts connections."""
         for found in self._stores.recover():
-            level = found.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
-            if not level.isdecimal() or int(level) > API_LEVEL:
-                self.offline[found.config.name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
-                found.store.close()
-                continue
-            if RESTORING in found.store.notes():
-                self.ports.log("WRN", f"Stream '{self.name} > {found.config.name}' was restored only in part: removed")
-                self._stores.destroy(found.store)
-                continue
             try:
-                self._start(self._make(found.config, found.store, found.created_ns), recovered=True)
+                self._recover(found)
             except Exception as error:
                 self._keep_offline(found, fault_of(error))
+        for name, reason in self._stores.unopened().items():
+            self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be opened: {reason}")
+            if name not in self.streams:
+                self.offline[name] = reason
         self.server.scrubber.join(self)
         for path in self._stores.quarantined():
             self.ports.log("WRN", f"JetStream directory moved aside because it could not be read: {path}")
 
+    def _recover(self, found: Recovered) -> None:
+        level = found.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
+        if not level.isdecimal() or int(level) > API_LEVEL:
+            self.offline[found.config.name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
+            self.holdings.take(found.config)
+            found.store.close()
+        elif RESTORING in found.store.notes():
+            self.ports.log("WRN", f"Stream '{self.name} > {found.config.name}' was restored only in part: removed")
+            self._stores.destroy(found.store)
+        else:
+            self._start(self._make(found.config, found.store, found.created_ns), recovered=True)
+
     def _keep_offline(self, found: Recovered, fault: StorageFault) -> None:
-        """One stream's trouble is not the others': its files stay as they are."""
+        """One stream's trouble is not the others': its files stay as they are, and its subjects stay its own."""
         name = found.config.name
         self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be started: {fault}")
         self.offline[name] = str(fault)
         started = self._forget(name)
         if started is not None:
-            self.holdings.give_back(name)
             self._stop(started, deleted=False)
-        found.store.close()
+        else:
+            self.holdings.take(found.config)
+        call(self.ports, f"Closing stream '{self.name} > {name}'", found.store.close)
 
     def shutdown(self) -> None:
         """Stop and close every stream. Blocks."""
@@ -272,9 +281,17 @@ class JetStreamAccount:
         if self._wait(name, lambda: self._retry_delete(name, done)):
             return
         stream = self.get_stream(name)
-        self._busy[name] = []
+
+        def broke(error: Exception) -> None:
+            # What is left of its files is found at the next start.
+            self.ports.report(f"The removal of stream '{self.name} > {name}'", error)
+            if name in self._busy:
+                self._release(name)
+                done(TableError(table.STREAM_DELETE, err=fault_of(error).text))
+
         # What was decided before is answered before.
-        stream.after_commit(lambda _: self._destroy(stream, done))
+        stream.after_commit(guarded_with(lambda _: self._destroy(stream, done, broke), broke))
+        self._busy[name] = []
 
     # --- facts ---
 
@@ -336,9 +353,6 @@ class JetStreamAccount:
 
     def _create_store(self, config: StreamConfig, done: Done, fill: Fill | None = None) -> None:
         name = config.name
-        self._busy[name] = []
-        self._creating[name] = config
-        self.holdings.take(config)
         created_ns = self.ports.now_ns()
         outcome: list[Store | StorageFault] = []
 
@@ -346,7 +360,7 @@ class JetStreamAccount:
             # Nobody expected it: nothing of the stream stays, and the name is free again.
             self.ports.report(f"The creation of stream '{self.name} > {name}'", error)
             self._creating.pop(name, None)
-            self._abandon(config, outcome[0], store_error(fault_of(error)), done)
+            self._abandon(config, outcome[0] if outcome else None, store_error(fault_of(error)), done)
 
         def make() -> None:
             try:
@@ -364,7 +378,7 @@ class JetStreamAccount:
                 self._release(name)
                 done(store_error(made_or_fault))
             elif fill is not None:
-                fill(config, made_or_fault, lambda filled: live(made_or_fault, filled))
+                fill(config, made_or_fault, guarded_with(partial(live, made_or_fault), broke))
             else:
                 live(made_or_fault, created_ns)
 
@@ -384,9 +398,12 @@ class JetStreamAccount:
             self._release(name)
             stream.after_commit(lambda error: self._announce(stream, "create", error, done))
 
+        self.holdings.take(config)
+        self._busy[name] = []
+        self._creating[name] = config
         self.ports.run_blocking(make, guarded(made, broke))
 
-    def _abandon(self, config: StreamConfig, store: Store | StorageFault, reason: ApiError, done: Done) -> None:
+    def _abandon(self, config: StreamConfig, store: Store | StorageFault | None, reason: ApiError, done: Done) -> None:
         """A stream was stored but could not be brought to life: nothing of it stays, and the client is told."""
         self.holdings.give_back(config.name)
         started = self._forget(config.name)
@@ -395,7 +412,7 @@ class JetStreamAccount:
 
         def remove() -> None:
             # What cannot be removed now is found at the next start, as after any failed removal.
-            if not isinstance(store, StorageFault):
+            if store is not None and not isinstance(store, StorageFault):
                 with suppress(StorageFault):
                     self._stores.destroy(store)
 
@@ -411,7 +428,9 @@ class JetStreamAccount:
         if error is None:
             self.advisories.stream_action(stream.name, action)
 
-    def _destroy(self, stream: Stream, done: Callable[[ApiError | None], None]) -> None:
+    def _destroy(
+        self, stream: Stream, done: Callable[[ApiError | None], None], broke: Callable[[Exception], None]
+    ) -> None:
         name = stream.name
         self._forget(name)
         self._stop(stream, deleted=True)
@@ -432,7 +451,8 @@ class JetStreamAccount:
             self.advisories.stream_action(name, "delete")
 
         # A piece of upkeep may still run in its thread; it must not meet the removal.
-        stream.committer.when_quiet(lambda: self.ports.run_blocking(remove, removed))
+        removal = partial(self.ports.run_blocking, remove, guarded(removed, broke))
+        stream.committer.when_quiet(guarded(removal, broke))
 
     def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
         share = StreamShare(self.budgets[config.storage], store)

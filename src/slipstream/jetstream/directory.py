@@ -5,8 +5,9 @@
     <root>/quarantine/<name>[.n]        what could not be opened, moved aside; an operator decides about it
     <root>/unfinished/<name>[.n]        a creation that was cut short before anybody was told of the stream
 
-Nothing is deleted here except what a user asked to delete. What is not a stream, cannot be read, or claims a name that
-another directory has, is moved aside and reported.
+Nothing is deleted here except what a user asked to delete. What is not a stream, holds nothing that can be used, or
+claims a name that another directory has, is moved aside and reported. A stream that cannot be opened for another reason
+(the disk refuses to read, or a mistake in here) stays where it is, and is offline until the next start.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ from slipstream.jetstream.ports import Recovered
 from slipstream.jetstream.store.base import Store, StoreUnavailable
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.manifest import read_manifest
+from slipstream.jetstream.store.file.recovery import scan_segment
+from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import from_stored, to_stored
+from slipstream.kernels.record import CONFIG
 
 __all__ = ["DirectoryStores", "account_directory"]
 
@@ -69,6 +74,7 @@ class DirectoryStores:
         self._log = log
         self._directories: dict[int, str] = {}  # id of an open file store → its directory
         self._settled = False  # whether the directory of streams is known to survive a power cut
+        self._unopened: dict[str, str] = {}  # see `unopened`
 
     def create(self, config: StreamConfig, created_ns: int) -> Store:
         """See `StreamStores.create`."""
@@ -110,7 +116,12 @@ class DirectoryStores:
         streams = f"{self._root}/streams"
         for name in self._disk.list_dir(streams):
             directory = f"{streams}/{name}"
-            recovered = self._open(directory, name)
+            try:
+                recovered = self._open(directory, name)
+            except Exception as error:
+                # One stream's trouble is not the others'.
+                self._unopened[self._name_of(directory)] = str(error) or type(error).__name__
+                continue
             if recovered is None:
                 continue
             twin = found.get(recovered.config.name)
@@ -121,6 +132,10 @@ class DirectoryStores:
                 self._set_aside(twin.store, f"a newer directory holds stream '{twin.config.name}'")
             found[recovered.config.name] = recovered
         return [found[name] for name in sorted(found)]
+
+    def unopened(self) -> dict[str, str]:
+        """See `StreamStores.unopened`."""
+        return dict(self._unopened)
 
     def quarantined(self) -> list[str]:
         """See `StreamStores.quarantined`."""
@@ -164,6 +179,8 @@ class DirectoryStores:
             config, created_ns = from_stored(store.config)
             store.set_segment_bytes(self._options(config).segment_bytes)
         except (StorageFault, JsonError) as error:
+            if isinstance(error.__cause__, OSError):
+                raise  # it may be readable the next time
             # Making a stream ends with its first segment, so without a whole one nobody was told that it exists. The
             # manifest comes soon after: where there is one, there was a first segment.
             begun = any(entry.endswith(".seg") for entry in entries) and len(entries) > 1
@@ -171,6 +188,25 @@ class DirectoryStores:
             return None
         self._directories[id(store)] = directory
         return Recovered(store, created_ns, config)
+
+    def _name_of(self, directory: str) -> str:
+        """What a stream that cannot be opened is called; what its directory is called, if that cannot be told."""
+        try:
+            manifest = read_manifest(self._disk, directory).manifest
+            if manifest is not None:
+                return from_stored(manifest.config)[0].name
+            for name in self._disk.list_dir(directory):
+                if name.endswith(".seg"):
+                    path = f"{directory}/{name}"
+                    header = decode_header(self._disk.read(path, 0, HEADER_BYTES))
+                    scan = scan_segment(self._disk.read(path, 0, self._disk.size(path)), header) if header else None
+                    for kind, _seq, _ts, _key, payload in scan.controls if scan else ():
+                        if kind == CONFIG:
+                            return from_stored(payload)[0].name
+        except Exception:
+            # Whatever it is, it is why the stream is not opened.
+            self._log("DBG", f"{directory} does not tell its stream's name")
+        return directory.rsplit("/", 1)[1]
 
     def _set_aside(self, store: Store, reason: str) -> None:
         store.close()

@@ -11,12 +11,13 @@ they happen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import ParamSpec, Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
-__all__ = ["Reporter", "call", "each", "guarded"]
+__all__ = ["Reporter", "call", "each", "guarded", "guarded_with"]
 
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Reporter(Protocol):
@@ -54,6 +55,18 @@ def guarded(callback: Callable[[], object], failed: Callable[[Exception], None])
     def run() -> None:
         try:
             callback()
+        except Exception as error:
+            failed(error)
+
+    return run
+
+
+def guarded_with(callback: Callable[[T], object], failed: Callable[[Exception], None]) -> Callable[[T], None]:
+    """The same for a callback that gets something."""
+
+    def run(given: T) -> None:
+        try:
+            callback(given)
         except Exception as error:
             failed(error)
 

@@ -253,8 +253,13 @@ class StreamStores(Protocol):
     def recover(self) -> list[Recovered]:
         """Open every stream of the account; runs before the server accepts connections.
 
-        What cannot be opened is moved aside, logged, and reported by `quarantined`.
+        What is no stream is moved aside, logged, and reported by `quarantined`. A stream that cannot be opened for any
+        other reason stays where it is, and is reported by `unopened`.
         """
+        ...
+
+    def unopened(self) -> dict[str, str]:
+        """Streams that are there and could not be opened: their names, as far as they can be told, and why."""
         ...
 
     def destroy(self, store: Store) -> None:

@@ -20,6 +20,9 @@ from slipstream.kernels.delivery cimport Listener
 from slipstream.kernels.logwriter cimport LogWriter
 
 
+cdef unsigned long long SEQ_LAST = 0xFFFFFFFFFFFFFFFD  # the last sequence a message can have, as for the stores
+
+
 cdef class Intake(Listener):
     """What arrives for one stream.
 
@@ -89,7 +92,7 @@ cdef class Intake(Listener):
             return 0
         if reply_size > 4 and memcmp(reply + reply_size - 4, b".$FI", 4) == 0:
             return 0  # part of a fast batch
-        if len(self.pending) > self._room_msgs:
+        if len(self.pending) > self._room_msgs or self.last_seq >= SEQ_LAST:
             return 0
         if self._standing_by:
             if not self.resume() or self._writer is None:

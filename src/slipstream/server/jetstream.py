@@ -81,6 +81,7 @@ class JetStreamRunner:
         self.shared = JetStreamServer(self.facts)
         self.server_id = server.identity.id
         self.accounts: dict[str, JetStreamAccount] = {}
+        self.broken: dict[str, str] = {}  # accounts whose streams could not be looked for, and why
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
         self._told_of_compression = False
         self._system: SystemApi | None = None
@@ -156,7 +157,13 @@ class JetStreamRunner:
         if limits is None:
             account.api.enabled = False
         else:
-            account.recover()
+            try:
+                account.recover()
+            except Exception as error:
+                # One account's trouble is not the others': its API says that JetStream is not there.
+                server.report(f"The recovery of account '{name}'", error)
+                self.broken[name] = str(error) or type(error).__name__
+                account.api.enabled = False
             self.accounts[name] = account
         self._listening[name] = self._listen(account)
 
@@ -171,6 +178,7 @@ class JetStreamRunner:
         """Let an account's clients call its API no more. Its streams stay on disk."""
         for stop_listening in self._listening.pop(name):
             stop_listening()
+        self.broken.pop(name, None)
         account = self.accounts.pop(name, None)
         if account is not None:
             account.shutdown()

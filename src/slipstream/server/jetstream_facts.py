@@ -94,7 +94,14 @@ class RunningJetStream:
         named = [found[account]] if account else list(found.values())
         if stream:
             return _stream_problems(named[0], stream, consumer)
-        return [problem for one in named for problem in _account_problems(one)]
+        broken = [
+            HealthProblem(
+                "ACCOUNT", f"JetStream account '{one.name}' {self._runner.broken[one.name]}", account=one.name
+            )
+            for one in named
+            if one.name in self._runner.broken
+        ]
+        return broken + [problem for one in named for problem in _account_problems(one)]
 
 
 def _account_problems(account: JetStreamAccount) -> Iterable[HealthProblem]:
@@ -103,15 +110,22 @@ def _account_problems(account: JetStreamAccount) -> Iterable[HealthProblem]:
         yield HealthProblem(
             "STREAM", f"JetStream stream '{account.name} > {name}' {reason}", account=account.name, stream=name
         )
+    for name, stream in account.streams.items():
+        offline = stream.interest.offline if isinstance(stream.interest, Consumers) else {}
+        for consumer, reason in offline.items():
+            text = f"JetStream consumer '{account.name} > {name} > {consumer}' {reason}"
+            yield HealthProblem("CONSUMER", text, account=account.name, stream=name, consumer=consumer)
     for path in facts.quarantined:
         yield HealthProblem("ACCOUNT", f"JetStream directory moved aside: {path}", account=account.name)
-    for stream in facts.streams:
-        if stream.fault:
-            text = f"JetStream stream '{account.name} > {stream.name}' {stream.fault}"
-            yield HealthProblem("STREAM", text, account=account.name, stream=stream.name)
+    for shown in facts.streams:
+        if shown.fault:
+            text = f"JetStream stream '{account.name} > {shown.name}' {shown.fault}"
+            yield HealthProblem("STREAM", text, account=account.name, stream=shown.name)
 
 
 def _stream_problems(account: JetStreamAccount, name: str, consumer: str) -> Iterable[HealthProblem]:
+    if name in account.offline:
+        return [problem for problem in _account_problems(account) if problem.stream == name]
     if name not in account.streams:
         text = f'JetStream stream "{name}" not found on account "{account.name}"'
         return [HealthProblem("STREAM", text, account=account.name, stream=name, missing=True)]

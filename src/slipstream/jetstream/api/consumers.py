@@ -30,7 +30,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
 from slipstream.jetstream.gojson.scan import JsonError
-from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
+from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX
@@ -277,7 +277,7 @@ class ConsumerApi:
         now_ns = self._account.ports.now_ns()
         fields: dict[str, object] = {"paused": until_ns > now_ns, "pause_until": format_time(until_ns)}
         if until_ns > now_ns:
-            fields["pause_remaining"] = until_ns - now_ns
+            fields["pause_remaining"] = min(until_ns - now_ns, DURATION_MAX_NS)
         consumers.pause(consumer, until_ns if until_ns != ZERO_TIME_NS else None, request.settle(fields))
 
     def reset(self, request: ApiRequest) -> None:

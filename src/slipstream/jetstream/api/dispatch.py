@@ -159,13 +159,13 @@ class ApiRequest:
     def wait(self) -> None:
         """Its handler returned; unless it has answered already, the call waits. For the dispatcher."""
         if not self._answered:
-            self._waits = True
             self._dispatcher.load.wait(looks=self._route.looks)
+            self._waits = True
             self._dispatcher.watch()
 
     def __del__(self) -> None:
         """Nothing can answer the call any more. This may run in any thread: the dispatcher answers when it looks."""
-        if self._waits and not self._answered:
+        if getattr(self, "_waits", False) and not self._answered:
             self._dispatcher.lost.append(self)
 
     def attempt(self, work: Callable[[], None]) -> None:
@@ -184,9 +184,9 @@ class ApiRequest:
     def _send(self, fields: Fields, *, error: bool, audited: bool) -> None:
         assert not self._answered
         payload = encode(fields)
-        self._answered = True
         if self._waits:
             self._dispatcher.load.answered(looks=self._route.looks)
+        self._answered = True
         self._dispatcher.send(self, payload, error=error, audited=audited)
 
 

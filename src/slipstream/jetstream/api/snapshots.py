@@ -336,10 +336,11 @@ class _Restoring:
         self._end(TableError(table.STREAM_RESTORE, err=reason))
 
     def _end(self, outcome: int | ApiError) -> None:
+        filled, self._filled = self._filled, None
         if self._chunks is not None:
             self._chunks.close()
-        assert self._filled is not None
-        self._filled(outcome)
+        if filled is not None:  # else it has ended before
+            filled(outcome)
 
     def done(self, outcome: Stream | ApiError) -> None:
         """The stream lives, or nothing of it is left."""

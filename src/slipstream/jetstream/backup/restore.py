@@ -31,6 +31,7 @@ from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
+from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store
 from slipstream.jetstream.store.notes import RESTORING
@@ -316,7 +317,7 @@ class Restore:
             job.run()
             self._committed(job)
         else:
-            self._ports.run_blocking(job.run, lambda: self._committed(job))
+            self._ports.run_blocking(job.run, guarded(lambda: self._committed(job), self._broke))
 
     def _committed(self, job: Job) -> None:
         self._committing = False
@@ -341,6 +342,12 @@ class Restore:
         else:
             self._owner.complete(self._created_ns)
 
+    def _broke(self, error: Exception) -> None:
+        """Something that nobody expected: the restore ends here."""
+        self._ports.report(f"The restore of stream '{self._config.name}'", error)
+        self._close()
+        self._owner.failed(TableError(table.STREAM_RESTORE, err="internal error"))
+
     def _close(self) -> None:
         self._finished = True
         if self._timer is not None:
@@ -350,7 +357,7 @@ class Restore:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer()
-        self._timer = self._ports.call_later(BACKUP_SILENCE_NS, self._silence)
+        self._timer = self._ports.call_later(BACKUP_SILENCE_NS, guarded(self._silence, self._broke))
 
     def _silence(self) -> None:
         self._timer = None

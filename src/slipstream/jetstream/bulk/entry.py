@@ -19,15 +19,17 @@ from slipstream.jetstream.bulk.parts import Part
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import SubjectState
+from slipstream.jetstream.store.base import SEQ_LAST, SubjectState
 from slipstream.jetstream.store.bulk import unit_subject_state, unit_writer
+from slipstream.jetstream.stream.appends import exhausted
 from slipstream.jetstream.stream.commit import AfterCommit
 from slipstream.jetstream.stream.conditions import message_ttl
 from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.stream import Stream
+from slipstream.jetstream.stream.ttl import deadline
 from slipstream.kernels import stagedrows
 from slipstream.kernels.stagedrows import StagedRows
-from slipstream.limits import SECOND_NS, STREAM_HEADER_BYTES_MAX
+from slipstream.limits import STREAM_HEADER_BYTES_MAX
 
 __all__ = ["Entry"]
 
@@ -86,6 +88,8 @@ class Entry:
             or stream.appends.republisher is not None
         )
         self._subjects = tuple(subject.encode() for subject in config.subjects)
+        if stream.store.last_seq + count > SEQ_LAST:
+            raise exhausted()
         self._rows = StagedRows()
         stream.store.begin_atomic()
         stream.ingest.hold_back()
@@ -198,7 +202,7 @@ class Entry:
         if self.careful:
             self._check_room(subject, header, payload)
         header, ttl = at_least_marker_ttl(stream.config, header, ttl)
-        expires_ns = self.ts_ns + ttl * SECOND_NS if ttl > 0 else 0
+        expires_ns = deadline(self.ts_ns, ttl)
         seq = self.next_seq
         republisher = stream.appends.republisher
         previous = self.subject_state(subject).last_seq if republisher is not None else 0

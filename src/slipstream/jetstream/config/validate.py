@@ -21,6 +21,7 @@ from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
+from slipstream.jetstream.store.base import SEQ_LAST
 from slipstream.kernels.subject import is_subset, is_valid_subscription, overlaps
 from slipstream.limits import (
     ASSET_DESCRIPTION_BYTES_MAX,
@@ -119,6 +120,9 @@ def _default_limits(config: StreamConfig, pedantic: bool) -> None:
             raise ApiError(table.PEDANTIC, err=f"{name} must be set to -1")
         if value <= 0:
             setattr(config, name, -1)
+    if config.first_seq > SEQ_LAST + 1:
+        # nats-server counts on from 0, and finds nothing of it after a restart.
+        raise invalid_config("first sequence leaves no room for messages")
 
 
 def _default_times(config: StreamConfig, context: ConfigContext, pedantic: bool) -> None:

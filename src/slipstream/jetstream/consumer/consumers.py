@@ -35,6 +35,7 @@ from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.consumer.wanted import Wanted
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
+from slipstream.jetstream.guard import call, each
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import (
@@ -63,7 +64,9 @@ class Consumers:
         self.account_hash = account_hash(account.name)
         self._account = account
         self._ports = account.ports
-        self._retention = Retention(stream, account.ports, lambda: list(self.consumers.values()), self._changed)
+        self._retention = Retention(
+            stream, account.ports, lambda: list(self.consumers.values()), lambda: not self.offline, self._changed
+        )
         self._hungry: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
         self._wanted = Wanted(lambda: self.consumers.values())
@@ -86,8 +89,8 @@ class Consumers:
         return len(self.consumers)
 
     def has_interest(self, subject: bytes) -> bool:
-        """See `Interest.has_interest`."""
-        return bool(self._wanted.by(subject))
+        """See `Interest.has_interest`. Nobody knows what one that is offline would want."""
+        return bool(self.offline) or bool(self._wanted.by(subject))
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
         """See `Interest.on_committed`."""
@@ -100,9 +103,13 @@ class Consumers:
             self._hungry = {}
         alone = len(hungry) == 1
         for consumer in hungry.values():
-            if alone and first_seq == last_seq:
-                consumer.deliverer.deliver_expected(last_seq)
-            consumer.pump(alone=alone)
+            try:
+                if alone and first_seq == last_seq:
+                    consumer.deliverer.deliver_expected(last_seq)
+                consumer.pump(alone=alone)
+            except Exception as error:
+                self._failed(consumer, error)
+                self._hungry[consumer.name] = consumer
 
     def on_removed(self, seqs: Sequence[int]) -> None:
         """See `Interest.on_removed`."""
@@ -110,7 +117,10 @@ class Consumers:
         if not self._tracking:
             return
         for name, consumer in list(self._tracking.items()):
-            consumer.on_removed(seqs)
+            try:
+                consumer.on_removed(seqs)
+            except Exception as error:
+                self._failed(consumer, error)
             state = consumer.state
             if not (state.acks.pending or state.acks.exhausted or state.dead or state.resume_seq):
                 self._tracking.pop(name, None)
@@ -119,8 +129,11 @@ class Consumers:
         """See `Interest.on_purged`."""
         self.version += 1
         for consumer in list(self.consumers.values()):
-            if not subject or consumer.filters.touch(subject):
-                consumer.on_purged()
+            try:
+                if not subject or consumer.filters.touch(subject):
+                    consumer.on_purged()
+            except Exception as error:
+                self._failed(consumer, error)
         if not subject:
             self._retention.sweep()  # after a fault, messages may be back that were acknowledged
 
@@ -129,7 +142,10 @@ class Consumers:
         self.version += 1
         self._wanted.forget()
         for consumer in self.consumers.values():
-            consumer.on_stream_config()
+            try:
+                consumer.on_stream_config()
+            except Exception as error:
+                self._failed(consumer, error)
         if old.retention is not new.retention:
             self._retention.sweep()
 
@@ -146,11 +162,14 @@ class Consumers:
         """See `Interest.stop`."""
         self._retention.stopped = True
         for consumer in list(self.consumers.values()):
-            if deleted:
-                consumer.close(b"409 Consumer Deleted")
-                consumer.events.deleted()
-            else:
-                consumer.close(b"409 Server Shutdown", counts=True)
+            try:
+                if deleted:
+                    consumer.close(b"409 Consumer Deleted")
+                    consumer.events.deleted()
+                else:
+                    consumer.close(b"409 Server Shutdown", counts=True)
+            except Exception as error:
+                self._failed(consumer, error)
         if self._commit_timer is not None:
             self._commit_timer()
             self._commit_timer = None
@@ -191,8 +210,7 @@ class Consumers:
     def _commit(self) -> None:
         self._commit_timer = None
         held, self._held = self._held, []
-        for journal in held:
-            journal.flush()
+        each(self._ports, f"The journal of consumers of stream '{self.stream.name}'", [one.flush for one in held])
         self._held.clear()
         self.stream.committer.wake()
 
@@ -254,6 +272,7 @@ class Consumers:
         """
         if self.offline.pop(name, None) is not None:
             self.stream.store.journal_remove(name.encode())
+            self._retention.sweep()
         else:
             self._remove(self.get(name))
         self.stream.after_commit(done)
@@ -405,7 +424,7 @@ class Consumers:
         if announced:
             consumer.events.deleted()
         if self.stream.config.retention is RetentionPolicy.INTEREST:
-            if self.consumers:
+            if self.consumers or self.offline:
                 self._retention.sweep()
             else:
                 self.stream.removals.purge()
@@ -418,24 +437,40 @@ class Consumers:
             name = key.decode("utf-8", "replace")
             try:
                 state = ConsumerState.decode(parts)
-            except ValueError as error:
-                self._ports.log("ERR", f"Consumer '{self.stream.name} > {name}' cannot be recovered: {error}")
-                self.offline[name] = str(error)
-                continue
-            level = state.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
-            if not level.isdecimal() or int(level) > API_LEVEL:
-                self.offline[name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
-                continue
-            consumer = self._add(name, state)
-            self._tracking[name] = consumer
+                level = state.config.metadata.get(REQUIRED_LEVEL_KEY, "0")
+                if not level.isdecimal() or int(level) > API_LEVEL:
+                    self.offline[name] = f"unsupported - required API level: {level}, current: {API_LEVEL}"
+                    continue
+                self._tracking[name] = self._add(name, state)
+            except Exception as error:
+                self._keep_offline(name, error)
 
     def start(self) -> None:
         """Let recovered consumers run."""
-        for consumer in list(self.consumers.values()):
-            consumer.on_purged()  # what is not stored any more is not pending either
-            consumer.start()
+        for name, consumer in list(self.consumers.items()):
+            try:
+                consumer.on_purged()  # what is not stored any more is not pending either
+                consumer.start()
+            except Exception as error:
+                call(self._ports, f"The end of consumer '{self.stream.name} > {name}'", consumer.close, b"")
+                self._keep_offline(name, error)
         if self.consumers:
             self._retention.sweep()
+
+    def _keep_offline(self, name: str, error: Exception) -> None:
+        """One consumer's trouble is not the others', nor the stream's: what was written of it stays as it is."""
+        self._ports.log("ERR", f"Consumer '{self.stream.name} > {name}' cannot be recovered: {error}")
+        if not isinstance(error, ValueError | ApiError):
+            self._ports.report(f"The recovery of consumer '{self.stream.name} > {name}'", error)
+        self.consumers.pop(name, None)
+        self._hungry.pop(name, None)
+        self._tracking.pop(name, None)
+        self._wanted.forget()
+        self.offline[name] = str(error) or type(error).__name__
+
+    def _failed(self, consumer: Consumer, error: Exception) -> None:
+        """One consumer's trouble is not that of the others."""
+        self._ports.report(f"Consumer '{self.stream.name} > {consumer.name}'", error)
 
     def check_invariants(self) -> None:
         """What must hold between calls."""

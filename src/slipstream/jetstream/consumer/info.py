@@ -6,7 +6,7 @@ from slipstream.jetstream.config.structs import CONSUMER_CONFIG
 from slipstream.jetstream.config.versioning import shown
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.pull import PullSink
-from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
+from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 
 __all__ = ["consumer_fields"]
 
@@ -36,7 +36,7 @@ def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> 
     until_ns = config.pause_until_ns
     if until_ns is not None and until_ns > now_ns:
         fields["paused"] = True
-        fields["pause_remaining"] = until_ns - now_ns
+        fields["pause_remaining"] = min(until_ns - now_ns, DURATION_MAX_NS)
     fields["ts"] = format_time(now_ns)
     if config.priority_groups:
         fields["priority_groups"] = [_group(consumer)]

@@ -25,13 +25,23 @@ class Retention:
     """Removes messages of one stream when its consumers are done with them."""
 
     def __init__(
-        self, stream: Stream, ports: Ports, consumers: Callable[[], Sequence[Consumer]], removed: Callable[[], None]
+        self,
+        stream: Stream,
+        ports: Ports,
+        consumers: Callable[[], Sequence[Consumer]],
+        are_all: Callable[[], bool],
+        removed: Callable[[], None],
     ) -> None:
-        """Judge by the given consumers; `removed` is called when messages went that others may have counted."""
+        """Judge by the given consumers.
+
+        While they are not all (`are_all`: some cannot run), nothing goes because nobody is interested. `removed` is
+        called when messages went that others may have counted.
+        """
         self._stream = stream
         self._store = stream.store
         self._ports = ports
         self._consumers = consumers
+        self._are_all = are_all
         self._removed = removed
         self._sweep_seq = 0  # where the running sweep is; 0: none runs
         self.stopped = False
@@ -40,7 +50,7 @@ class Retention:
     def acked(self, consumer: Consumer, seqs: Sequence[int]) -> None:
         """A consumer is done with these messages."""
         policy = self._stream.config.retention
-        if policy is RetentionPolicy.LIMITS:
+        if policy is RetentionPolicy.LIMITS or (policy is RetentionPolicy.INTEREST and not self._are_all()):
             return
         delete = self._store.delete
         others = [other for other in self._consumers() if other is not consumer]
@@ -66,7 +76,9 @@ class Retention:
             self._ports.call_soon(self._sweep)
 
     def _sweep(self) -> None:
-        if self.stopped or self._stream.config.retention is RetentionPolicy.LIMITS:
+        policy = self._stream.config.retention
+        judged = policy is RetentionPolicy.WORK_QUEUE or (policy is RetentionPolicy.INTEREST and self._are_all())
+        if self.stopped or not judged:
             self._sweep_seq = 0
             return
         consumers, store = self._consumers(), self._store

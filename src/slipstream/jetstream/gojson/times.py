@@ -15,7 +15,7 @@ from typing import Final
 from slipstream.jetstream.gojson.scan import JsonError, go_quote
 from slipstream.limits import HOUR_NS, MICROSECOND_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
-__all__ = ["ZERO_TIME_NS", "format_duration", "format_time", "parse_duration", "parse_time"]
+__all__ = ["DURATION_MAX_NS", "ZERO_TIME_NS", "format_duration", "format_time", "parse_duration", "parse_time"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZERO_TIME_NS: Final = -62_135_596_800 * SECOND_NS
@@ -118,7 +118,7 @@ _UNITS = {
     "h": HOUR_NS,
 }
 _DURATION_TERM = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_DURATION_MAX_NS = 2**63 - 1
+DURATION_MAX_NS = 2**63 - 1
 
 
 def parse_duration(text: str) -> int | None:
@@ -140,7 +140,7 @@ def parse_duration(text: str) -> int | None:
         total += int(whole or 0) * _UNITS[unit]
         if fraction:
             total += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
-        if total > _DURATION_MAX_NS:
+        if total > DURATION_MAX_NS:
             return None
         rest = rest[match.end() :]
     return sign * total

@@ -46,6 +46,7 @@ from slipstream.kernels.subjectpages import SubjectPages
 
 __all__ = [
     "ALL",
+    "SEQ_LAST",
     "SEQ_MAX",
     "Committed",
     "Damaged",
@@ -66,6 +67,9 @@ ALL: Filters = ()
 
 SEQ_MAX = (1 << 64) - 1
 """No sequence is above it."""
+
+SEQ_LAST = SEQ_MAX - 2
+"""The last sequence a message can have: there must be one behind it, with which a segment could begin."""
 
 
 class StoreUnavailable(StorageFault):

@@ -20,7 +20,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.base import SEQ_LAST, Store
 from slipstream.jetstream.stream import schedule_rules
 from slipstream.jetstream.stream.admission import Admission
 from slipstream.jetstream.stream.answers import Answers
@@ -32,10 +32,15 @@ from slipstream.jetstream.stream.republish import Republisher
 from slipstream.jetstream.stream.schedules import Schedules
 from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl, no_place
 from slipstream.jetstream.stream.staging import Prepared
+from slipstream.jetstream.stream.ttl import deadline
 from slipstream.kernels.intake import Intake
-from slipstream.limits import SECOND_NS
 
-__all__ = ["Appends"]
+__all__ = ["Appends", "exhausted"]
+
+
+def exhausted() -> ApiError:
+    """Why a stream that has used its last sequence takes no more messages."""
+    return TableError(table.STREAM_STORE_FAILED, err="no sequences left")
 
 
 class Appends:
@@ -47,6 +52,7 @@ class Appends:
         "_append",
         "_committer",
         "_owner",
+        "_ports",
         "_rolls_up",
         "_watched",
         "allows_ttl",
@@ -71,6 +77,7 @@ class Appends:
     ) -> None:
         """Go on behind what `store` holds; `configure` must follow."""
         self.store = store
+        self._ports = ports
         self.now_ns = ports.now_ns
         self._append = store.append
         self._owner = owner
@@ -166,6 +173,8 @@ class Appends:
         if resources.server_exceeded:
             return TableError(table.INSUFFICIENT_RESOURCES)
         seq = seq or self.last_seq + 1
+        if seq > SEQ_LAST:
+            return exhausted()
         if admission.interest_only and not self._owner.has_interest(subject):
             return self._skip(seq, subject, reply, header, message_id, rollup)
         if resources.limited and resources.would_exceed(size):
@@ -180,7 +189,7 @@ class Appends:
         header, ttl = at_least_marker_ttl(admission.config, header, ttl)
         ts_ns = max(ts_ns or self.now_ns(), self.last_ts_ns)
         # A copy may ask for a life time that its new stream does not know of.
-        expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self.allows_ttl else 0
+        expires_ns = deadline(ts_ns, ttl) if self.allows_ttl else 0
         previous = self.store.subject_state(subject).last_seq if self.republisher is not None else 0
         try:
             self._append(seq, ts_ns, subject, header, payload, expires_ns)
@@ -188,21 +197,39 @@ class Appends:
             return store_error(fault)
         except ValueError as error:
             return TableError(table.STREAM_STORE_FAILED, err=error)
-        self.joined(
-            seq,
-            ts_ns,
-            subject,
-            header,
-            payload,
-            message_id=message_id,
-            rollup=rollup,
-            expires_ns=expires_ns,
-            previous_seq=previous,
-        )
+        except Exception as error:
+            return self.broke(error)
+        try:
+            self.joined(
+                seq,
+                ts_ns,
+                subject,
+                header,
+                payload,
+                message_id=message_id,
+                rollup=rollup,
+                expires_ns=expires_ns,
+                previous_seq=previous,
+            )
+        except Exception as error:
+            self.followed_badly(error)
         if reply and self._answers.wanted:
             self.intake.pending.append(self._answers.ack(reply, seq, tail) if tail else (reply, seq))
         self._committer.wake()
         return None
+
+    def broke(self, error: Exception) -> ApiError:
+        """An exception that nobody expected ended an append: go on behind what the store holds; what to answer."""
+        self._ports.report(f"A message for stream '{self.name}'", error)
+        if self.store.last_seq != self.last_seq:
+            self.take_over(b"")
+        return TableError(table.STREAM_GENERAL, err="internal error")
+
+    def followed_badly(self, error: Exception) -> None:
+        """An exception that nobody expected ended what follows from a message that is stored."""
+        self._ports.report(f"What follows from a message of stream '{self.name}'", error)
+        if self.store.last_seq != self.last_seq:
+            self.take_over(b"")
 
     def _skip(
         self, seq: int, subject: bytes, reply: bytes | None, header: bytes, message_id: bytes, rollup: bytes

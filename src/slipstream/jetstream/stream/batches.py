@@ -24,6 +24,7 @@ from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.scan import go_quote
+from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
 from slipstream.jetstream.stream.conditions import sequence_of
 from slipstream.jetstream.stream.staging import Prepared, StagedState, Staging
@@ -163,9 +164,9 @@ class AtomicBatches:
 
     def _begin(self, batch_id: bytes) -> _Batch:
         batch = _Batch()
+        self._watch(batch_id, batch, self._limits.timeout_ns)
         self._open[batch_id] = batch
         self._limits.atomic_open += 1
-        self._watch(batch_id, batch, self._limits.timeout_ns)
         return batch
 
     def _watch(self, batch_id: bytes, batch: _Batch, delay_ns: int) -> None:
@@ -178,7 +179,12 @@ class AtomicBatches:
             else:
                 self._abandon(batch_id, "timeout")
 
-        batch.timer = self._ports.call_later(delay_ns, look)
+        def broke(error: Exception) -> None:
+            self._ports.report("The end of an atomic batch", error)
+            if batch_id in self._open:
+                self._end(batch_id)
+
+        batch.timer = self._ports.call_later(delay_ns, guarded(look, broke))
 
     def _end(self, batch_id: bytes) -> None:
         batch = self._open.pop(batch_id)

@@ -163,6 +163,13 @@ class Committer:
         """
         self._ready += self.intake.take_pending()
 
+    def abort_unit(self) -> None:
+        """Give up the store's open unit, whatever state an exception left it in."""
+        try:
+            self._store.abort_atomic()
+        except Exception as error:
+            self._broke(error)
+
     def answer(self, reply: bytes, payload: bytes) -> None:
         """Send `payload` to `reply` once everything decided before it is committed."""
         self.intake.pending.append((reply, payload))

@@ -15,6 +15,8 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.store.base import SEQ_LAST
+from slipstream.jetstream.stream.appends import exhausted
 from slipstream.jetstream.stream.commit import Committer, store_error
 from slipstream.jetstream.stream.ingest import Ingest
 from slipstream.jetstream.stream.settings_rules import wrong_rollup
@@ -53,6 +55,8 @@ class CopyIn:
         ):
             return self.store(subject, header, payload, seq=seq, ts_ns=ts_ns)
         seq = seq or intake.last_seq + 1
+        if seq > SEQ_LAST:
+            return exhausted()
         ts_ns = max(ts_ns or self._appends.now_ns(), intake.last_ts_ns)
         try:
             self._append(seq, ts_ns, subject, header, payload)
@@ -60,6 +64,8 @@ class CopyIn:
             return store_error(fault)
         except ValueError as error:
             return TableError(table.STREAM_STORE_FAILED, err=error)
+        except Exception as error:
+            return self._appends.broke(error)
         intake.last_seq = seq
         intake.last_ts_ns = ts_ns
         intake.last_id = b""

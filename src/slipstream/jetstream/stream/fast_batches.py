@@ -23,6 +23,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
 from slipstream.jetstream.stream.batches import BatchTarget, batch_tail
 from slipstream.jetstream.stream.pubacks import error_object
@@ -274,11 +275,11 @@ class FastBatches:
 
     def _begin(self, operation: Operation) -> _Batch:
         batch = _Batch(operation.gap_ok, operation.flow)
+        self._watch(operation.batch_id, batch, self._limits.timeout_ns)
         self._open[operation.batch_id] = batch
         self._limits.fast_open += 1
         # Alone it may go as fast as it likes; beside others it starts slowly.
         batch.ack_every = min(FAST_BATCH_ACK_EVERY_MAX, operation.flow) if len(self._open) == 1 else 1
-        self._watch(operation.batch_id, batch, self._limits.timeout_ns)
         return batch
 
     def _watch(self, batch_id: bytes, batch: _Batch, delay_ns: int) -> None:
@@ -291,7 +292,12 @@ class FastBatches:
             else:
                 self._end(batch_id)
 
-        batch.timer = self._ports.call_later(delay_ns, look)
+        def broke(error: Exception) -> None:
+            self._ports.report("The end of a fast batch", error)
+            if batch_id in self._open:
+                self._end(batch_id)
+
+        batch.timer = self._ports.call_later(delay_ns, guarded(look, broke))
 
     def _end(self, batch_id: bytes) -> None:
         batch = self._open.pop(batch_id)

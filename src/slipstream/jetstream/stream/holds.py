@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.base import SEQ_MAX, Store
 from slipstream.limits import BULK_HOLD_OVERSHOOT, EXPIRE_INTERVAL_MIN_NS
 
 __all__ = ["Hold", "Holds"]
 
-_NO_FLOOR = 2**63 - 1
+_NO_FLOOR = SEQ_MAX
 
 
 @dataclass(frozen=True, slots=True)

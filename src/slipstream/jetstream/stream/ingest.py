@@ -20,11 +20,11 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.base import SEQ_LAST, Store
 from slipstream.jetstream.stream import schedule_rules
 from slipstream.jetstream.stream.admission import Admission
 from slipstream.jetstream.stream.answers import Answers
-from slipstream.jetstream.stream.appends import Appends
+from slipstream.jetstream.stream.appends import Appends, exhausted
 from slipstream.jetstream.stream.commit import Committer, store_error
 from slipstream.jetstream.stream.conditions import first_refusal
 from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX
@@ -101,6 +101,16 @@ class Ingest:
 
     def on_publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A message arrived on one of the stream's subjects."""
+        try:
+            self._take(subject, reply, header, payload)
+        except Exception as error:
+            # Whatever it is about this message, the stream goes on, and the publisher is told.
+            refusal = self.appends.broke(error)
+            if self.held is None and self._store.atomic_open:
+                self._committer.abort_unit()
+            self.answers.refuse(reply, refusal)
+
+    def _take(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         if self.held is not None:
             self._hold(subject, reply, header, payload)
             return
@@ -118,6 +128,9 @@ class Ingest:
             self._publish(subject, reply, header or b"", payload)
             return
         seq = intake.last_seq + 1
+        if seq > SEQ_LAST:
+            self.answers.refuse(reply, exhausted())
+            return
         ts_ns = max(self._now(), intake.last_ts_ns)
         try:
             self._append(seq, ts_ns, subject, b"", payload)

@@ -47,7 +47,11 @@ class LimitKeeper:
         """The stream's limits may have become tighter, or a crash may have come between a message and its price."""
         if self._config.discard is DiscardPolicy.OLD and not self.busy:
             self.busy = True
-            self._slices.run(self._drop_some, self._dropped)
+            try:
+                self._slices.run(self._drop_some, self._dropped)
+            except Exception:
+                self.busy = False
+                raise
 
     def keep_subjects(self) -> None:
         """The limit per subject has become tighter. Looks at every subject, so only an update does this."""

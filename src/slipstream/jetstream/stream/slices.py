@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
 from slipstream.limits import PURGE_SLICE_MSGS
@@ -58,8 +59,8 @@ class Slices:
     def stop(self) -> None:
         """The stream goes: whoever waits is told."""
         waiting, self._waiting = self._waiting, deque()
-        for _, done in waiting:
-            done(StorageFault("the stream was stopped"))
+        ends = [done for _, done in waiting]
+        each(self._ports, "The end of long work", ends, StorageFault("the stream was stopped"))
 
     def _turn(self) -> None:
         if not self._waiting:
@@ -70,11 +71,15 @@ class Slices:
             is_last = work()
         except StorageFault as error:
             is_last, fault = True, error
+        except Exception as error:
+            self._ports.report("A piece of long work", error)
+            is_last, fault = True, StorageFault(f"{type(error).__name__}: {error}")
         if is_last:
             self._waiting.popleft()
-            done(fault)
         if self._waiting:
             self._ports.call_soon(self._turn)
+        if is_last:
+            done(fault)
 
 
 class PurgeSlices:

@@ -18,7 +18,8 @@ from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports, ServerFacts
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.base import SEQ_LAST, Store
+from slipstream.jetstream.stream.appends import exhausted
 from slipstream.jetstream.stream.batches import AtomicBatches
 from slipstream.jetstream.stream.commit import Committer, store_error
 from slipstream.jetstream.stream.counters import Counter
@@ -27,7 +28,7 @@ from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX, FastBatches
 from slipstream.jetstream.stream.ingest import Ingest
 from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.staging import Prepared
-from slipstream.limits import SECOND_NS
+from slipstream.jetstream.stream.ttl import deadline
 
 __all__ = ["StreamBatches"]
 
@@ -41,6 +42,7 @@ class StreamBatches:
         self._admission = ingest.admission
         self._answers = ingest.answers
         self._ports = ports
+        self._committer = committer
         self._wake = committer.wake
         self.store: Store = ingest.appends.store
         self.ids: MessageIds = ingest.appends.ids
@@ -130,7 +132,9 @@ class StreamBatches:
         messages = [self._outliving(message) for message in messages]
         ts_ns = max(self._ports.now_ns(), self._appends.last_ts_ns)
         first_seq = self._appends.last_seq + 1
-        deadlines = [ts_ns + message.ttl * SECOND_NS if message.ttl > 0 else 0 for message in messages]
+        if first_seq + len(messages) - 1 > SEQ_LAST:
+            return exhausted()
+        deadlines = [deadline(ts_ns, message.ttl) for message in messages]
         previous = self._previous_seqs(messages, wanted, first_seq)
         try:
             self._append(messages, wanted, deadlines, first_seq, ts_ns)
@@ -140,23 +144,30 @@ class StreamBatches:
         except ValueError as error:
             self.store.abort_atomic()
             return TableError(table.STREAM_STORE_FAILED, err=error)
+        except Exception as error:
+            self._committer.abort_unit()
+            return self._appends.broke(error)
         for at, message in enumerate(messages):
             seq = first_seq + at
-            if wanted[at]:
-                self._appends.joined(
-                    seq,
-                    ts_ns,
-                    message.subject,
-                    message.header,
-                    message.payload,
-                    message_id=message.message_id,
-                    rollup=message.rollup,
-                    expires_ns=deadlines[at],
-                    previous_seq=previous[at],
-                    is_last=False,
-                )
-            else:
-                self._appends.passed_over(seq, ts_ns, message)
+            try:
+                if wanted[at]:
+                    self._appends.joined(
+                        seq,
+                        ts_ns,
+                        message.subject,
+                        message.header,
+                        message.payload,
+                        message_id=message.message_id,
+                        rollup=message.rollup,
+                        expires_ns=deadlines[at],
+                        previous_seq=previous[at],
+                        is_last=False,
+                    )
+                else:
+                    self._appends.passed_over(seq, ts_ns, message)
+            except Exception as error:
+                # The message is stored with all others of its batch, whatever becomes of the rest.
+                self._appends.followed_badly(error)
         self._answers.stored(reply, self._appends.last_seq, tail)
         self._wake()
         return None

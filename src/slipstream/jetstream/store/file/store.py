@@ -303,8 +303,12 @@ class FileStore(FileStoreCommits):
         self._journal.mark()
         job = self.begin_commit(sync=False)
         assert job is not None
-        job.run()
-        self.finish_commit(job)
+        try:
+            job.run()
+            self.finish_commit(job)
+        except Exception as error:
+            self.give_up(as_fault(error, self._directory))
+            raise
         self._marked = True
 
     def keep_removed(self, since_ns: Callable[[], int]) -> None:

@@ -1,0 +1,61 @@
+"""Raise inside every function of JetStream in turn: no stream stands still, everybody is answered, nothing leaks.
+
+The short form takes some functions of each scenario, spread over all of them; the long one all, several times each.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from slipstream.jetstream.stream import commit
+from support.injection import Injector, points
+from support.injection_world import SCENARIOS, Client, complaints
+
+SHORT_POINTS = 24
+CALLS_OF_EACH_LONG = 4
+
+
+def run(name: str, at: int = -1) -> tuple[Injector, list[str], Client]:
+    """A scenario in which one call raises, and what is wrong afterwards."""
+    client, injector = Client(), Injector(at)
+    injector.run(lambda: SCENARIOS[name](client))
+    return injector, complaints(client), client
+
+
+def failures(name: str, numbers: list[int]) -> list[str]:
+    """What went wrong at which call."""
+    found = []
+    for number in numbers:
+        injector, wrong, _ = run(name, number)
+        assert injector.raised, f"{name} has no call {number}"
+        found += [f"{name}, call {number}, {injector.raised}: {one}" for one in wrong]
+    return found
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_without_exceptions(name: str) -> None:
+    _, wrong, client = run(name)
+    assert wrong == []
+    assert client.ports.reported == []
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_exception_in_some_functions(name: str) -> None:
+    chosen = points(run(name)[0].calls, 1)
+    assert failures(name, chosen[:: max(len(chosen) // SHORT_POINTS, 1)]) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_an_exception_in_every_function(name: str) -> None:
+    assert failures(name, points(run(name)[0].calls, CALLS_OF_EACH_LONG)) == []
+
+
+def test_a_committer_without_its_guard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: what these tests look for is seen when it is there."""
+    calls = run("publishes")[0].calls
+    number = next(at for at, code in enumerate(calls) if code is commit.Committer._commit.__code__)
+    assert failures("publishes", [number]) == []
+    monkeypatch.setattr(commit, "guarded", lambda callback, _failed: callback)
+    assert failures("publishes", [number]) != []
