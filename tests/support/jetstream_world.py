@@ -110,8 +110,8 @@ class FakePorts:
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         self.jobs.append((job, on_done))
 
-    def run_commit(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
-        self.run_blocking(job, on_done)
+    def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
+        self.run_blocking(job.run, on_done)
 
     def share_memory(self, name: str, size: int, *, to_write: bool = False) -> FakeRoom | None:
         return FakeRoom(self.rooms, name, size) if self.shares_memory else None

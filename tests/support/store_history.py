@@ -26,9 +26,17 @@ class Broken(BaseException):
 class Driver:
     """A store, its disk, and what it promised."""
 
-    def __init__(self, disk: SimDisk, *, segment_bytes: int = 8192, store: FileStore | None = None) -> None:
+    def __init__(
+        self,
+        disk: SimDisk,
+        *,
+        segment_bytes: int = 8192,
+        store: FileStore | None = None,
+        directory: str = DIRECTORY,
+    ) -> None:
         """Start with a fresh stream."""
         self.disk = disk
+        self.directory = directory
         self.segment_bytes = segment_bytes
         self.created = False
         self.appended: dict[int, set[Content]] = {}
@@ -45,7 +53,7 @@ class Driver:
         self._pending_appends: dict[int, Content] = {}
         self._pending_gone: set[int] = set()
         self._pending_erased: list[bytes] = []
-        self.store = store or new_file_store(disk, segment_bytes=segment_bytes)
+        self.store = store or new_file_store(disk, directory, segment_bytes=segment_bytes)
         self.created = True
 
     # --- changes ----------------------------------------------------------------------------------------------------
@@ -145,11 +153,21 @@ class Driver:
         return None if job is None else self._finish(job)
 
     def _finish(self, job: Job) -> Committed:
+        settle = self.in_flight()
+        job.run()
+        return settle(job)
+
+    def in_flight(self) -> Callable[[Job], Committed]:
+        """What was done so far is in a commit that has begun: to be called when that was run."""
         appends, self._pending_appends = self._pending_appends, {}
         gone, self._pending_gone = self._pending_gone, set()
         erased, self._pending_erased = self._pending_erased, []
         config, states = len(self.configs) - 1, len(self.states) - 1
-        job.run()
+        return lambda job: self._settle(job, appends, gone, erased, config, states)
+
+    def _settle(
+        self, job: Job, appends: dict[int, Content], gone: set[int], erased: list[bytes], config: int, states: int
+    ) -> Committed:
         done = self.store.finish_commit(job)
         if done.fault is None:
             self.committed_last = done.last_seq
@@ -206,9 +224,9 @@ class Driver:
         """Open a disk left by a crash and hold the store to its promises, twice, and after going on."""
         if not self.created:
             return
-        store = reopen(disk, segment_bytes=self.segment_bytes)
+        store = reopen(disk, self.directory, segment_bytes=self.segment_bytes)
         found = self._compare(store, disk)
-        again = reopen(disk.copy(), segment_bytes=self.segment_bytes)
+        again = reopen(disk.copy(), self.directory, segment_bytes=self.segment_bytes)
         if self._compare(again, disk) != found:
             raise Broken("recovery is not repeatable")
         self._goes_on(store, disk, found)
@@ -274,7 +292,7 @@ class Driver:
             if bool(here) != (noted >= int(note)) and not unit & (self.gone | self._pending_gone):
                 raise Broken(f"a note without its unit, or the other way round: {noted}, {note!r}")
         for secret in self.erased:
-            if any(secret in disk.content(path) for path in disk.paths()):
+            if any(secret in disk.content(path) for path in disk.paths() if path.startswith(self.directory)):
                 raise Broken(f"erased bytes are still there: {secret!r}")
         return found
 
@@ -287,7 +305,7 @@ class Driver:
         done = store.finish_commit(job)
         if done.fault is not None or done.last_seq != seq:
             raise Broken("no commit after recovery")
-        later = reopen(disk, segment_bytes=self.segment_bytes)
+        later = reopen(disk, self.directory, segment_bytes=self.segment_bytes)
         if self.present(later) != {*found, seq}:
             raise Broken("going on after recovery changed the past")
 

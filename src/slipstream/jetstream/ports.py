@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from slipstream.accounts.account import MessageTaker
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.base import Job, Store
 from slipstream.kernels.ackintake import AckIntake
 from slipstream.kernels.handout import Batch
 from slipstream.kernels.intake import Intake
@@ -118,8 +118,11 @@ class Ports(Protocol):
         """Call once when what was written in this turn was sent. Only for callbacks of `call_soon` while they run."""
         ...
 
-    def run_commit(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
-        """As `run_blocking`, but never behind long work: for what somebody waits for, one job a stream at a time."""
+    def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
+        """As `run_blocking`, but never behind long work: for what somebody waits for, one job a stream at a time.
+
+        Jobs that wait at the same time are run together.
+        """
         ...
 
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:

@@ -1,10 +1,10 @@
 """Threads that wait for the disk, and the way back to the event loop.
 
-    run(job, then) ──► queue ──► a thread: job() ──► ended ──► one wake-up of the loop ──► then(), then(), … ──► flush
+    run(job, then) ──► queue ──► a thread: jobs ──► ended ──► one wake-up of the loop ──► then(), then(), … ──► flush
 
 A commit is short: handing it over costs as much as a fast device takes. So jobs go through a queue without futures,
 and the way back is a pipe that holds at most one byte: whatever has ended by the time the loop looks is finished
-together and sent in one go.
+together and sent in one go. A thread that is free takes all jobs that wait, up to a limit, and runs them together.
 
 What this is not: a place for decisions. A job keeps its own errors; one that lets an exception out is a bug, which is
 reported, and `then` follows all the same, because somebody waits for it.
@@ -19,17 +19,28 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
 
+from slipstream.jetstream.store.base import Job
+from slipstream.jetstream.store.file.together import run_together
 from slipstream.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREADS
 
-__all__ = ["FileThreads", "FileWork"]
+__all__ = ["COMMITS_TOGETHER_MAX", "ENDS_A_TURN_MAX", "FileThreads", "FileWork"]
 
+COMMITS_TOGETHER_MAX: Final = 1_024
+"""Commits of so many streams are synced in one go at most: whoever waits for the first waits for the last."""
+LARGE_GROUP_MIN: Final = 32
+"""Commits that wait behind one another from which on a thread waits until another's large group is done."""
+ENDS_A_TURN_MAX: Final = 256
+"""Jobs whose ends are told in one turn of the loop: about 10 ms."""
+
+J = TypeVar("J")
 _Work = Callable[[], None]
 _Report = Callable[[str, Exception], None]
 
 
-class FileThreads:
+class FileThreads(Generic[J]):
     """A few threads, started when they are needed."""
 
     def __init__(
@@ -39,21 +50,30 @@ class FileThreads:
         threads_max: int,
         run_and_flush: Callable[[_Work], None],
         report: _Report,
+        run_jobs: Callable[[list[J]], None],
+        *,
+        together_max: int = 1,
     ) -> None:
-        """End jobs on `loop`, inside of `run_and_flush`; `report` gets what they or their ends raise."""
+        """End jobs on `loop`, inside of `run_and_flush`; `report` gets what they or their ends raise.
+
+        `run_jobs` gets what waited when a thread was free, up to `together_max`.
+        """
         self._loop = loop
         self._report = report
         self._name = name
         self._threads_max = threads_max
         self._run_and_flush = run_and_flush
-        self._queue: SimpleQueue[tuple[_Work, _Work] | None] = SimpleQueue()
+        self._run_jobs = run_jobs
+        self._together_max = together_max
+        self._large_group = threading.Lock()  # one at a time, so that what comes meanwhile is the next
+        self._queue: SimpleQueue[tuple[J, _Work] | None] = SimpleQueue()
         self._ended: deque[_Work] = deque()
         self._threads: list[threading.Thread] = []
         self._unfinished = 0  # jobs whose `then` was not called yet
         self._woken = False  # a byte is in the pipe
         self._wake_in = self._wake_out = -1  # a pipe, from the first job on
 
-    def run(self, job: _Work, then: _Work) -> None:
+    def run(self, job: J, then: _Work) -> None:
         """Run `job` in a thread, then `then` on the loop."""
         self._unfinished += 1
         if len(self._threads) < min(self._unfinished, self._threads_max):
@@ -73,7 +93,7 @@ class FileThreads:
         os.close(self._wake_out)
         self._threads = []
         if self._ended:
-            self._run_and_flush(self._finish)  # the threads are gone, so that is all
+            self._run_and_flush(lambda: self._finish(len(self._ended)))  # the threads are gone, so that is all
 
     def _start_thread(self) -> None:
         if not self._threads:
@@ -89,25 +109,49 @@ class FileThreads:
         """One thread."""
         take, ended = self._queue.get, self._ended
         while (task := take()) is not None:
-            job, then = task
-            try:
-                job()
-            except Exception as error:
-                self._loop.call_soon_threadsafe(self._report, "File work", error)
-            ended.append(then)
+            if self._together_max > 1 and self._queue.qsize() >= LARGE_GROUP_MIN:
+                with self._large_group:
+                    ended.extend(self._run([task, *self._waiting()]))
+            else:
+                ended.extend(self._run([task, *self._waiting()]))
             # The loop clears this before it looks at what has ended, so nothing that ends after its look stays unseen.
             if not self._woken:
                 self._woken = True
                 os.write(self._wake_out, b"\0")
 
+    def _run(self, tasks: list[tuple[J, _Work]]) -> list[_Work]:
+        """What follows from these jobs, which were run."""
+        try:
+            self._run_jobs([job for job, _ in tasks])
+        except Exception as error:
+            self._loop.call_soon_threadsafe(self._report, "File work", error)
+        return [then for _, then in tasks]
+
+    def _waiting(self) -> list[tuple[J, _Work]]:
+        """What can be taken without waiting for it, beside one job."""
+        tasks: list[tuple[J, _Work]] = []
+        while len(tasks) < self._together_max - 1:
+            try:
+                task = self._queue.get_nowait()
+            except Empty:
+                break
+            if task is None:
+                self._queue.put(None)  # the end is for the next look
+                break
+            tasks.append(task)
+        return tasks
+
     def _on_wake(self) -> None:
         os.read(self._wake_in, 64)
         self._woken = False
         self._run_and_flush(self._finish)
+        if self._ended and not self._woken:
+            self._woken = True
+            os.write(self._wake_out, b"\0")
 
-    def _finish(self) -> None:
+    def _finish(self, most: int = ENDS_A_TURN_MAX) -> None:
         ended = self._ended
-        for _ in range(len(ended)):  # what ends meanwhile waits until the loop has looked at its sockets
+        for _ in range(min(len(ended), most)):  # the rest waits until the loop has looked at its sockets
             then = ended.popleft()
             self._unfinished -= 1
             try:
@@ -129,8 +173,23 @@ class FileWork:
         """Start nothing yet; `operations_max` of them at most wait for the disk at the same time."""
         committing = min(max(2 * (os.cpu_count() or 1), COMMIT_THREADS_MIN), COMMIT_THREADS_MAX)
         committing = min(committing, operations_max - operations_max // 2)
-        self.commits = FileThreads(loop, "slipstream-commit", committing, run_and_flush, report)
-        self.rest = FileThreads(loop, "slipstream-io", min(FILE_THREADS, operations_max // 2), run_and_flush, report)
+        self.commits: FileThreads[Job] = FileThreads(
+            loop,
+            "slipstream-commit",
+            committing,
+            run_and_flush,
+            report,
+            run_together,
+            together_max=COMMITS_TOGETHER_MAX,
+        )
+        self.rest: FileThreads[_Work] = FileThreads(
+            loop,
+            "slipstream-io",
+            min(FILE_THREADS, operations_max // 2),
+            run_and_flush,
+            report,
+            lambda jobs: jobs[0](),
+        )
 
     def stop(self) -> None:
         """Wait for everything that was handed in, and finish it."""

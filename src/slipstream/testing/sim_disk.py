@@ -20,7 +20,7 @@ import errno
 import os
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 __all__ = ["SimDisk"]
 
@@ -34,6 +34,7 @@ class _Inode:
         self.now = bytearray(content)
         self.durable = bytes(content)
         self.changes: list[tuple[int, bytes | None]] = []  # (offset, bytes), or (length, None) for a change of size
+        self.failed: OSError | None = None  # writing it back failed, and its own `sync` has not said so yet
 
     def apply(self, change: tuple[int, bytes | None]) -> None:
         _apply(self.now, change)
@@ -161,6 +162,17 @@ class SimDisk:
             raise
         inode.apply((offset, bytes(data)))
 
+    def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
+        """See `Disk.write_many`."""
+        out: list[OSError | None] = []
+        for path, offset, data in writes:
+            try:
+                self.write(path, offset, data)
+                out.append(None)
+            except OSError as error:
+                out.append(error)
+        return out
+
     def truncate(self, path: str, length: int) -> None:
         """See `Disk.truncate`."""
         self._call(path)
@@ -169,6 +181,9 @@ class SimDisk:
     def sync(self, path: str) -> None:
         """See `Disk.sync`. A failed sync loses what was not yet durable, as Linux does."""
         inode = self._inode(path)
+        failed, inode.failed = inode.failed, None
+        if failed is not None:
+            raise failed
         try:
             self._call(path)
         except OSError:
@@ -178,6 +193,17 @@ class SimDisk:
         if not self.drops_syncs:
             inode.durable = bytes(inode.now)
             inode.changes = []
+
+    def sync_many(self, paths: Collection[str]) -> None:
+        """See `Disk.sync_many`. Every file is tried; one that fails is told once more by its own `sync`."""
+        failed: OSError | None = None
+        for path in sorted(paths):
+            try:
+                self.sync(path)
+            except OSError as error:
+                failed = self._inode(path).failed = error
+        if failed is not None:
+            raise failed
 
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""

@@ -9,19 +9,31 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.limits import CONCURRENT_IO, FILE_THREADS
-from slipstream.server.file_threads import FileThreads, FileWork
+from slipstream.server.file_threads import ENDS_A_TURN_MAX, FileThreads, FileWork
 
 
 class Loop:
     """An event loop under test: what was flushed when, and what failed."""
 
-    def __init__(self, threads_max: int = 4) -> None:
+    def __init__(self, threads_max: int = 4, together_max: int = 1) -> None:
         self.events: list[str] = []
         self.failures: list[object] = []
         loop = asyncio.get_running_loop()
-        self.threads = FileThreads(
-            loop, "io", threads_max, self.run_and_flush, lambda _, error: self.failures.append(error)
+        self.together: list[int] = []  # how many jobs were run in one go
+        self.threads: FileThreads[Callable[[], None]] = FileThreads(
+            loop,
+            "io",
+            threads_max,
+            self.run_and_flush,
+            lambda _, error: self.failures.append(error),
+            self.run_jobs,
+            together_max=together_max,
         )
+
+    def run_jobs(self, jobs: list[Callable[[], None]]) -> None:
+        self.together.append(len(jobs))
+        for job in jobs:
+            job()
 
     def run_and_flush(self, work: Callable[[], None]) -> None:
         work()
@@ -35,6 +47,15 @@ class Loop:
 
 def nothing() -> None:
     pass
+
+
+class NoCommit:
+    """A commit of nothing."""
+
+    inline = False
+
+    def __init__(self, run: Callable[[], None] = nothing) -> None:
+        self.run = run
 
 
 def test_a_job_is_followed_by_its_end_and_a_flush() -> None:
@@ -133,7 +154,7 @@ def test_commits_do_not_wait_behind_long_work() -> None:
         files = FileWork(asyncio.get_running_loop(), lambda work: work(), lambda _what, _error: None, CONCURRENT_IO)
         for _ in range(2 * FILE_THREADS):
             files.rest.run(longer.wait, lambda: events.append("long"))
-        files.commits.run(nothing, lambda: (events.append("commit"), committed.set())[0])
+        files.commits.run(NoCommit(), lambda: (events.append("commit"), committed.set())[0])
         await committed.wait()
         longer.set()
         files.stop()
@@ -153,15 +174,47 @@ def test_no_more_operations_wait_for_the_disk_than_configured(operations_max: in
             go_on.wait()
 
         for _ in range(50):
-            files.commits.run(job, nothing)
+            files.commits.run(NoCommit(job), nothing)
             files.rest.run(job, nothing)
-        expected = len(files.commits._threads) + len(files.rest._threads)
-        for _ in range(expected):
+        for _ in range(1 + len(files.rest._threads)):  # one of the threads for commits may have taken all of them
             waiting.acquire()
+        threads = len(files.commits._threads) + len(files.rest._threads)
         go_on.set()
         files.stop()
-        return expected
+        return threads
 
     at_once = asyncio.run(run())
     assert at_once == min(operations_max, at_once)
     assert at_once >= 4
+
+
+def test_what_waits_is_run_together_up_to_a_limit() -> None:
+    async def run() -> Loop:
+        loop = Loop(threads_max=1, together_max=4)
+        begun, go_on = threading.Event(), threading.Event()
+        loop.threads.run(lambda: (begun.set(), go_on.wait(), None)[2], nothing)
+        begun.wait()
+        for number in range(6):
+            loop.threads.run(nothing, lambda number=number: loop.events.append(str(number)))  # type: ignore[misc]
+        go_on.set()
+        loop.threads.stop()
+        return loop
+
+    loop = asyncio.run(run())
+    assert loop.together == [1, 4, 2]
+    assert [event for event in loop.events if event != "flush"] == list("012345")
+
+
+def test_many_ends_leave_the_loop_time_for_others() -> None:
+    async def run() -> list[str]:
+        loop = Loop(threads_max=1)
+        ended, done = threading.Event(), asyncio.Event()
+        for _ in range(ENDS_A_TURN_MAX):
+            loop.threads.run(nothing, lambda: loop.events.append("end"))
+        loop.threads.run(ended.set, lambda: (loop.events.append("last"), done.set())[0])
+        ended.wait()  # the loop does not turn meanwhile
+        await done.wait()
+        loop.threads.stop()
+        return loop.events
+
+    assert asyncio.run(run()) == [*["end"] * ENDS_A_TURN_MAX, "flush", "last", "flush"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from slipstream.jetstream.store.file import disk as disk_module
 from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs, open_files_max
 from slipstream.kernels.stretches import read_stretches
 from slipstream.limits import STORE_OPEN_FILES_MAX
@@ -121,6 +122,7 @@ def test_files_give_way_when_there_are_no_descriptors_left(tmp_path: Path) -> No
     """In a process of its own: others have taken more descriptors than the files left to them."""
     code = """
 import os, resource, sys
+from slipstream.jetstream.store.file import disk as disk_module
 from slipstream.jetstream.store.file.disk import RealDisk
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
@@ -224,3 +226,112 @@ def test_directories_are_made_to_stay_one_after_the_other(tmp_path: Path, monkey
     make_dirs(disk, f"{home}/a/b", below=home)
     make_dirs(disk, f"{home}/a/b", below=home)
     assert synced == [home, f"{home}/a"] * 2 and disk.is_dir(f"{home}/a/b")
+
+
+@pytest.mark.parametrize("count", [1, disk_module.SYNC_WHOLE_FILES_MIN, 40])
+def test_many_files_at_once(disk: Disk, tmp_path: Path, count: int) -> None:
+    make_dirs(disk, str(tmp_path), below="" if isinstance(disk, SimDisk) else str(tmp_path.parent))
+    paths = [str(tmp_path / f"f{number}") for number in range(count)]
+    for path in paths:
+        disk.create(path)
+    missing = str(tmp_path / "missing")
+    writes = [(path, 3, path.encode()) for path in paths]
+    errors = disk.write_many([*writes[:1], (missing, 0, b"x"), *writes[1:]])
+    assert [type(error) for error in errors] == [type(None), FileNotFoundError, *[type(None)] * (count - 1)]
+    disk.sync_many(paths)
+    for path in paths:
+        assert disk.read(path, 0, 1000) == b"\0\0\0" + path.encode()
+    if isinstance(disk, SimDisk):
+        disk.sync_dir(str(tmp_path))
+        kept = disk.crash(random.Random(1), keep=0.0, torn=False)
+        assert [bytes(kept.content(path)[3:]) for path in paths] == [path.encode() for path in paths]
+
+
+class Syncs:
+    """What the operating system was asked to sync."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.whole = self.single = 0
+        self.file_s = disk_module.SYNC_FILE_S
+        self.fails = False
+        self.takes_s = 0.0
+        self.now_s = 0.0
+        monkeypatch.setattr(disk_module, "sync_whole", self._whole)
+        monkeypatch.setattr(os, "fdatasync", self._single)
+        monkeypatch.setattr(disk_module.time, "monotonic", lambda: self.now_s)
+
+    def _whole(self, _fd: int) -> None:
+        self.whole += 1
+        self.now_s += self.takes_s
+        if self.fails:
+            raise OSError(5, "Input/output error")
+
+    def _single(self, _fd: int) -> None:
+        self.single += 1
+        self.now_s += self.file_s
+
+
+def files_to_sync(tmp_path: Path, count: int) -> tuple[RealDisk, list[str]]:
+    disk = RealDisk()
+    paths = [str(tmp_path / f"f{number}") for number in range(count)]
+    for path in paths:
+        disk.create(path)
+        disk.write(path, 0, b"x")
+    return disk, paths
+
+
+def test_few_files_are_synced_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = disk_module.SYNC_WHOLE_FILES_MIN - 1
+    disk, paths = files_to_sync(tmp_path, few)
+    syncs = Syncs(monkeypatch)
+    disk.sync_many(paths)
+    assert (syncs.whole, syncs.single) == (0, few)
+    disk.close()
+
+
+def test_many_files_are_synced_with_their_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, paths = files_to_sync(tmp_path, 30)
+    syncs = Syncs(monkeypatch)
+    disk.sync_many(paths)
+    assert (syncs.whole, syncs.single) == (1, 1), "one file's sync empties the device's cache"
+    disk.close()
+
+
+def test_a_file_system_that_failed_is_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is told once: whoever asks next must ask the files."""
+    disk, paths = files_to_sync(tmp_path, 30)
+    syncs = Syncs(monkeypatch)
+    syncs.fails = True
+    disk.sync_many(paths)
+    disk.sync_many(paths)
+    assert (syncs.whole, syncs.single) == (1, 60)
+    disk.close()
+
+
+def test_a_file_system_that_is_busy_with_others_is_left_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, paths = files_to_sync(tmp_path, 30)
+    syncs = Syncs(monkeypatch)
+    syncs.takes_s = 100 * disk_module.SYNC_FILE_S
+    disk.sync_many(paths)
+    disk.sync_many(paths)
+    assert (syncs.whole, syncs.single) == (1, 31)
+    syncs.now_s += disk_module.SYNC_WHOLE_PAUSE_S
+    disk.sync_many(paths)
+    assert syncs.whole == 2
+    syncs.file_s = 50 * disk_module.SYNC_FILE_S  # it would have been faster than this
+    for _ in range(3):
+        disk.sync_many(paths)
+    assert syncs.whole > 2
+    disk.close()
+
+
+def test_a_system_that_keeps_errors_to_itself_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = os.uname_result(("Linux", "host", "5.7.19-generic", "#1", "x86_64"))
+    monkeypatch.setattr(os, "uname", lambda: old)
+    disk, paths = files_to_sync(tmp_path, 30)
+    syncs = Syncs(monkeypatch)
+    disk.sync_many(paths)
+    assert (syncs.whole, syncs.single) == (0, 30)
+    disk.close()

@@ -277,7 +277,7 @@ class Committer:
             self._finish(job)
         else:
             # Last of all: the thread would only wait for the interpreter if there were more to do here.
-            self._ports.run_commit(job.run, guarded(lambda: self._finish(job), self._broke))
+            self._ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
 
     def _finish(self, job: Job) -> None:
         done = self._store.finish_commit(job)

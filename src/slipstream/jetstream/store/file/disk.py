@@ -18,18 +18,28 @@ import contextlib
 import ctypes
 import errno
 import os
+import re
 import resource
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
+from slipstream.kernels.groupwrite import sync_whole, write_all
 from slipstream.kernels.stretches import read_stretches
 from slipstream.limits import STORE_OPEN_FILES_MAX
 
 __all__ = ["Disk", "RealDisk", "make_dirs", "open_files_max"]
 
+SYNC_WHOLE_FILES_MIN: Final = 8
+"""Files from which on one sync of their file system takes less time than one each; measured in ADR 16."""
+SYNC_FILE_S: Final = 0.0005
+"""What a sync of one file is taken to cost, in seconds, until it was measured."""
+SYNC_WHOLE_PAUSE_S: Final = 1.0
+"""A file system that somebody else writes much to takes long: then so long passes before that is tried again."""
+_ERRORS_TOLD_SINCE: Final = (5, 8)  # the version of Linux from which on `syncfs` says that something was not written
 _OTHER_DESCRIPTORS: Final = 256  # of the process: logs, pipes, libraries, and what is open for a moment
 _GIVEN_UP_AT_ONCE: Final = 64  # files, when there is no descriptor left
 _SYNC_FILE_RANGE_WRITE = 2
@@ -69,12 +79,23 @@ class Disk(Protocol):
         """Write all of `data` at `offset`."""
         ...
 
+    def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
+        """As `write` of each path, offset and bytes; for each its error. One that fails does not keep the others."""
+        ...
+
     def truncate(self, path: str, length: int) -> None:
         """Cut the file to this length."""
         ...
 
     def sync(self, path: str) -> None:
         """Return when the content of the file is on stable storage."""
+        ...
+
+    def sync_many(self, paths: Collection[str]) -> None:
+        """As `sync` of each, in one go where that is faster.
+
+        After an error nothing is known about any of them; `sync` of each tells which are concerned.
+        """
         ...
 
     def sync_dir(self, path: str) -> None:
@@ -129,10 +150,11 @@ def make_dirs(disk: Disk, path: str, *, below: str) -> None:
 class _OpenFile:
     """A descriptor, and who needs it."""
 
-    __slots__ = ("fd", "forgotten", "users")
+    __slots__ = ("device", "fd", "forgotten", "users")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, device: int) -> None:
         self.fd = fd
+        self.device = device  # the file system it is on
         self.users = 0  # threads inside a call on it
         self.forgotten = False  # its path is gone: the last user closes it
 
@@ -150,6 +172,13 @@ class RealDisk:
         self._open_max = open_files_max(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._lock = threading.Lock()  # guards the table and what is in it, never held during I/O
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()  # by path, least recently used first
+        # A directory of each file system, opened before anything was written there: an error is told to it for sure.
+        self._roots: dict[int, int] = {}
+        self._whole_lock = threading.Lock()  # one sync of a whole file system at a time, and what it says is for all
+        self._whole_trusted = _kernel_tells_errors()
+        self._whole_from_s = 0.0  # when one that takes long may be tried again
+        self._whole_s = 0.0  # what it takes
+        self._file_s = SYNC_FILE_S  # what a file alone takes
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Disk.read`."""
@@ -211,6 +240,34 @@ class RealDisk:
         finally:
             self._release(file)
 
+    def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
+        """See `Disk.write_many`."""
+        out: list[OSError | None] = []
+        step = max(self._open_max // 4, 1)  # several threads may do this
+        for at in range(0, len(writes), step):
+            out += self._write_some(writes[at : at + step])
+        return out
+
+    def _write_some(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
+        out: list[OSError | None] = [None] * len(writes)
+        files: list[_OpenFile] = []
+        places: list[int] = []
+        try:
+            for at, (path, _, _) in enumerate(writes):
+                try:
+                    files.append(self._acquire(path))
+                    places.append(at)
+                except OSError as error:
+                    out[at] = error
+            offsets, datas = [writes[at][1] for at in places], [writes[at][2] for at in places]
+            for at, code in zip(places, write_all([file.fd for file in files], offsets, datas), strict=True):
+                if code:
+                    out[at] = OSError(code, os.strerror(code), writes[at][0])
+        finally:
+            for file in files:
+                self._release(file)
+        return out
+
     def truncate(self, path: str, length: int) -> None:
         """See `Disk.truncate`."""
         with self._file(path) as fd:
@@ -223,6 +280,69 @@ class RealDisk:
             os.fdatasync(file.fd)
         finally:
             self._release(file)
+
+    def sync_many(self, paths: Collection[str]) -> None:
+        """See `Disk.sync_many`."""
+        left = sorted(paths)
+        if self._may_sync_whole(len(left)):
+            on: dict[int, list[str]] = {}
+            for path in left:
+                on.setdefault(self._device(path), []).append(path)
+            left = []
+            for device, its in on.items():
+                if not self._sync_whole(device, len(its)):
+                    left += its
+                else:
+                    left.append(its[-1])  # a file system that had nothing to log empties the device's cache here
+        began_s = time.monotonic()
+        for path in left:
+            self.sync(path)
+        if len(left) > 1:
+            self._file_s = (self._file_s + (time.monotonic() - began_s) / len(left)) / 2
+
+    def _may_sync_whole(self, files: int) -> bool:
+        """Whether it should take less time to sync a whole file system than so many files of it."""
+        if files < SYNC_WHOLE_FILES_MIN or not self._whole_trusted:
+            return False
+        return files * self._file_s >= self._whole_s or time.monotonic() >= self._whole_from_s
+
+    def _sync_whole(self, device: int, files: int) -> bool:
+        """Sync a file system; False: that was not done."""
+        with self._whole_lock:
+            root = self._roots.get(device)
+            if root is None or not self._may_sync_whole(files):
+                return False
+            began_s = time.monotonic()
+            try:
+                sync_whole(root)
+            except OSError:
+                # The next one would not be told again, and another thread may be just that: never more.
+                self._whole_trusted = False
+                return False
+            ended_s = time.monotonic()
+            self._whole_s = (self._whole_s + ended_s - began_s) / 2
+            self._whole_from_s = ended_s + SYNC_WHOLE_PAUSE_S
+            return True
+
+    def _open_root(self, device: int, path: str) -> None:
+        """The first file of a file system is opened."""
+        try:
+            root = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return  # its files are synced one by one
+        with self._lock:
+            if self._roots.setdefault(device, root) == root:
+                return
+        os.close(root)
+
+    def _device(self, path: str) -> int:
+        with self._lock:
+            file = self._open.get(path)
+            if file is not None:
+                return file.device
+        file = self._acquire(path)
+        self._release(file)
+        return file.device
 
     def sync_dir(self, path: str) -> None:
         """See `Disk.sync_dir`."""
@@ -278,6 +398,10 @@ class RealDisk:
     def close(self) -> None:
         """Close every file that no thread is using."""
         self._close_idle(len(self._open))
+        with self._lock:
+            roots, self._roots = self._roots, {}
+        for root in roots.values():
+            os.close(root)
 
     @contextlib.contextmanager
     def _file(self, path: str) -> Iterator[int]:
@@ -295,11 +419,14 @@ class RealDisk:
                 file.users += 1
                 return file
         fresh = self._descriptor(path, os.O_RDWR)
+        device = os.fstat(fresh).st_dev
+        if device not in self._roots:
+            self._open_root(device, path)
         with self._lock:
             file = self._open.get(path)
             found = file is not None
             if file is None:
-                file = self._open[path] = _OpenFile(fresh)
+                file = self._open[path] = _OpenFile(fresh, device)
             file.users += 1
             too_many = len(self._open) - self._open_max
         if found:
@@ -343,3 +470,12 @@ class RealDisk:
             if file.users:
                 return
         os.close(file.fd)
+
+
+def _kernel_tells_errors() -> bool:
+    """Whether a sync of a whole file system fails if one of its files could not be written."""
+    system = os.uname()
+    version = re.match(r"(\d+)\.(\d+)", system.release)
+    return (
+        system.sysname == "Linux" and version is not None and (int(version[1]), int(version[2])) >= _ERRORS_TOLD_SINCE
+    )

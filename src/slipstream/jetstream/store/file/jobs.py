@@ -40,6 +40,11 @@ class SegmentWrite:
     closes: bool = False
     """No more writes follow: sync at once, the next segment depends on it."""
 
+    @property
+    def has_room(self) -> bool:
+        """Whether space was reserved for it, and for what must fit behind it."""
+        return self.offset + len(self.data) + STORE_CONTROL_MARGIN_BYTES <= self.segment.allocated
+
 
 @dataclass(slots=True)
 class Overwrite:
@@ -77,7 +82,12 @@ class CommitJob:
     inline: bool = False
 
     def run(self) -> None:
-        """Write and sync; see the module docstring for the order."""
+        """Write and sync; see the module docstring for the order. `together.run_together` does it for many."""
+        self.write()
+        self.settle(synced=False)
+
+    def write(self) -> None:
+        """The first half: everything is written, and what the next write depends on is synced."""
         try:
             for write in self.writes:
                 self._write(write)
@@ -85,13 +95,54 @@ class CommitJob:
                 self.journal.run(self.disk)
                 if not self.journal.replaces:
                     self.unsynced.add(self.journal.path)
+        except Exception as error:  # whatever it was, nobody may be told that this is on disk
+            self.fail(error)
+
+    @property
+    def to_sync(self) -> set[str]:
+        """Files that must be synced between the two halves."""
+        if self.fault is not None or not (self.sync or self.overwrites):
+            return set()
+        return self.unsynced | self.also_sync
+
+    def settle(self, *, synced: bool) -> None:
+        """The second half; `synced`: somebody has synced the files of `to_sync`."""
+        if self.fault is not None:
+            return
+        try:
             if self.sync or self.overwrites:
-                self._sync(self.unsynced | self.also_sync)
+                if not synced:
+                    self._sync(self.to_sync)
                 self.unsynced = set()
             if self.overwrites:
                 self._overwrite()
-        except Exception as error:  # whatever it was, nobody may be told that this is on disk
-            self.fault = as_fault(error, self.directory)
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing of this commit counts."""
+        self.fault = as_fault(error, self.directory)
+
+    def plain_writes(self) -> list[tuple[str, int, bytes]] | None:
+        """All that the first half does, if that is only writes to places that exist: path, offset and bytes."""
+        if self.in_unit:
+            return None
+        plain = []
+        for write in self.writes:
+            if write.creates or write.closes or not write.has_room:
+                return None
+            plain.append((write.segment.path, write.offset, write.data))
+        if self.journal is not None:
+            if self.journal.replaces or self.journal.allocate:
+                return None
+            plain.append((self.journal.path, self.journal.offset, self.journal.data))
+        return plain
+
+    def written(self) -> None:
+        """What `plain_writes` said was done."""
+        self.unsynced.update(write.segment.path for write in self.writes)
+        if self.journal is not None:
+            self.unsynced.add(self.journal.path)
 
     def _overwrite(self) -> None:
         written = set()
@@ -119,9 +170,9 @@ class CommitJob:
             self.disk.sync_dir(self.directory)
 
     def _reserve(self, write: SegmentWrite) -> None:
-        segment, end = write.segment, write.offset + len(write.data)
-        if write.closes or end + STORE_CONTROL_MARGIN_BYTES <= segment.allocated:
+        if write.closes or write.has_room:
             return
+        segment, end = write.segment, write.offset + len(write.data)
         step = min(max(segment.allocated, STORE_ALLOCATE_BYTES_MIN), STORE_ALLOCATE_BYTES_MAX)
         target = max(min(end + step, write.size_limit), end + STORE_CONTROL_MARGIN_BYTES)
         try:
