@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Interest, Route, Subscription
+from slipstream.kernels.subject import is_literal, token_count
 from slipstream.subjects.outside import unmarked
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.config.account_options import MsgTraceOptions
     from slipstream.protocol.connection import ClientConnection
 
-__all__ = ["IMPORTING_SID", "Account", "Callback", "MessageTaker"]
+__all__ = ["IMPORTING_SID", "Account", "Callback", "MessageTaker", "subscription_cost"]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
@@ -29,6 +30,18 @@ Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes]
 _NO_SID = b""
 # Marks an internal listener that hears imported streams as a client does.
 IMPORTING_SID = b"imports"
+
+
+# What a subscription takes in memory: itself with its places in tables, and a node of the trie for each token of a
+# pattern. Rounded up from what was measured.
+_SUBSCRIPTION_BYTES = 500
+_NODE_BYTES = 360
+
+
+def subscription_cost(subject: bytes) -> int:
+    """Memory that a subscription takes, about, in bytes."""
+    nodes = 0 if is_literal(subject) else token_count(subject)
+    return _SUBSCRIPTION_BYTES + len(subject) + nodes * _NODE_BYTES
 
 
 class _Watcher:
@@ -101,6 +114,7 @@ class Account:
         self.ways_back: WaysBack | None = None  # of requests that other accounts made here
         # Whether a request on a subject that nobody took gets no answer, instead of "no responders".
         self.keeps_silent: Callable[[bytes], bool] | None = None
+        self.subscription_bytes = 0  # memory that subscriptions of clients take, about
         self._watchers: dict[bytes, list[_Watcher]] = {}
         self._plan: Callable[[bytes], Route] | None = None
         self._always_planned = False
@@ -122,6 +136,8 @@ class Account:
             self._checked += 1
             self._choose_planner()
         self.interest.insert(subscription)
+        if subscription.client is not None:
+            self.subscription_bytes += subscription_cost(subscription.subject)
         self._interest_changed(subscription.subject)
 
     def remove(self, subscription: Subscription) -> None:
@@ -130,6 +146,8 @@ class Account:
             if subscription.checked:
                 self._checked -= 1
                 self._choose_planner()
+            if subscription.client is not None:
+                self.subscription_bytes -= subscription_cost(subscription.subject)
             self._interest_changed(subscription.subject)
 
     def watch(self, subject: bytes, queue: bytes | None, on_change: Callable[[bool], None]) -> Callable[[], None]:

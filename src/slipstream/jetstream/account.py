@@ -59,8 +59,8 @@ class JetStreamServer:
         """Share the server's memory and disk."""
         self.facts = facts
         self.budgets = {
-            StorageType.MEMORY: ServerBudget(facts.max_memory),
-            StorageType.FILE: ServerBudget(facts.max_storage),
+            StorageType.MEMORY: ServerBudget(facts.max_memory, facts.max_held_bytes // 2),
+            StorageType.FILE: ServerBudget(facts.max_storage, facts.max_held_bytes // 2),
         }
         self.scrubber = Scrubber()
         self.on_full: Callable[[str], None] | None = None  # told of streams that find no space on the disk
@@ -477,6 +477,7 @@ class JetStreamAccount:
         stream.stop(deleted=deleted)
         call(self.ports, f"The end of stream '{stream.name}'", stream.health.report_size, 0)
         each(self.ports, f"The end of stream '{stream.name}'", self.on_stopped, stream)
+        stream.ingest.admission.resources.release()
 
     def _wait(self, name: str, retry: Callable[[], None]) -> bool:
         """Whether file work on this name is under way; then `retry` is called when it is done."""

@@ -332,6 +332,8 @@ class ServerFacts:
     sync_interval_ns: int = SYNC_INTERVAL_NS
     max_pending_bytes: int = MAX_PENDING_BYTES
     max_payload_bytes: int = MAX_PAYLOAD_BYTES
+    max_held_bytes: int = 2**63 - 1
+    """Memory for what streams hold beside their messages: open batches, message ids."""
     max_ack_pending: int = 0
     max_request_batch: int = 0
     strict: bool = True

@@ -6,13 +6,15 @@ commit granularity for the server and exact per publish for an account that has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.ports import AccountLimits
+from slipstream.limits import MIB
 
 if TYPE_CHECKING:
     from slipstream.jetstream.store.base import Store
@@ -20,12 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["AccountBudget", "ServerBudget", "StreamShare", "check_limits"]
 
 
+# Of what a server may hold in memory for streams, beside their messages, what one account may have: the others always
+# find some.
+HELD_SHARE_OF_AN_ACCOUNT: Final = 0.5
+# What an account may hold that may store less: message ids take more room than small messages.
+HELD_BYTES_MIN: Final = 1 * MIB
+
+
 class ServerBudget:
     """One kind of storage, all accounts together."""
 
-    def __init__(self, max_bytes: int) -> None:
-        """Allow `max_bytes` in all."""
+    def __init__(self, max_bytes: int, held_bytes_max: int = sys.maxsize) -> None:
+        """Allow `max_bytes` in all, and `held_bytes_max` of memory for what streams hold beside their messages."""
         self.max_bytes = max_bytes
+        self.held_bytes_max = held_bytes_max
+        self.held_bytes = 0  # open batches and message ids
         self.used_bytes = 0
         self.reserved_bytes = 0
         self._members: list[AccountBudget] = []
@@ -53,7 +64,17 @@ class ServerBudget:
 class AccountBudget:
     """One kind of storage of one account."""
 
-    __slots__ = ("_server", "known_bytes", "limit_bytes", "limited", "promised", "server_exceeded", "used_bytes")
+    __slots__ = (
+        "_server",
+        "held_bytes",
+        "known_bytes",
+        "limit_bytes",
+        "limited",
+        "promised",
+        "server_exceeded",
+        "staged_bytes",
+        "used_bytes",
+    )
 
     def __init__(self, server: ServerBudget, limit_bytes: int) -> None:
         """Share in `server`; `limit_bytes` below zero means no limit of its own."""
@@ -62,6 +83,8 @@ class AccountBudget:
         self.limited = limit_bytes >= 0  # the account has a limit of its own
         self.server_exceeded = server.used_bytes > server.max_bytes  # the server as a whole is full
         self.used_bytes = 0  # committed
+        self.held_bytes = 0  # open batches and message ids, in memory
+        self.staged_bytes = 0  # parts that wait for a bulk commit
         self.known_bytes = 0  # with what streams took in since, and what they were just allowed to
         self.promised: set[StreamShare] = set()  # streams of which `known_bytes` has something that may not have come
         server.join(self)
@@ -73,11 +96,29 @@ class AccountBudget:
 
     def would_exceed(self, extra_bytes: int) -> bool:
         """Whether the account's limit leaves no room for this much more, counting what is not committed yet."""
+        extra_bytes += self.staged_bytes
         if not self.limited or self.known_bytes + extra_bytes <= self.limit_bytes:
             return False
         while self.promised:
             self.promised.pop().look()
         return self.known_bytes + extra_bytes > self.limit_bytes
+
+    def can_hold(self, extra_bytes: int) -> bool:
+        """Whether this much more may be held in memory: as much as the account may store, within the server's share.
+
+        It is not added to what is stored, so that an account takes as many messages as with nats-server.
+        """
+        server = self._server
+        return (
+            server.held_bytes + extra_bytes <= server.held_bytes_max
+            and self.held_bytes + extra_bytes <= server.held_bytes_max * HELD_SHARE_OF_AN_ACCOUNT
+            and (not self.limited or self.held_bytes + extra_bytes <= max(self.limit_bytes, HELD_BYTES_MIN))
+        )
+
+    def hold(self, delta_bytes: int) -> None:
+        """So much more is held in memory."""
+        self.held_bytes += delta_bytes
+        self._server.held_bytes += delta_bytes
 
     def report(self, delta_bytes: int) -> None:
         """A stream has grown or shrunk."""
@@ -92,7 +133,7 @@ class StreamShare:
     until it is looked at again.
     """
 
-    __slots__ = ("_budget", "_known_bytes", "_reported_bytes", "_store")
+    __slots__ = ("_budget", "_gone", "_held_bytes", "_known_bytes", "_reported_bytes", "_staged_bytes", "_store")
 
     def __init__(self, budget: AccountBudget, store: Store) -> None:
         """Nothing is counted before it is reported or asked for."""
@@ -100,6 +141,9 @@ class StreamShare:
         self._store = store
         self._known_bytes = 0
         self._reported_bytes = 0
+        self._held_bytes = 0
+        self._staged_bytes = 0
+        self._gone = False
 
     @property
     def limited(self) -> bool:
@@ -127,6 +171,36 @@ class StreamShare:
         self._budget.report(delta_bytes)
         self._budget.promised.discard(self)
         self._count(self._reported_bytes)
+
+    def can_hold(self, extra_bytes: int) -> bool:
+        """See `Resources.can_hold`."""
+        self.look()
+        return self._budget.can_hold(extra_bytes)
+
+    def hold(self, delta_bytes: int) -> None:
+        """See `Resources.hold`."""
+        if self._gone:
+            return
+        self._held_bytes += delta_bytes
+        self._budget.hold(delta_bytes)
+
+    def can_stage(self, extra_bytes: int) -> bool:
+        """See `Resources.can_stage`."""
+        self.look()
+        return not (self._budget.server_exceeded or self._budget.would_exceed(extra_bytes))
+
+    def stage(self, delta_bytes: int) -> None:
+        """See `Resources.stage`."""
+        if self._gone:
+            return
+        self._staged_bytes += delta_bytes
+        self._budget.staged_bytes += delta_bytes
+
+    def release(self) -> None:
+        """See `Resources.release`."""
+        self.hold(-self._held_bytes)
+        self.stage(-self._staged_bytes)
+        self._gone = True
 
     def look(self) -> None:
         """Count what the stream has now."""

@@ -3,6 +3,7 @@ cdef class FlushQueue:
     cdef object _schedule
     cdef object _flush_now
     cdef list overflowed
+    cdef readonly unsigned long long written
 
 
 cdef class Outbox:

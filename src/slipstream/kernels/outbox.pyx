@@ -52,13 +52,14 @@ def reuse_freed_memory(int size):
 
 
 cdef class FlushQueue:
-    """The outboxes with something to send, in the order in which they got it."""
+    """The outboxes with something to send, in the order in which they got it. `written` counts all bytes ever."""
 
     def __cinit__(self, schedule, flush_now=None):
         self._dirty = []
         self._schedule = schedule
         self._flush_now = flush_now
         self.overflowed = []
+        self.written = 0
 
     def take_dirty(self):
         """The outboxes to flush now; each may be listed again from here on."""
@@ -191,11 +192,13 @@ cdef class Outbox:
             self._full = []
         self._full.append(data)
         self._waiting += PyBytes_GET_SIZE(data)
+        self._queue.written += PyBytes_GET_SIZE(data)
         return 0
 
     cdef inline void advance(self, Py_ssize_t size) noexcept:
         self._used += size
         self._waiting += size
+        self._queue.written += size
 
     cdef int _flush_early(self) except -1:
         if self._queue._flush_now is None:

@@ -11,7 +11,7 @@ client that may not publish everywhere, dynamic routes.
 
 Not parsing: `wire.Parser` is this class with the bytes in front of it. Invariant: a route is used only while its stamp is
 that of the interest it came from. Complexity: O(1) for the same subject again, one lookup for another; then O(receivers).
-Memory: at most `SUBJECT_CACHE_MAX` verdicts a client.
+Memory: at most `SUBJECT_CACHE_MAX` verdicts a client, of subjects up to `REMEMBERED_BYTES_MAX`: less than 1 MB.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -34,6 +34,8 @@ cdef extern from * nogil:
 
 cdef enum:
     SUBJECT_CACHE_MAX = 4096
+    # Longer subjects are decided each time: a cache of a client's making must not outgrow its connection.
+    REMEMBERED_BYTES_MAX = 128
 
 
 cdef inline bint reserved_reply(Span reply) noexcept nogil:
@@ -161,7 +163,8 @@ cdef class Publishing:
         if allowed is None:
             # Allowed this time only (a response permission): not remembered.
             return True
-        self.verdicts[name] = allowed
+        if PyBytes_GET_SIZE(name) <= REMEMBERED_BYTES_MAX:
+            self.verdicts[name] = allowed
         if allowed:
             return True
         self._sink.on_publish_denied(name)

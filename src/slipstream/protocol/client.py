@@ -6,6 +6,7 @@ from them for the connection is in `connection`. Nothing is kept here.
 
 from __future__ import annotations
 
+from slipstream.accounts.account import subscription_cost
 from slipstream.kernels import wire
 from slipstream.kernels.subject import is_valid_subscription, token_count
 from slipstream.protocol import texts
@@ -120,6 +121,9 @@ class Client(PublishingClient):
         if sid not in self.subscriptions:
             if not is_valid_subscription(subject):
                 self.fail(texts.INVALID_SUBJECT)
+                return
+            if self.account.subscription_bytes + subscription_cost(subject) > self._host.subscription_bytes_max:
+                self.fail(texts.MAXIMUM_SUBSCRIPTIONS)
                 return
             self._subscribe(subject, queue, sid)
         if self.verbose:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import secrets
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import repeat
@@ -126,6 +127,7 @@ class Hub:
         self.connections: dict[int, ClientConnection] = {}
         self.closed_connections: deque[ClosedConnection] = deque(maxlen=max(1, options.max_closed_clients))
         self.total_connections = 0
+        self.subscription_bytes_max = sys.maxsize  # of one account; the edge knows how much memory there is
         self.slow_consumers = 0
         self.stale_connections = 0
         self.stalled_clients = 0

@@ -28,6 +28,7 @@ from slipstream.limits import (
     ALLOW_RESPONSE_EXPIRES_NS,
     ALLOW_RESPONSE_MAX_MSGS,
     PERMISSION_CACHE_MAX,
+    PERMISSION_CACHE_SUBJECT_BYTES_MAX,
     RESPONSE_PERMITS_MAX,
 )
 
@@ -307,7 +308,9 @@ def _split_queue(entry: str) -> tuple[bytes, bytes | None]:
 
 
 def _remember(verdicts: dict[_Key, bool], key: _Key, verdict: bool) -> None:
-    """Keep a verdict, dropping the oldest one when the cache is full."""
+    """Keep a verdict, dropping the oldest one when the cache is full; not those of long subjects."""
+    if len(key if isinstance(key, bytes) else key[0]) > PERMISSION_CACHE_SUBJECT_BYTES_MAX:
+        return
     if len(verdicts) >= PERMISSION_CACHE_MAX:
         del verdicts[next(iter(verdicts))]
     verdicts[key] = verdict

@@ -37,6 +37,7 @@ from slipstream.server.file_threads import FileWork
 from slipstream.server.foreign_store import refuse_foreign_store
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.server.jetstream_system import SystemApi
+from slipstream.server.memory import HELD_MEMORY_SHARE, memory_bytes
 from slipstream.version import API_LEVEL, SERVER_VERSION
 
 if TYPE_CHECKING:
@@ -324,6 +325,7 @@ def _server_facts(server: Server, directory: str) -> ServerFacts:
         sync_interval_ns=options.sync_interval_ns,
         max_pending_bytes=server.options.max_pending,
         max_payload_bytes=server.options.max_payload,
+        max_held_bytes=int(memory_bytes() * HELD_MEMORY_SHARE),
         max_ack_pending=limits.max_ack_pending,
         max_request_batch=limits.max_request_batch,
         strict=options.strict,
@@ -352,7 +354,7 @@ def _given(configured: int, otherwise: int) -> int:
 
 
 def _memory_share() -> int:
-    return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * JETSTREAM_MEMORY_SHARE)
+    return int(memory_bytes() * JETSTREAM_MEMORY_SHARE)
 
 
 def _disk_share(directory: str) -> int:

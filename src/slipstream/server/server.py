@@ -23,6 +23,7 @@ from slipstream.config.options import Options
 from slipstream.config.record import replace
 from slipstream.config.validate import unsupported
 from slipstream.errors import SlipstreamError, StorageFault
+from slipstream.kernels.outbox import Outbox
 from slipstream.limits import (
     AUTH_AFTER_TLS_NS,
     AUTH_TIMEOUT_NS,
@@ -36,6 +37,7 @@ from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
+from slipstream.server.memory import SUBSCRIPTION_MEMORY_SHARE, memory_bytes
 from slipstream.server.notices import notices
 from slipstream.server.turns import Turns
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
@@ -96,6 +98,7 @@ class Server(Turns):
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
+        self.hub.subscription_bytes_max = int(memory_bytes() * SUBSCRIPTION_MEMORY_SHARE)
         self.hub.delivery.failed = partial(self.report, "A service of the server")
         self.running = False
         self.monitoring: Monitoring | None = None
@@ -430,6 +433,10 @@ class Server(Turns):
         if self.options.tls is not None and configured == AUTH_TIMEOUT_NS:
             return self.options.tls.timeout_ns + AUTH_AFTER_TLS_NS
         return configured
+
+    def outboxes(self) -> list[Outbox]:
+        """Of all connections."""
+        return [connection.outbox for connection in self.hub.connections.values()]
 
     def overflowed(self, connection: ClientConnection, limit: int) -> None:
         """End a client that has not read what waits for it."""

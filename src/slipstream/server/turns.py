@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Protocol
 from slipstream.kernels.outbox import FlushQueue, Outbox
 from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN, SECOND_NS
 from slipstream.protocol.texts import CloseReason
+from slipstream.server.memory import OUTBOX_MEMORY_SHARE, memory_bytes
 
 if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["Turns"]
 
+_COUNTS_A_BUDGET = 16  # times that what waits is counted while as much is written as may wait in all
 _FRAMES_SHOWN = 4  # of where an unexpected exception came from: enough to find it, and still one line
 
 
@@ -41,6 +43,8 @@ class Turns(ABC):
         """Nothing has happened yet; there is no loop."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.queue = FlushQueue(self._schedule_flush, _flush_now)
+        self.outbox_bytes_max = int(memory_bytes() * OUTBOX_MEMORY_SHARE)  # of all connections together
+        self._counted_at = 0  # bytes ever written when what waits was counted last
         self._flush_follows = False  # whoever runs now will flush at its end
         self.reading = False  # a connection handles what it read
         self.reads = 0  # times that messages of clients were taken in
@@ -55,6 +59,10 @@ class Turns(ABC):
     @abstractmethod
     def overflowed(self, connection: ClientConnection, limit: int) -> None:
         """More than `limit` bytes wait for a client."""
+
+    @abstractmethod
+    def outboxes(self) -> list[Outbox]:
+        """Of all connections."""
 
     def report(self, what: str, error: Exception) -> None:
         """Log an exception that nobody expected, with where it came from."""
@@ -157,6 +165,25 @@ class Turns(ABC):
                 self.overflowed(outbox.owner, outbox.limit)
             except Exception as error:
                 self._drop(outbox, error)
+
+        if queue.written - self._counted_at > self.outbox_bytes_max // _COUNTS_A_BUDGET:
+            self._counted_at = queue.written
+            self._end_slowest()
+
+    def _end_slowest(self) -> None:
+        """If more waits for all clients than may, those with most of it go, until there is room again."""
+        waiting = [outbox for outbox in self.outboxes() if outbox.pending]
+        total = sum(outbox.pending for outbox in waiting)
+        if total <= self.outbox_bytes_max:
+            return
+        waiting.sort(key=lambda outbox: outbox.pending)
+        while waiting and total > self.outbox_bytes_max // 4 * 3:
+            slowest = waiting.pop()
+            total -= slowest.pending
+            try:
+                self.overflowed(slowest.owner, self.outbox_bytes_max)
+            except Exception as error:
+                self._drop(slowest, error)
 
     def _drop(self, outbox: Outbox, error: Exception) -> None:
         """A connection that cannot be written to: it ends, the others get theirs."""

@@ -104,6 +104,28 @@ def test_queue_skips_members_that_cannot_take_it() -> None:
     assert alive.outbox.msgs == 20
 
 
+class Publisher:
+    """Somebody who may be answered anywhere, or only where `answerable` says."""
+
+    def __init__(self, *, anywhere: bool = True) -> None:
+        self.answered_anywhere = anywhere
+
+    def answerable(self, reply: bytes, abroad: bool) -> bytes:
+        return b".%b%b" % (b"abroad." if abroad else b"", reply)
+
+
+def test_internal_subscribers_get_the_reply_that_may_be_answered() -> None:
+    delivery = Delivery(1)
+    seen: list[tuple[bytes, bytes | None]] = []
+    inside = Subscription(
+        b"a", None, b"", None, None, lambda _who, subject, reply, *_rest: seen.append((subject, reply))
+    )
+    bound = Publisher(anywhere=False)
+    for who, names in ((None, None), (Publisher(), None), (bound, None), (Publisher(), (b"x",)), (bound, (b"x",))):
+        delivery.deliver(Route((inside,), (), names), who, b"a", b"r", 0, b"")
+    assert seen == [(b"a", b"r"), (b"a", b"r"), (b"a", b".r"), (b"x", b".abroad.r"), (b"x", b".abroad.r")]
+
+
 def test_internal_subscriber_gets_bytes_and_may_decline() -> None:
     seen: list[tuple[object, ...]] = []
 
@@ -113,9 +135,10 @@ def test_internal_subscriber_gets_bytes_and_may_decline() -> None:
 
     inside = Subscription(b"a", None, b"", None, None, taker)
     delivery = Delivery(1)
-    assert delivery.deliver(Route((inside,)), "publisher", b"a", b"r", 2, b"hhbody") == 0
+    publisher = Publisher()
+    assert delivery.deliver(Route((inside,)), publisher, b"a", b"r", 2, b"hhbody") == 0
     assert delivery.deliver(Route((inside,)), None, b"a", None, 0, b"x") == 1
-    assert seen == [("publisher", b"a", b"r", 2, b"hhbody"), (None, b"a", None, 0, b"x")]
+    assert seen == [(publisher, b"a", b"r", 2, b"hhbody"), (None, b"a", None, 0, b"x")]
     assert inside.delivered == 1
 
 

@@ -220,7 +220,6 @@ class Commits:
             stream,
             self._ports,
             count=sum(part.count for part in commit.parts),
-            size_bytes=sum(part.bytes for part in commit.parts),
             copied=commit.copied,
         )
         commit.slices = _slices(

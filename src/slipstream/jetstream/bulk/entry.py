@@ -52,7 +52,7 @@ _SLICE_ROWS = 1 << 30
 class Entry:
     """Messages of one commit on their way into a stream."""
 
-    def __init__(self, stream: Stream, ports: Ports, *, count: int, size_bytes: int, copied: bool = False) -> None:
+    def __init__(self, stream: Stream, ports: Ports, *, count: int, copied: bool = False) -> None:
         """Open the unit; publishes to the stream wait from here on.
 
         With `copied` the messages come from another stream, which has done what their headers ask for: conditions,
@@ -69,7 +69,8 @@ class Entry:
             raise TableError(errors.INVALID_REQUEST, err="a mirror takes no messages")
         if config.allow_msg_counter:
             raise TableError(table.MESSAGE_INCR_MISSING)
-        refusal = stream.ingest.admission.no_resources(size_bytes)
+        # What was staged is counted against the account already.
+        refusal = stream.ingest.admission.no_resources(0)
         if refusal is not None:
             raise refusal
         self._stream = stream

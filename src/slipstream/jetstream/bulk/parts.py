@@ -55,6 +55,7 @@ class StagedParts:
         in_memory = stream.config.storage is StorageType.MEMORY
         self._bytes_max = BULK_STAGE_MEMORY_BYTES_MAX if in_memory else BULK_STAGE_BYTES_MAX
         self._bytes = 0
+        self._resources = stream.ingest.admission.resources
         self._until_ns: dict[str, int] = {}  # of parts that got whole in this run; names tell it of the others
 
     def load(self) -> None:
@@ -62,18 +63,29 @@ class StagedParts:
         self.sizes = dict(self.area.names())
         self._bytes = sum(self.sizes.values())
 
+    def loaded(self) -> None:
+        """Count what `load` found against the account; on the loop."""
+        self._resources.stage(self._bytes)
+
     def room_for(self, more: int) -> bool:
         """Whether this many bytes may be staged now."""
-        return self._bytes + more <= self._bytes_max and len(self.sizes) < BULK_STAGE_PARTS_MAX
+        return (
+            self._bytes + more <= self._bytes_max
+            and len(self.sizes) < BULK_STAGE_PARTS_MAX
+            and self._resources.can_stage(more)
+        )
 
     def grow(self, name: str, more: int) -> None:
         """Count bytes of a part."""
         self.sizes[name] = self.sizes.get(name, 0) + more
         self._bytes += more
+        self._resources.stage(more)
 
     def forget(self, name: str) -> None:
         """Count them no more."""
-        self._bytes -= self.sizes.pop(name, 0)
+        size = self.sizes.pop(name, 0)
+        self._bytes -= size
+        self._resources.stage(-size)
         self._until_ns.pop(name, None)
 
     def keep(self, names: Iterable[str], until_ns: int) -> None:

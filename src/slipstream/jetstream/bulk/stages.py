@@ -95,8 +95,13 @@ class Stages:
             with suppress(StorageFault):
                 parts.load()
 
+        def loaded() -> None:
+            if self._parts.get(stream.name) is parts:
+                parts.loaded()
+            self._arm()
+
         if parts.area.is_used():
-            self._ports.run_blocking(load, self._arm)
+            self._ports.run_blocking(load, loaded)
 
     def remove_stream(self, stream: Stream) -> None:
         """A stream is gone for good, and all that was staged for it."""

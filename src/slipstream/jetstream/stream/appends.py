@@ -12,7 +12,7 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
@@ -26,7 +26,7 @@ from slipstream.jetstream.stream.admission import Admission
 from slipstream.jetstream.stream.answers import Answers
 from slipstream.jetstream.stream.commit import Committer, store_error
 from slipstream.jetstream.stream.conditions import message_ttl
-from slipstream.jetstream.stream.dedup import MessageIds
+from slipstream.jetstream.stream.dedup import MessageIds, cost_of
 from slipstream.jetstream.stream.ingest_ports import IngestOwner
 from slipstream.jetstream.stream.republish import Republisher
 from slipstream.jetstream.stream.schedules import Schedules
@@ -87,7 +87,7 @@ class Appends:
         self.intake = intake  # has what was assigned: sequence, time and message id of the last message
         intake.last_seq = store.last_seq
         intake.last_ts_ns = store.last_ts_ns
-        self.ids = MessageIds(0)
+        self.ids = MessageIds(0, admission.resources.hold)
         self.name = ""
         self.schedules: Schedules | None = None  # the stream puts it here, if it has schedules
 
@@ -126,6 +126,15 @@ class Appends:
         if not expected or expected == last_id:
             return None
         return TableError(table.STREAM_WRONG_LAST_MSG_ID, id=last_id.decode("utf-8", "replace"))
+
+    def no_room_for_ids(self, message_ids: Iterable[bytes]) -> ApiError | None:
+        """Why these ids cannot be remembered for the whole window."""
+        if self.ids.window_ns <= 0:
+            return None
+        needed_bytes = sum(cost_of(message_id) for message_id in message_ids if message_id)
+        if needed_bytes == 0 or self._admission.resources.can_hold(needed_bytes):
+            return None
+        return TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
 
     def take_over(self, last_id: bytes) -> None:
         """Go on behind what the store holds now; `last_id` is the id of its last message."""
@@ -172,6 +181,9 @@ class Appends:
         size = self.store.message_bytes(len(subject), len(header), len(payload))
         if resources.server_exceeded:
             return TableError(table.INSUFFICIENT_RESOURCES)
+        refusal = self.no_room_for_ids((message_id,)) if message_id else None
+        if refusal is not None:
+            return refusal
         seq = seq or self.last_seq + 1
         if seq > SEQ_LAST:
             return exhausted()

@@ -27,6 +27,7 @@ from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
 from slipstream.jetstream.stream.conditions import sequence_of
+from slipstream.jetstream.stream.ingest_ports import Resources
 from slipstream.jetstream.stream.staging import Prepared, StagedState, Staging
 from slipstream.limits import BATCH_ID_BYTES_MAX
 
@@ -59,6 +60,10 @@ class BatchTarget(StagedState, Protocol):
         ...
 
 
+# Of a message in an open batch beside its own bytes: a tuple and three bytes objects.
+MESSAGE_OVERHEAD_BYTES: Final = 180
+
+
 @dataclass(slots=True)
 class _Batch:
     """One open batch."""
@@ -72,12 +77,15 @@ class _Batch:
 class AtomicBatches:
     """The open batches of one stream."""
 
-    def __init__(self, target: BatchTarget, ports: Ports, advisories: Advisories, limits: BatchLimits) -> None:
+    def __init__(
+        self, target: BatchTarget, ports: Ports, advisories: Advisories, limits: BatchLimits, resources: Resources
+    ) -> None:
         """Store into `target`, within the limits all streams share."""
         self._target = target
         self._ports = ports
         self._advisories = advisories
         self._limits = limits
+        self._resources = resources
         self._open: dict[bytes, _Batch] = {}
 
     def __len__(self) -> int:
@@ -132,6 +140,10 @@ class AtomicBatches:
             if self._limits.staged_bytes + size > self._limits.staged_bytes_max:
                 self._abandon(batch_id, "large")
                 return TableError(table.INSUFFICIENT_RESOURCES)
+            if not self._resources.can_hold(size + MESSAGE_OVERHEAD_BYTES):
+                self._abandon(batch_id, "large")
+                return TableError(table.ACCOUNT_RESOURCES_EXCEEDED)
+            self._resources.hold(size + MESSAGE_OVERHEAD_BYTES)
             batch.messages.append((subject, header, payload))
             batch.size_bytes += size
             self._limits.staged_bytes += size
@@ -190,6 +202,7 @@ class AtomicBatches:
         batch = self._open.pop(batch_id)
         self._limits.atomic_open -= 1
         self._limits.staged_bytes -= batch.size_bytes
+        self._resources.hold(-batch.size_bytes - MESSAGE_OVERHEAD_BYTES * len(batch.messages))
         if batch.timer is not None:
             batch.timer()
 

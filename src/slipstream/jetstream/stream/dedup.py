@@ -4,6 +4,9 @@ An id counts from the time its message got a sequence, so that two publishes in 
 is lost, the stream rebuilds this from the log and the id is free again. The window is kept by dropping entries from
 the old end whenever an id is added or looked up, and by a timer of the owner's when nothing arrives.
 
+Every id is counted with what it takes in memory (`ID_OVERHEAD_BYTES`), against the account of its stream: messages may
+go long before their ids do. Who adds them asks first whether there is room (`cost_of`).
+
 Invariant: `_order` holds every id of `_seqs` at least once, in the order of its times. An id published again after its
 window has two entries; the older one then no longer owns it.
 """
@@ -11,19 +14,33 @@ window has two entries; the older one then no longer owns it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
-__all__ = ["MessageIds"]
+__all__ = ["ID_OVERHEAD_BYTES", "MessageIds", "cost_of"]
+
+# Of one id beside its own bytes: a bytes object, an entry of a dict, a tuple, two numbers, a place in a deque.
+ID_OVERHEAD_BYTES: Final = 280
+
+
+def cost_of(message_id: bytes) -> int:
+    """Memory that an id takes for as long as it is remembered, in bytes."""
+    return len(message_id) + ID_OVERHEAD_BYTES
+
+
+def _uncounted(_delta_bytes: int) -> None:
+    """For windows that belong to nobody."""
 
 
 class MessageIds:
     """The ids of one stream. A window of zero remembers nothing."""
 
-    __slots__ = ("_order", "_seqs", "window_ns")
+    __slots__ = ("_hold", "_order", "_seqs", "window_ns")
 
-    def __init__(self, window_ns: int) -> None:
-        """Remember ids for `window_ns`."""
+    def __init__(self, window_ns: int, hold: Callable[[int], None] = _uncounted) -> None:
+        """Remember ids for `window_ns`; `hold` is told of each change of the memory this takes."""
         self.window_ns = window_ns
+        self._hold = hold
         self._seqs: dict[bytes, int] = {}
         self._order: deque[tuple[int, bytes, int]] = deque()
 
@@ -42,12 +59,14 @@ class MessageIds:
             return
         self._seqs[message_id] = seq
         self._order.append((ts_ns, message_id, seq))
+        self._hold(cost_of(message_id))
 
     def expire(self, now_ns: int) -> None:
         """Forget what is older than the window."""
         order, horizon_ns = self._order, now_ns - self.window_ns
         while order and order[0][0] <= horizon_ns:
             _, message_id, seq = order.popleft()
+            self._hold(-cost_of(message_id))
             if self._seqs.get(message_id) == seq:
                 del self._seqs[message_id]
 
@@ -62,6 +81,7 @@ class MessageIds:
 
     def rebuild(self, entries: Iterable[tuple[bytes, int, int]]) -> None:
         """Start anew from `(id, seq, ts_ns)` in log order."""
+        self._hold(-sum(cost_of(message_id) for _, message_id, _ in self._order))
         self._seqs.clear()
         self._order.clear()
         for message_id, seq, ts_ns in entries:

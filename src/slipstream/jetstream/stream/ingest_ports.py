@@ -28,6 +28,26 @@ class Resources(Protocol):
         """A stream has grown or shrunk by this much."""
         ...
 
+    def can_hold(self, extra_bytes: int) -> bool:
+        """Whether the stream may hold this much more in memory beside its messages: open batches, message ids."""
+        ...
+
+    def hold(self, delta_bytes: int) -> None:
+        """It holds this much more."""
+        ...
+
+    def can_stage(self, extra_bytes: int) -> bool:
+        """Whether this much more may wait for a bulk commit."""
+        ...
+
+    def stage(self, delta_bytes: int) -> None:
+        """So much more waits."""
+        ...
+
+    def release(self) -> None:
+        """The stream has gone, and holds nothing any more."""
+        ...
+
 
 class IngestOwner(Protocol):
     """The stream, as far as an ingest needs it."""

@@ -46,7 +46,7 @@ class StreamBatches:
         self._wake = committer.wake
         self.store: Store = ingest.appends.store
         self.ids: MessageIds = ingest.appends.ids
-        self.atomic = AtomicBatches(self, ports, Advisories(ports, facts), facts.batches)
+        self.atomic = AtomicBatches(self, ports, Advisories(ports, facts), facts.batches, ingest.admission.resources)
         self.fast = FastBatches(self, ports, facts.batches)
 
     def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
@@ -126,6 +126,7 @@ class StreamBatches:
         """See `BatchTarget.store_unit`."""
         sizes = sum(self.store.message_bytes(len(m.subject), len(m.header), len(m.payload)) for m in messages)
         refusal = self._admission.no_resources(sizes)
+        refusal = refusal or self._appends.no_room_for_ids(message.message_id for message in messages)
         if refusal is not None:
             return refusal
         wanted = [self._admission.is_wanted(message.subject) for message in messages]
