@@ -75,6 +75,16 @@ def without_defaults(ours: Any, theirs: Any) -> Any:
     }
 
 
+def refuse(server_pool: ServerPool, store: Path, directory: Path) -> None:
+    """Our server, by the other's name, does not start on the store."""
+    server = server_pool.prepared("ours", config(store), ())
+    link = directory / "nats-server"
+    link.symlink_to(server.binary)
+    server.binary = link
+    assert server.run_to_end() == 1
+    assert any(f"run `slipstream migrate {store} --to" in line for line in server.log_lines), server.log_lines
+
+
 CASES = [
     pytest.param(("stopped", ""), (), id="stopped"),
     pytest.param(("killed", ""), (), id="killed"),
@@ -92,6 +102,8 @@ def test_everything_arrives(
 ) -> None:
     store, (before, buckets) = written
     files = tree(store)
+    refuse(server_pool, store, tmp_path)
+    assert tree(store) == files
     cli.call("migrate", str(store), "--to", str(tmp_path / "ours"), *flags)
     assert tree(store) == files
     after, buckets_after = served(server_pool, tmp_path / "ours")
@@ -170,3 +182,28 @@ def test_from_a_running_server_into_another(server_pool: ServerPool, tmp_path: P
     finally:
         source.end()
         target.end()
+
+
+@pytest.mark.timeout(180)
+def test_mirrors_and_sources_go_on_where_they_were(server_pool: ServerPool, tmp_path: Path, cli: Cli) -> None:
+    server = server_pool.prepared("real", config(tmp_path / "theirs"), ()).start()
+    filled = FilledStore(server.port)
+    filled.fill(with_kv=False)
+    filled.copy_orders(wait_for=192)
+    before = filled.contents()
+    server.stop()
+    cli.call("migrate", str(tmp_path / "theirs"), "--to", str(tmp_path / "ours"))
+    ours = server_pool.prepared("ours", config(tmp_path / "ours"), ()).start()
+    try:
+        target = FilledStore(ours.port)
+        target.publish("orders.3", b"one")
+        target.wait_for("MIRROR", "COPIES", last_payload=b"one")
+        target.publish("later.x", b"two")
+        target.wait_for("COPIES", "WORKED", last_payload=b"two")
+        after = target.contents()
+    finally:
+        ours.end()
+    for name, new in (("MIRROR", 1), ("COPIES", 2), ("WORKED", 1)):
+        kept = len(before[name]["messages"])
+        assert after[name]["messages"][:kept] == before[name]["messages"], name
+        assert len(after[name]["messages"]) == kept + new, name

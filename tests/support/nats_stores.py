@@ -44,6 +44,20 @@ class FilledStore:
         if with_kv:
             asyncio.run(self._fill_buckets())
 
+    def copy_orders(self, *, wait_for: int) -> None:
+        """A mirror of ORDERS, a stream that collects from it, and one of whose copies nothing is left."""
+        client = BackupClient(self._port)
+        try:
+            _create(client, "MIRROR", mirror={"name": "ORDERS"})
+            _create(client, "COPIES", sources=[{"name": "ORDERS", "filter_subject": "orders.3"}, {"name": "LATER"}])
+            _create(client, "WORKED", sources=[{"name": "LATER"}], retention="workqueue")
+            for name, count in (("MIRROR", wait_for), ("COPIES", 1), ("WORKED", 5)):
+                while client.api(f"STREAM.INFO.{name}")["state"]["messages"] < count:
+                    pass
+            client.api("STREAM.PURGE.WORKED")
+        finally:
+            client.close()
+
     def fill_small(self) -> None:
         """Make a few streams that need little room in an archive of tests."""
         client = BackupClient(self._port)
@@ -91,6 +105,28 @@ class FilledStore:
         await store.put("gone", b"x" * 100)
         await store.delete("gone")
         await connection.close()
+
+    def publish(self, subject: str, payload: bytes) -> None:
+        """Store one message."""
+        client = BackupClient(self._port)
+        try:
+            _publish(client, subject, payload)
+        finally:
+            client.close()
+
+    def wait_for(self, *streams: str, last_payload: bytes) -> None:
+        """Return when a message has arrived in streams that copy it."""
+        client = BackupClient(self._port)
+        try:
+            for name in streams:
+                wanted = base64.b64encode(last_payload).decode()
+                while True:
+                    last_seq = client.api(f"STREAM.INFO.{name}")["state"]["last_seq"]
+                    found = client.api(f"STREAM.MSG.GET.{name}", {"seq": last_seq}).get("message", {})
+                    if found.get("data") == wanted:
+                        break
+        finally:
+            client.close()
 
     def buckets(self) -> Any:
         """What the official client reads from the bucket and the object store."""
@@ -250,11 +286,6 @@ def _consumer_info(client: BackupClient, stream: str, name: str) -> Any:
     kept = {field: info[field] for field in ("num_ack_pending", "num_redelivered", "num_pending", "created")}
     pairs = {field: (info[field]["consumer_seq"], info[field]["stream_seq"]) for field in ("delivered", "ack_floor")}
     return {"config": config, **kept, **pairs}
-
-
-def decoded(data: str | None) -> bytes:
-    """A payload of `contents`."""
-    return base64.b64decode(data or "")
 
 
 def stream_directory(store: Path, name: str, account: str = "$G") -> Path:

@@ -122,6 +122,10 @@ class RemoteStream:
         """See `SourceStream.messages`."""
         return self._fetched().messages()
 
+    def positions(self) -> tuple[int, dict[str, int]]:
+        """See `SourceStream.positions`."""
+        return self._fetched().positions()
+
     def consumers(self) -> Iterator[SourceConsumer]:
         """See `SourceStream.consumers`."""
         return self._fetched().consumers()

@@ -19,6 +19,7 @@ from slipstream.jetstream.store.file import FileStore, FileStoreOptions, segment
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.jetstream.stored_config import to_stored
+from slipstream.jetstream.stream.source_positions import position_notes
 from slipstream.jetstream.stream.ttl import message_ttl
 from slipstream.limits import RESTORE_COMMIT_BYTES, SECOND_NS
 from slipstream.migrate.blocks import Record
@@ -115,6 +116,7 @@ class _Writer:
             for records in batches:
                 self._append(store, records)
             self._remember_last(store)
+            self._note_positions(store)
             _commit(store)
             own = tuple(subject.encode() for subject in self._config.subjects)
             if own and store.count_matching(own, 0) < store.messages:
@@ -175,6 +177,17 @@ class _Writer:
             store.delete(last_seq)
         else:
             store.skip_to(last_seq)
+
+    def _note_positions(self, store: FileStore) -> None:
+        """A source whose messages are all gone is not read again from its beginning."""
+        upto, seqs = self._source.positions()
+        if not seqs or upto > store.last_seq:
+            return  # the headers of messages tell
+        try:
+            for key, value in position_notes(upto, seqs).items():
+                store.put_note(key, value)
+        except ValueError:
+            self._source.findings.notes.append("it has too many sources to note their positions: messages tell them")
 
     # --- comparing ---
 

@@ -18,12 +18,13 @@ from typing import Final
 
 from slipstream.kernels.natsblock import hash64
 
-__all__ = ["BlockState", "Index", "decode_index", "index_content"]
+__all__ = ["BlockState", "Index", "decode_index", "decode_sources", "index_content"]
 
 _MAGIC: Final = 11
 _VERSIONS: Final = range(1, 5)
 _HASH_BYTES: Final = 8
 _SET_MAGIC: Final = 22
+_SOURCES_VERSION: Final = 1
 _NODE_BYTES: Final = {1: 512, 2: 256}  # of bits, by version
 
 
@@ -81,6 +82,27 @@ def decode_index(content: bytes) -> Index | None:
         return _decode(_Reader(content, 2), content[1])
     except (IndexError, ValueError):
         return None
+
+
+def decode_sources(data: bytes) -> tuple[int, dict[str, int]] | None:
+    """`sources.db`: version, count (8), first sequence it does not know of (8), then name, sequence, identity of each.
+
+    Returns:
+        The last sequence it knows of, and for each source how far it was read; None if it is something else.
+    """
+    if not data or data[0] != _SOURCES_VERSION:
+        return None
+    read = _Reader(data, 1)
+    try:
+        count, upto = (int.from_bytes(read.bytes(8), "little") for _ in range(2))
+        found = {}
+        for _ in range(count):
+            name = read.bytes(read.number()).decode()
+            found[name] = read.number()
+            read.bytes(read.number())
+    except (IndexError, ValueError):
+        return None
+    return upto - 1, found
 
 
 def _decode(read: _Reader, version: int) -> Index:

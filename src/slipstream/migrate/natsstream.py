@@ -3,6 +3,7 @@
     meta.inf meta.sum meta.key      configuration
     msgs/<n>.blk <n>.key            messages
     msgs/index.db                   what of them is left
+    sources.db                      how far the streams were read that it copies from
     obs/<name>/                     a consumer: meta.inf, meta.sum, meta.key, o.dat
     __new_msgs__/                   in place of msgs, if a purge was cut short behind its decision
 
@@ -25,7 +26,7 @@ from slipstream.kernels.seqset import SeqSet
 from slipstream.migrate.blocks import ERASED, TOMBSTONE, Hole, Record, block_key, scan
 from slipstream.migrate.consumers import SourceConsumer, consumer_from
 from slipstream.migrate.errors import MigrationError, WrongKey
-from slipstream.migrate.index import BlockState, Index, decode_index, index_content
+from slipstream.migrate.index import BlockState, Index, decode_index, decode_sources, index_content
 from slipstream.migrate.keys import Keys
 from slipstream.migrate.meta import Meta, read_meta, stream_config
 from slipstream.migrate.source import Findings
@@ -311,6 +312,17 @@ class NatsStream:
         place = f" at byte {hole.at}" if hole.at else ""
         text = f"block {number}{place}: {hole.reason} ({hole.length} bytes); lost are at most {extent}"
         self.findings.damage.append(text)
+
+    def positions(self) -> tuple[int, dict[str, int]]:
+        """See `SourceStream.positions`. Servers before 2.15 have them in the headers of messages alone."""
+        data = self._files.read("sources.db")
+        if data is None:
+            return 0, {}
+        found = decode_sources(data)
+        if found is None:
+            self.findings.notes.append("the positions of its sources are damaged (sources.db): messages tell them")
+            return 0, {}
+        return found
 
     # --- consumers ---
 

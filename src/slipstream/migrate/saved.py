@@ -210,6 +210,10 @@ class SavedStream:
             raise MigrationError(f"what the server sent is damaged: {error}") from None
         raise MigrationError("what the server sent is cut short")
 
+    def positions(self) -> tuple[int, dict[str, int]]:
+        """See `SourceStream.positions`. They are in the headers of the messages alone."""
+        return 0, {}
+
     def consumers(self) -> Iterator[SourceConsumer]:
         """See `SourceStream.consumers`."""
         return iter(self._consumers)

@@ -79,6 +79,10 @@ class SourceStream(Protocol):
         """How many messages the source counts for each subject, if it says so."""
         ...
 
+    def positions(self) -> tuple[int, dict[str, int]]:
+        """How far the stream's own sources were read, and up to which of its sequences that is known."""
+        ...
+
     def consumers(self) -> Iterator[SourceConsumer]:
         """Its consumers."""
         ...

@@ -27,7 +27,10 @@ def test_what_an_older_server_wrote(tmp_path: Path, version: str) -> None:
     with tarfile.open(ARCHIVES / f"{version}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     (tmp_path / "key").write_text(KEY + "\n")
-    flags = ["--key-file", str(tmp_path / "key")] if version in ("2.12", "2.14") else []
+    flags = {
+        "2.12": ["--key-file", str(tmp_path / "key")],
+        "2.14": ["--key", "a new one", "--prev-key-file", str(tmp_path / "key")],
+    }.get(version, [])
     Cli(tmp_path).call("migrate", str(tmp_path / "store"), "--to", str(tmp_path / "ours"), *flags)
     expected: dict[str, Any] = json.loads((tmp_path / "contents.json").read_text())
     with ServerThread(store_dir=str(tmp_path / "ours")) as server:
@@ -49,3 +52,15 @@ def test_what_an_older_server_wrote(tmp_path: Path, version: str) -> None:
             ours = stream["consumers"][consumer]
             assert ours.pop("config").items() >= info.pop("config").items()
             assert ours == info, (name, consumer)
+
+
+@pytest.mark.parametrize("version", ["2.12", "2.14"])
+def test_a_wrong_key_opens_nothing(tmp_path: Path, version: str) -> None:
+    with tarfile.open(ARCHIVES / f"{version}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    words = ["migrate", str(tmp_path / "store"), "--to", str(tmp_path / "ours")]
+    without = Cli(tmp_path).call(*words, status=1)
+    assert "stream $G > JOBS: it is encrypted: give the server's key" in " ".join(without.stderr.split())
+    wrong = Cli(tmp_path).call(*words, "--key", KEY + "!", status=1)
+    assert "stream $G > JOBS: the key does not fit" in " ".join(wrong.stderr.split())
+    assert not list((tmp_path / "ours" / "jetstream").glob("*/streams/*"))

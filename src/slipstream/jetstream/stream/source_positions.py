@@ -30,7 +30,7 @@ from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.source_names import SOURCE_HEADER, origin_of
 from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_SEQS
 
-__all__ = ["SourcePositions", "messages_go_by_themselves"]
+__all__ = ["SourcePositions", "messages_go_by_themselves", "position_notes"]
 
 # There since the stream had sources and all its messages: what is neither noted nor in the log was never read.
 _COMPLETE: Final = b"sources"
@@ -173,6 +173,16 @@ class SourcePositions:
             origin = origin_of(value) if value else None
             if origin is not None:
                 yield origin
+
+
+def position_notes(upto: int, seqs: Mapping[str, int]) -> dict[bytes, bytes]:
+    """The notes of a stream that was filled by somebody else.
+
+    Args:
+        upto: the last sequence of the stream that is taken into account.
+        seqs: how far each source was read, by index name; all sources the stream has.
+    """
+    return {_COMPLETE: b"1", **{_key(index): b"%d %d" % (upto, seq) for index, seq in seqs.items()}}
 
 
 def _key(index: str) -> bytes:
