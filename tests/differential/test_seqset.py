@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from slipstream.kernels.seqset import SeqSet
 
-SEQS = st.integers(0, 300) | st.integers(2000, 6300) | st.sampled_from([2047, 2048, 4095, 4096, 1 << 40, (1 << 62) + 5])
+SEQS = (
+    st.integers(0, 300)
+    | st.integers(2000, 6300)
+    | st.sampled_from([2047, 2048, 4095, 4096, 1 << 40, (1 << 62) + 5, (1 << 63) + 5, (1 << 64) - 9000])
+)
 EDITS = st.one_of(
     st.tuples(st.just("add"), SEQS),
     st.tuples(st.just("discard"), SEQS),

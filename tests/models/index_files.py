@@ -72,8 +72,10 @@ def messages_of(data: bytes, salt: int) -> list[Message] | None:
     """What a file with an intact checksum says; None when it says what cannot be."""
     words = struct.unpack_from("<18Q", data)
     magic, key, form, base, n, m, total, expiries, holes, first_seq, last_seq = words[:11]
-    good_end, controls = words[14], words[15]
-    if magic != MAGIC or key != salt or form > WIDE or n > COUNT_MAX or m > COUNT_MAX or good_end > 1 << 62:
+    good_end, controls, last_frame_no = words[14:17]
+    if magic != MAGIC or key != salt or form > WIDE or n > COUNT_MAX or m > COUNT_MAX:
+        return None
+    if max(good_end, last_frame_no) >= 1 << 62:
         return None
     width = {0: 4, DENSE: 0, WIDE: 8}[form]
     if HEAD_WORDS * 8 + n * (12 + width) + m * 4 + total + (expiries + holes) * 16 + controls + 4 != len(data):

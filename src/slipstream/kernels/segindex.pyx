@@ -125,7 +125,7 @@ def decode_index(bytes data not None, uint64_t salt):
     n_exp, n_holes, n_control = get64(p + 56), get64(p + 64), get64(p + 120)
     if n > size or m > size or total > size or n_exp > size or n_holes > size or n_control > size:
         return None
-    if form > WIDE or n > COUNT_MAX or m > COUNT_MAX or get64(p + 112) > <uint64_t>1 << 62:
+    if form > WIDE or n > COUNT_MAX or m > COUNT_MAX or (get64(p + 112) | get64(p + 128)) >> 62:
         return None
     each = 12 + (0 if form == DENSE else 8 if form == WIDE else 4)
     need = SDX_HEAD_WORDS * 8 + n * each + m * 4 + total + (n_exp + n_holes) * 16 + n_control + 4

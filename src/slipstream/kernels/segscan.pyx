@@ -34,6 +34,7 @@ cdef enum:
     TOMB_BYTES = 8            # and this one a multiple of it
 
 cdef uint64_t OFFSET_MAX = 0xFFFFFFFF  # of a record in its segment
+cdef uint64_t FRAMES_LOST_MAX = <uint64_t>1 << 48  # between two that are there; numbers must not come near their end
 
 
 class Region:
@@ -66,6 +67,9 @@ cdef class SegmentScan:
         self.end = PyBytes_GET_SIZE(data)
         self.good_end = self.at
         self.used_end = self.end
+        # Space reserved ahead is megabytes of zeros: by words first.
+        while self.used_end >= 8 and get64(self.p + self.used_end - 8) == 0:
+            self.used_end -= 8
         while self.used_end > 0 and self.p[self.used_end - 1] == 0:
             self.used_end -= 1
         self.salt = salt
@@ -110,7 +114,10 @@ cdef class SegmentScan:
             size = record_size(self.p + self.at, self.end - self.at, <uint32_t>self.salt)
             if size and self.accept(size):
                 continue
-            if read_frame(self.p + self.at, self.end - self.at, self.salt, &frame) and frame.no > self.last_frame_no:
+            if (
+                read_frame(self.p + self.at, self.end - self.at, self.salt, &frame) and frame.no > self.last_frame_no
+                and frame.no - self.last_frame_no < FRAMES_LOST_MAX
+            ):
                 self.enter_frame(&frame)
                 continue
             if self.bad_from < 0:

@@ -29,6 +29,8 @@ cdef enum:
     WORDS = 32
     SPAN = 2048  # WORDS * 64
 
+cdef uint64_t LAST = <uint64_t>0 - SPAN - 1  # highest number of a set
+
 cdef struct Block:
     uint64_t base
     uint32_t count
@@ -298,7 +300,7 @@ cdef class SeqSet:
                 pair[k] = 0
                 shift = 0
                 while True:
-                    if p >= end or shift > 56:
+                    if p >= end or shift > 63 or (shift == 63 and p[0] > 1):
                         raise ValueError("set of sequences is cut off or out of range")
                     byte = p[0]
                     p += 1
@@ -306,7 +308,9 @@ cdef class SeqSet:
                     shift += 7
                     if not byte & 128:
                         break
-            if pair[1] > RANGE_MAX or at + pair[0] > (<uint64_t>1 << 63) or s.count + pair[1] > TOTAL_MAX:
+            if pair[1] > RANGE_MAX or s.count + pair[1] > TOTAL_MAX:
+                raise ValueError("set of sequences is out of range")
+            if at > LAST or pair[0] > LAST - at or pair[1] > LAST - at - pair[0]:
                 raise ValueError("set of sequences is out of range")
             s.add_range(at + pair[0], at + pair[0] + pair[1])
             at += pair[0] + pair[1] + 1

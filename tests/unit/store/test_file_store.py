@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -229,3 +230,38 @@ def test_a_store_that_has_changed_is_closed_without_waiting_for_the_manifest() -
         assert again.last_seq == 4
         upkeep(again)
         assert reopen(crashed.crash(random.Random(seed), keep=0.5, torn=True)).last_seq == 4
+
+
+def test_what_cannot_be_made_sure_of_at_a_start_is_a_fault_and_repaired() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    commit(store, sync=False)
+    left = disk.kill()
+    left.faults[left.calls + 1] = errno.EIO
+    again = reopen(left)
+    assert again.fault is not None
+    with pytest.raises(StorageFault):
+        again.append(4, 4_000, b"s", b"", b"")
+    upkeep(again)
+    assert again.fault is None and again.messages == 0, "what the device did not take is not there"
+    fill(again, 2)
+    assert commit(again).fault is None
+    assert reopen(left.crash(random.Random(1), keep=0.0, torn=False)).last_seq == again.last_seq
+
+
+def test_a_start_after_a_clean_stop_syncs_nothing() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk)
+    fill(store, 3)
+    store.journal_put(b"c", b"state")
+    commit(store)
+    store.close()
+    again = reopen(disk)
+    again.journal_add(b"c", b"+1")
+    commit(again)
+    again.close()
+    calls = disk.calls
+    last = reopen(disk)
+    assert disk.calls == calls, "nothing was synced or written"
+    assert last.messages == 3 and last.journal_entries() == {b"c": [b"state", b"+1"]}

@@ -374,6 +374,7 @@ class _Recovery:
             # Two segments claim the same sequences: keep what came first, report the other file.
             self.report.damaged_regions.append((segment.path, 0, segment.end))
             segment.damaged = True
+            self.appendable = False  # what would be added to it would not be found either
             return
         load_into(scan, self.index, segment.id)
 

@@ -45,7 +45,7 @@ _NAME = re.compile(r"(\d{10})\.(\d{4,10})\.seg")
 _STATE = struct.Struct("<QQq")
 _ERASE = struct.Struct("<QIII")
 _SEQ_TOP = 2**64 - 2  # every sequence has a successor
-_FRAME_NO_END = 2**63  # no log has as many frames, or as many segments
+_FRAME_NO_END = 2**62  # no log has as many frames, or as many segments
 
 
 @dataclass(frozen=True, slots=True)
