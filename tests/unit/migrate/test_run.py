@@ -15,6 +15,7 @@ from slipstream.jetstream.store.base import ALL, SEQ_MAX, StoredMessage
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.stored_config import from_stored
+from slipstream.jetstream.stream.source_positions import position_notes
 from slipstream.testing import ServerThread
 from support.cli import Cli
 from support.nats_files import block, write_meta, write_stream
@@ -199,3 +200,17 @@ def test_a_migration_of_something_else_is_not_continued(cli: Cli, source: Path, 
     progress.write_text("{")
     refused = cli.call("migrate", str(source), "--to", str(tmp_path / "ours"), status=1)
     assert "remove the directory" in " ".join(refused.stderr.split())
+
+
+def test_positions_of_sources_are_kept(cli: Cli, tmp_path: Path) -> None:
+    store = tmp_path / "theirs"
+    directory = write_stream(
+        store, "S", {1: block("S", 1, [(3, b"x", b"", b"kept")])}, subjects=[], sources=[{"name": "A"}, {"name": "B"}]
+    )
+    entries = b"".join(bytes((len(name),)) + name + bytes((seq, 0)) for name, seq in ((b"A > >", 7), (b"B > >", 9)))
+    (directory / "sources.db").write_bytes(b"\x01" + (2).to_bytes(8, "little") + (4).to_bytes(8, "little") + entries)
+    cli.call("migrate", str(store), "--to", str(tmp_path / "ours"))
+    (place,) = (tmp_path / "ours" / "jetstream").glob("*/streams/*")
+    options = FileStoreOptions(random64=lambda: 1, noise=bytes, now_ns=lambda: 1)
+    notes = FileStore.open(RealDisk(), str(place), options).notes()
+    assert notes == position_notes(3, {"A > >": 7, "B > >": 9})
