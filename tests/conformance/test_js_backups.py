@@ -3,13 +3,14 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slipstream.jetstream.backup.s2 import S2Writer
+from slipstream.jetstream.backup.s2 import S2Reader, S2Writer
+from slipstream.version import SERVER_VERSION
 from support.backups import BackupClient
 from support.jetstream_oracle import normalised
 from support.server_process import ServerProcess
@@ -77,6 +78,59 @@ def test_a_backup_is_the_stream(clients: dict[str, BackupClient], origin: str, t
     assert contents(clients[target]) == before
     ack = json.loads(clients[target].request("b.1", b"next", None, 1)[0][1])
     assert ack["seq"] == MESSAGES + 1
+
+
+def bare(client: BackupClient) -> None:
+    client.api("STREAM.CREATE.B", {"name": "B", "subjects": ["b.>"]})
+
+
+def purged(client: BackupClient) -> None:
+    bare(client)
+    for _ in range(5):
+        client.request("b.1", b"x", None, 1)
+    client.api("STREAM.PURGE.B")
+
+
+def large(client: BackupClient) -> None:
+    """More than one of the blocks that nats-server keeps messages in, and names as long as they may be."""
+    bare(client)
+    for number in range(1_100):
+        client.publish(b"b.%d" % (number % 3), b"", bytes([number % 256]) * 8_000)
+    client.request("b.1", b"last", None, 1)
+    name = "n" * 255
+    config = {"durable_name": name, "ack_policy": "explicit"}
+    client.api(f"CONSUMER.DURABLE.CREATE.B.{name}", {"stream_name": "B", "config": config})
+
+
+@pytest.mark.parametrize("made", [bare, purged, large])
+@pytest.mark.parametrize("target", ["ours", "real"])
+def test_a_backup_of_any_shape(
+    clients: dict[str, BackupClient], made: Callable[[BackupClient], None], target: str
+) -> None:
+    made(clients["ours"])
+
+    def facts(client: BackupClient) -> Any:
+        state = client.api("STREAM.INFO.B", {"subjects_filter": ">"})["state"]
+        last = client.api("STREAM.MSG.GET.B", {"seq": state["last_seq"]}) if state["messages"] else None
+        state.pop("last_ts")  # of a message that may not be in the backup
+        return state, last, client.api("CONSUMER.NAMES.B")["consumers"]
+
+    before = facts(clients["ours"])
+    answer, backup, end, _ = clients["ours"].back_up("B")
+    assert b"204" in end or not end
+    clients["ours"].api("STREAM.DELETE.B")
+    restored = clients[target].restore("B", answer, backup)
+    assert "error" not in restored, restored
+    assert facts(clients[target]) == before
+
+
+def test_the_form_is_one_that_the_version_we_claim_restores(clients: dict[str, BackupClient]) -> None:
+    assert SERVER_VERSION < "2.15"
+    for storage, opening in (("file", b"meta.inf\0"), ("memory", b"NATSARC1")):
+        fill(clients["ours"], storage=storage)
+        _, backup, _, _ = clients["ours"].back_up("B")
+        assert b"".join(S2Reader().feed(backup)).startswith(opening)
+        clients["ours"].api("STREAM.DELETE.B")
 
 
 def test_a_backup_waits_for_its_subscriber(clients: dict[str, BackupClient]) -> None:

@@ -1,5 +1,6 @@
 """Hashes and records of nats-server: kernel and model agree with each other and with its own hash."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,3 +88,26 @@ def test_damage(parts: list[bytes], place: int, change: int, cut: int) -> None:
 def test_any_bytes(block: bytes, at: int) -> None:
     assert kernel.records(block, KEY, at, 100) == model.records(block, KEY, at, 100)
     assert kernel.next_record(block, KEY, at) == model.next_record(block, KEY, at)
+
+
+plain = st.tuples(
+    st.integers(0, 2**64 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+    st.binary(max_size=40),
+    st.one_of(st.just(b""), st.binary(min_size=1, max_size=60)),
+    st.binary(max_size=120),
+)
+
+
+@given(st.lists(plain, max_size=20), keys)
+def test_records_are_made_as_they_are_read(written: list[tuple[int, int, bytes, bytes, bytes]], key: bytes) -> None:
+    block = kernel.encode(written, key)
+    assert block == b"".join(model.record(key, *message) for message in written)
+    found, end = kernel.records(block, key, 0, len(written) + 1)
+    assert found == written and end == len(block)
+
+
+def test_what_they_would_not_read_is_not_made() -> None:
+    for message in ((1, 0, b"s" * 65_536, b"", b""), (1, 0, b"s", b"", bytes(32 * 1024 * 1024))):
+        with pytest.raises(ValueError, match="message 1 is too long"):
+            kernel.encode([message], KEY)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Messages in the files of nats-server: HighwayHash-64, and the records of a block checked by it.
+"""Messages in the files of nats-server: HighwayHash-64, and the records of a block, checked by it or made.
 
     record   length (4; highest bit: with headers), sequence (8), time (8), length of the subject (2), subject,
              [length of the headers (4), headers,] payload, hash (8); little endian
@@ -256,3 +256,63 @@ def next_record(bytes block not None, bytes key not None, Py_ssize_t at):
         while at < end and _whole(&fresh, start + at, end - at) == 0:
             at += 1
     return min(at, end)
+
+
+def encode(list messages not None, bytes key not None):
+    """The records of messages, one after the other: the inverse of `records`.
+
+    A message is `(sequence with its flags, time, subject, headers, payload)`, headers empty if there are none.
+
+    Raises:
+        ValueError: a message is longer than nats-server reads.
+    """
+    cdef Py_ssize_t total = 0, size, subject_size, head_size, payload_size
+    cdef bytes subject, head, payload, block
+    cdef uint64_t seq, found
+    cdef int64_t ts
+    cdef uint32_t length
+    cdef uint16_t short_size
+    cdef uint32_t long_size
+    cdef uint8_t *p
+    cdef Hash fresh, h
+    if PyBytes_GET_SIZE(key) != 32:
+        raise ValueError("the key has 32 bytes")
+    for seq, _ts, subject, head, payload in messages:
+        size = HEAD + len(subject) + len(payload) + HASH
+        if head:
+            size += 4 + len(head)
+        if size > <Py_ssize_t>LENGTH_MAX or len(subject) > 0xffff:
+            raise ValueError(f"message {seq} is too long for a block")
+        total += size
+    begin(&fresh, <const uint8_t *>PyBytes_AS_STRING(key))
+    block = PyBytes_FromStringAndSize(NULL, total)
+    p = <uint8_t *>PyBytes_AS_STRING(block)
+    for seq, ts, subject, head, payload in messages:
+        subject_size, head_size, payload_size = len(subject), len(head), len(payload)
+        size = HEAD + subject_size + payload_size + HASH + (4 + head_size if head_size else 0)
+        length = <uint32_t>size | (WITH_HEADERS if head_size else 0)
+        short_size = <uint16_t>subject_size
+        memcpy(p, &length, 4)
+        memcpy(p + 4, &seq, 8)
+        memcpy(p + 12, &ts, 8)
+        memcpy(p + 20, &short_size, 2)
+        h = fresh
+        feed(&h, p + 4, 16)
+        p += HEAD
+        memcpy(p, PyBytes_AS_STRING(subject), subject_size)
+        feed(&h, p, subject_size)
+        p += subject_size
+        if head_size:
+            long_size = <uint32_t>head_size
+            memcpy(p, &long_size, 4)
+            p += 4
+            memcpy(p, PyBytes_AS_STRING(head), head_size)
+            feed(&h, p, head_size)
+            p += head_size
+        memcpy(p, PyBytes_AS_STRING(payload), payload_size)
+        feed(&h, p, payload_size)
+        p += payload_size
+        found = finish(&h)
+        memcpy(p, &found, 8)
+        p += HASH
+    return block

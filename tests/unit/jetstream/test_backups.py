@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
+from slipstream.jetstream.backup.consumers import SavedState
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
+from slipstream.jetstream.backup.legacy_writer import encode_state
 from slipstream.jetstream.backup.s2 import S2Reader, S2Writer
 from support.consumer_world import ConsumerWorld
 from support.jetstream_world import FakeStores, Recovered
@@ -232,3 +234,15 @@ class TestFormats:
     def test_a_tar_that_is_none(self) -> None:
         with pytest.raises(BadBackup):
             list(LegacyReader().feed(b"x" * 512))
+
+
+def test_a_consumer_in_a_tar_comes_back() -> None:
+    now_ns = 1_700_000_000 * SECOND_NS
+    states = [
+        SavedState.of((0, 0), (0, 0), {}, {}),
+        SavedState.of((9, 1 << 40), (3, 1 << 39), {1 << 40: (9, now_ns), (1 << 39) + 1: (4, 0)}, {1 << 40: 2}),
+        # Given up below a floor that has passed it.
+        SavedState.of((300, 300), (200, 200), {250: (251, now_ns - 5 * SECOND_NS)}, {7: 1, 250: 300}),
+    ]
+    for state in states:
+        assert consumer_state(encode_state(state, now_ns)) == state

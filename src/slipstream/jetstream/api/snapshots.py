@@ -18,14 +18,14 @@ from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import TYPE_PREFIX, ApiRequest
 from slipstream.jetstream.api.info import config_fields, state_fields, stream_fields
 from slipstream.jetstream.api.rights import judge_consumer, judge_stream, target_for
-from slipstream.jetstream.backup.archive import Entry
-from slipstream.jetstream.backup.consumers import encode_consumer
+from slipstream.jetstream.backup.content import backup_content
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.restore import Restore, StreamBounds
 from slipstream.jetstream.backup.snapshot import Snapshot
 from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.config.validate import is_valid_asset_name
 from slipstream.jetstream.consumer.config import ConsumerContext, checked
+from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.errors import ApiError as TableError
@@ -163,10 +163,9 @@ class SnapshotApi:
             request.fail(TableError(table.STREAM_NOT_FOUND))
             return
         state = state_fields(stream)
+        config = config_fields(stream.config, None)
         consumers = [] if asked.no_consumers else self._consumers(stream)
         now_ns = account.ports.now_ns()
-        in_archive = {**state, "consumer_count": len(consumers)}
-        entries = [Entry(b"state.json", now_ns, payload=encode(in_archive)), *consumers]
         client = _client(request)
         start = format_time(now_ns)
 
@@ -185,33 +184,23 @@ class SnapshotApi:
 
         snapshot = Snapshot(
             stream.name,
-            stream.store,
             account.ports,
             target=target_for(request, asked.deliver_subject),
-            first_entries=entries,
+            content=backup_content(stream, config, state, consumers, now_ns),
             chunk_bytes=asked.chunk_size,
             window_bytes=asked.window_size,
             on_finished=finished,
         )
         self._snapshots[snapshot] = stream.name
-        request.respond({"config": config_fields(stream.config, None), "state": state})
+        request.respond({"config": config, "state": state})
         created = {"stream": stream.name, "state": state, "client": client}
         account.advisories.publish(f"STREAM.SNAPSHOT_CREATE.{stream.name}", "snapshot_create", created)
         snapshot.start()
 
-    def _consumers(self, stream: Stream) -> list[Entry]:
+    def _consumers(self, stream: Stream) -> list[Consumer]:
         consumers = stream.interest
         assert isinstance(consumers, Consumers)
-        now_ns, last_seq = self._account.ports.now_ns(), stream.store.committed_seq
-        return [
-            Entry(
-                f"consumers/{name}".encode(),
-                now_ns,
-                payload=encode_consumer(consumer.state, last_seq, consumer.ack_wait_ns(1)),
-            )
-            for name, consumer in sorted(consumers.consumers.items())
-            if not consumer.config.direct
-        ]
+        return [consumer for _, consumer in sorted(consumers.consumers.items()) if not consumer.config.direct]
 
     def _stopped(self, stream: Stream) -> None:
         for snapshot in [snapshot for snapshot, name in self._snapshots.items() if name == stream.name]:

@@ -14,7 +14,7 @@ from slipstream.jetstream.consumer.acks import AckEngine
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.gojson import JsonError, encode
 
-__all__ = ["SavedState", "decode_consumer", "encode_consumer", "state_of"]
+__all__ = ["SavedState", "decode_consumer", "encode_consumer", "saved_state", "state_of"]
 
 # Sequences, counts and times in a consumer's state: more does not fit where they are kept.
 _NUMBER_MAX: Final = 1 << 62
@@ -71,25 +71,36 @@ class _Saved(msgspec.Struct):
     state: SavedState | None = None
 
 
-def encode_consumer(state: ConsumerState, last_seq: int, ack_wait_ns: int) -> bytes:
-    """A consumer as an entry of a backup that ends at `last_seq`."""
+def saved_state(state: ConsumerState, last_seq: int, ack_wait_ns: int) -> SavedState:
+    """What a backup that ends at `last_seq` keeps of a consumer."""
     acks = state.acks
     floor_dseq, floor_seq = acks.shown_floor
-    fields: dict[str, object] = {
-        "delivered": {"consumer_seq": acks.dseq, "stream_seq": min(acks.delivered_seq, last_seq)},
-        "ack_floor": {"consumer_seq": floor_dseq, "stream_seq": min(floor_seq, last_seq)},
-    }
-    pending = {
-        str(seq): {"Sequence": dseq, "Timestamp": max(acks.deadline_ns(seq) - ack_wait_ns, 0)}
-        for seq, dseq in sorted(acks.pending.items())
-        if seq <= last_seq
-    }
     given_up = {seq: deliveries - 1 for seq, deliveries in acks.exhausted.items()}
-    again = {str(seq): count for seq, count in sorted({**acks.redeliveries, **given_up}.items()) if seq <= last_seq}
-    if pending:
-        fields["pending"] = pending
-    if again:
-        fields["redelivered"] = again
+    return SavedState.of(
+        (acks.dseq, min(acks.delivered_seq, last_seq)),
+        (floor_dseq, min(floor_seq, last_seq)),
+        {
+            seq: (dseq, max(acks.deadline_ns(seq) - ack_wait_ns, 0))
+            for seq, dseq in sorted(acks.pending.items())
+            if seq <= last_seq
+        },
+        {seq: count for seq, count in sorted({**acks.redeliveries, **given_up}.items()) if seq <= last_seq},
+    )
+
+
+def encode_consumer(state: ConsumerState, last_seq: int, ack_wait_ns: int) -> bytes:
+    """A consumer as an entry of a backup that ends at `last_seq`."""
+    saved = saved_state(state, last_seq, ack_wait_ns)
+    fields: dict[str, object] = {
+        "delivered": {"consumer_seq": saved.delivered.consumer_seq, "stream_seq": saved.delivered.stream_seq},
+        "ack_floor": {"consumer_seq": saved.ack_floor.consumer_seq, "stream_seq": saved.ack_floor.stream_seq},
+    }
+    if saved.pending:
+        fields["pending"] = {
+            str(seq): {"Sequence": entry.sequence, "Timestamp": entry.timestamp} for seq, entry in saved.pending.items()
+        }
+    if saved.redelivered:
+        fields["redelivered"] = {str(seq): count for seq, count in saved.redelivered.items()}
     return encode({"config": CONSUMER_CONFIG.wire(state.config), "state": fields})
 
 

@@ -33,6 +33,7 @@ _RECORD = struct.Struct("<IQqH")
 _HASH_BYTES: Final = 8
 _HEADERS: Final = 1 << 31
 _ERASED: Final = 1 << 63
+_UINT64: Final = (1 << 64) - 1
 _TOMBSTONE: Final = 1 << 62
 _BLOCK = re.compile(r"msgs/\d+\.blk")
 _CONSUMER = re.compile(r"obs/([^/]+)/(meta\.inf|o\.dat)")
@@ -203,7 +204,7 @@ def consumer_state(content: bytes) -> SavedState:
         offset_s = numbers.signed()
         when_s = base_s + offset_s if version == 1 else base_s - offset_s
         pending[at] = (delivered, when_s * SECOND_NS)
-    again = {numbers.next() + floor_seq: numbers.next() for _ in range(numbers.next())}
+    again = {(numbers.next() + floor_seq) & _UINT64: numbers.next() for _ in range(numbers.next())}
     return SavedState.of((dseq, seq), (floor_dseq, floor_seq), pending, again)
 
 

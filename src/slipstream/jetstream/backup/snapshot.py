@@ -12,20 +12,17 @@ is not in it. Nothing is read before there is a free slot for it, so a slow rece
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-from slipstream.jetstream.backup.archive import MAGIC, Entry, encode_entry
+from slipstream.jetstream.backup.errors import UnreadableMessage
 from slipstream.jetstream.backup.s2 import S2Writer
 from slipstream.jetstream.ports import Cancel, Ports, Subscription
-from slipstream.jetstream.store.base import ALL, Damaged, Store
 from slipstream.limits import (
     BACKUP_CHUNK_BYTES,
     BACKUP_CHUNK_BYTES_MAX,
     BACKUP_CHUNK_BYTES_MIN,
     BACKUP_CONFIRM_NS,
     BACKUP_INTEREST_NS,
-    BACKUP_SLICE_BYTES,
-    BACKUP_SLICE_MSGS,
     BACKUP_WINDOW_BYTES,
     BACKUP_WINDOW_BYTES_MAX,
 )
@@ -42,11 +39,10 @@ class Snapshot:
     def __init__(
         self,
         stream: str,
-        store: Store,
         ports: Ports,
         *,
         target: bytes,
-        first_entries: Iterable[Entry],
+        content: Iterator[bytes],
         chunk_bytes: int,
         window_bytes: int,
         on_finished: Finished,
@@ -55,23 +51,20 @@ class Snapshot:
 
         Args:
             stream: its name.
-            store: its messages.
             ports: the way out.
             target: where chunks go.
-            first_entries: state and consumers.
+            content: what it holds, a slice at a time; raises `UnreadableMessage` if that is not to be had.
             chunk_bytes: size of a chunk, 0 for the default.
             window_bytes: how much may be unconfirmed, 0 for the default.
             on_finished: told once.
         """
-        self._store = store
         self._ports = ports
         self._target = target
         self._on_finished = on_finished
         self._chunk_bytes = min(max(chunk_bytes or BACKUP_CHUNK_BYTES, BACKUP_CHUNK_BYTES_MIN), BACKUP_CHUNK_BYTES_MAX)
         window_bytes = min(max(window_bytes or BACKUP_WINDOW_BYTES, BACKUP_CHUNK_BYTES_MIN), BACKUP_WINDOW_BYTES_MAX)
         self._slots = max(window_bytes, self._chunk_bytes) // self._chunk_bytes  # chunks that may be sent now
-        self._last_seq = store.committed_seq
-        self._pieces = self._read(list(first_entries))
+        self._pieces = self._compressed(content)
         self._ready = bytearray()  # compressed and not sent
         self._index = 0  # of the last chunk sent
         self._read_all = False
@@ -143,7 +136,7 @@ class Snapshot:
             return
         try:
             piece = next(self._pieces, None)
-        except _Unreadable as problem:
+        except UnreadableMessage as problem:
             self._finish(f"NATS/1.0 500 {problem}\r\n\r\n".encode(), str(problem))
             return
         if piece is None:
@@ -171,30 +164,9 @@ class Snapshot:
         self._ports.publish(self._target, None, header, b"")
         self._on_finished(problem)
 
-    def _read(self, first_entries: list[Entry]) -> Iterator[bytes]:
-        """The compressed backup, a slice at a time."""
+    def _compressed(self, content: Iterator[bytes]) -> Iterator[bytes]:
+        """The backup as it is sent, a slice at a time."""
         writer = S2Writer()
-        yield writer.write(MAGIC)
-        for entry in first_entries:
-            yield writer.write(encode_entry(entry))
-        seq = self._store.first_seq
-        while seq <= self._last_seq:
-            batch = self._store.read_batch(
-                ALL, seq, max_msgs=BACKUP_SLICE_MSGS, max_bytes=BACKUP_SLICE_BYTES, up_to_seq=self._last_seq
-            )
-            if not batch:
-                break
-            entries: list[bytes] = []
-            for message in batch:
-                if isinstance(message, Damaged):
-                    raise _Unreadable(f"couldn't load message {message.seq}: {message.reason}")
-                entries.append(
-                    encode_entry(Entry(message.subject, message.ts_ns, message.seq, message.headers, message.payload))
-                )
-            seq = batch[-1].seq + 1
-            yield writer.write(b"".join(entries))
-        yield writer.write(encode_entry(Entry())) + writer.close()
-
-
-class _Unreadable(Exception):
-    """A message cannot be read, so there is no complete backup."""
+        for piece in content:
+            yield writer.write(piece)
+        yield writer.close()
