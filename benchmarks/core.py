@@ -223,6 +223,10 @@ def _run_start(server: Server, _: Scale) -> Sequence[float]:
     return (server.start_ns / 1e9,)
 
 
+def _run_start_with_jetstream(server: Server, _: Scale) -> Sequence[float]:
+    return server.start_cpu_ns / 1e9, server.start_ns / 1e9
+
+
 def _wildcards_scenario(name: str, rotation: int) -> Scenario:
     def run(server: Server, scale: Scale) -> Sequence[float]:
         publish(server.url, messages=scale.of(300_000))
@@ -261,6 +265,15 @@ SCENARIOS = (
         _run_idle_memory,
     ),
     Scenario("start", (Row("start to ready", "s", Bar(Claim.OURS_AT_MOST, 0.4)),), _run_start),
+    Scenario(
+        "start-js",
+        (
+            Row("start to ready with -js, processor time", "s", Bar(Claim.OURS_AT_MOST, 0.1)),
+            Row("start to ready with -js", "s", None),
+        ),
+        _run_start_with_jetstream,
+        ("-js", "-sd", "js"),
+    ),
     _wildcards_scenario("wildcards", FEW_SUBJECTS),
     _wildcards_scenario("wildcards-spread", MANY_SUBJECTS),
 )

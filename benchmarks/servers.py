@@ -72,6 +72,7 @@ class Server:
             self.stop()
             raise ServerFailed(f"{self._binary.name} is not ready:\n{self.log}")
         self.start_ns = self._ready_ns - started_ns  # from exec to `Server is ready`
+        self.start_cpu_ns = int(self._stat("schedstat").split()[0])  # of the first thread until then
 
     @property
     def url(self) -> str:

@@ -64,6 +64,10 @@ authorization {
 include "more.conf"             # relative to this file, in any map
 ```
 
+What a key asks for and this server cannot do is refused at the start, and by `-t`. A key that does nothing on a server
+that is alone (routes, gateways, replicas) is named in a warning in the log. Without `store_dir`, streams are kept in
+`nats` below the temporary directory, or in `nats-2`, `nats-3` and so on if other servers use that one.
+
 Keys are not case sensitive. Strings need quotes only if they contain blanks or start like something else. A JSON object
 is a valid configuration. An unknown key is an error with its file, line and column.
 """

@@ -38,3 +38,5 @@ have java || [ -n "${JAVA_HOME:-}" ] || missing="$missing openjdk-17-jre-headles
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV" || fail "could not create $VENV"
 "$VENV/bin/python" -m pip install --quiet --upgrade pip "setuptools>=80" "cython>=3.3,<4" || fail "pip could not install the build tools"
 "$VENV/bin/python" -m pip install --quiet --no-build-isolation --editable ".[dev]" || fail "pip could not install the package"
+# A start must not compile: where PYTHONDONTWRITEBYTECODE is set, as in many containers, it would each time.
+"$VENV/bin/python" -m compileall -q src/slipstream >/dev/null || true

@@ -56,12 +56,11 @@ VOLATILE = frozenset(
         "timestamp",
         "ver",
         "feature_flags",
+        "git_commit",
         "cid",
         "pending_bytes",
     }
 )
-# Only in builds that know their commit.
-ABSENT = frozenset({"git_commit"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 _FORMS = {
     "<time>": _TIME,
@@ -134,8 +133,7 @@ def _lines(value: Json, volatile: frozenset[str], key: str, indent: str) -> Iter
     elif isinstance(value, dict):
         yield f"{indent}{key} {{"
         for name, item in value.items():
-            if name not in ABSENT:
-                yield from _lines(item, volatile, name, indent + "  ")
+            yield from _lines(item, volatile, name, indent + "  ")
         yield indent + "}"
     elif isinstance(value, list):
         yield f"{indent}{key} ["

@@ -22,8 +22,6 @@ __all__ = [
     "decode_signature",
     "encode_public_key",
     "is_public_key",
-    "new_curve_public_key",
-    "new_server_public_key",
     "verify",
 ]
 
@@ -99,22 +97,6 @@ def verify(public_key: str, kind: KeyKind | None, message: bytes, signature: str
     except BadSignatureError:
         return False
     return True
-
-
-def new_server_public_key() -> str:
-    """Make a server id: the public half of a key pair that is used for nothing else and dropped."""
-    from nacl.bindings import crypto_sign_keypair
-
-    public, _private = crypto_sign_keypair()
-    return encode_public_key(KeyKind.SERVER, public)
-
-
-def new_curve_public_key() -> str:
-    """Make the `xkey` shown in INFO: the public half of a fresh X25519 pair."""
-    from nacl.bindings import crypto_box_keypair
-
-    public, _private = crypto_box_keypair()
-    return encode_public_key(KeyKind.CURVE, public)
 
 
 def _is_base64url(text: bytes) -> bool:

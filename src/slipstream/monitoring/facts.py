@@ -77,7 +77,8 @@ class Facts:
         self.server = server
         self.config_loaded_ns = server.identity.start_ns  # moves with every reload
         self.http_requests: dict[str, int] = {}  # by path, for `http_req_stats`
-        self.jetstream: JetStreamFacts | None = None  # plugged in by whoever runs JetStream
+        self._jetstream: JetStreamFacts | None = None
+        self.before_jetstream: Callable[[], None] | None = None  # lets JetStream start, when it was left for later
         self.ports: dict[str, int] = {}  # ports of listeners that picked one: `leafnodes`, `websocket`, `cluster`
         self.queues: dict[str, Callable[[], int]] = {}  # lengths of the server's inner queues, for /ipqueuesz
         self.health_failure = ""  # the last health check's, for the log
@@ -153,6 +154,19 @@ class Facts:
     def now(self) -> str:
         """Wall clock as text."""
         return rfc3339(self.now_ns())
+
+    @property
+    def jetstream(self) -> JetStreamFacts | None:
+        """JetStream; None where it is off. Who asks for it before it has started waits for that."""
+        start, self.before_jetstream = self.before_jetstream, None
+        if start is not None:
+            start()
+        return self._jetstream
+
+    @jetstream.setter
+    def jetstream(self, facts: JetStreamFacts | None) -> None:
+        """Plugged in by whoever runs JetStream."""
+        self._jetstream = facts
 
     def is_heard(self, subject: str) -> bool:
         """Whether anybody in the system account wants `subject`."""

@@ -11,7 +11,7 @@ from slipstream.monitoring import varz_blocks as blocks
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number, seconds, uptime
 from slipstream.monitoring.jetstream_facts import JetStreamVarz, varz_of
-from slipstream.version import SERVER_VERSION
+from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 __all__ = ["ConnectionKinds", "Varz", "varz"]
 
@@ -41,6 +41,7 @@ class Varz(msgspec.Struct, omit_defaults=True, kw_only=True):
     server_name: str
     version: str
     proto: int
+    git_commit: str = ""
     go: str
     host: str
     port: int
@@ -120,6 +121,7 @@ def varz(facts: Facts) -> Varz:
         server_id=facts.server_id,
         server_name=facts.server_name,
         version=SERVER_VERSION,
+        git_commit=f"slipstream-{PRODUCT_VERSION}",
         proto=1,
         go="python",
         host=hub.host,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -44,6 +43,8 @@ class PortsFile:
         Raises:
             OSError: the directory is not there or not writable.
         """
+        import json
+
         temporary = f"{self.path}.tmp"
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump({kind: list(found) for kind, found in urls.items() if found}, file)

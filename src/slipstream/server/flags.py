@@ -10,7 +10,6 @@ overrides of a configuration (`overrides`), keyed as `slipstream.config.load` wa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import Final, Literal
 
 from slipstream.config.listener_options import TLSOptions
@@ -300,6 +299,8 @@ _HELP_COLUMN: Final = 38  # behind the longest list of names
 
 def help_text(program: str = "nats-server") -> str:
     """All flags, by section."""
+    from textwrap import wrap
+
     lines = [f"Usage: {program} [flags]"]
     for section, flags in _SECTIONS:
         lines += ["", f"{section}:"]

@@ -1,14 +1,24 @@
-"""Who a server is: a fresh key pair at each start, its public half being the server id."""
+"""Who a server is: a fresh id at each start.
+
+It has the form of a public key, as everywhere in NATS, and so has the key for secrets (`xkey`). Nobody has the private
+halves: a server signs nothing, and what would have to be decrypted (auth callouts) is not supported yet. So both are
+random bytes, and no start has to load a crypto library for them.
+"""
 
 from __future__ import annotations
 
-from slipstream.auth.nkeys import new_curve_public_key, new_server_public_key
+import os
+
+from slipstream.auth.nkeys import KeyKind, encode_public_key
 from slipstream.routing.hub import ServerIdentity
 
 __all__ = ["new_identity"]
 
+_KEY_BYTES = 32
+
 
 def new_identity(name: str, start_ns: int) -> ServerIdentity:
     """A new identity; without a configured name the id is the name."""
-    server_id = new_server_public_key()
-    return ServerIdentity(server_id, name or server_id, new_curve_public_key(), start_ns)
+    server_id = encode_public_key(KeyKind.SERVER, os.urandom(_KEY_BYTES))
+    xkey = encode_public_key(KeyKind.CURVE, os.urandom(_KEY_BYTES))
+    return ServerIdentity(server_id, name or server_id, xkey, start_ns)

@@ -1,19 +1,15 @@
-"""JetStream in a running server: directories, threads, and one JetStream account per account that has it.
+"""JetStream in a running server: threads, and one JetStream account per account that has it.
 
-    <store_dir>/jetstream/.lock             one server at a time
-    <store_dir>/jetstream/<account>/...     see `slipstream.jetstream.directory`
+Its directory is taken before (`storage`).
 
 What this is not: JetStream. That is `slipstream.jetstream`, which knows neither sockets nor files of its own.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import gc
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.config.jetstream_options import JetStreamBatchLimitsOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
-from slipstream.errors import StorageFault
 from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
 from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.api.register import register_all
@@ -32,26 +27,24 @@ from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.kernels.subject import matches
-from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE
 from slipstream.server.file_threads import FileWork
-from slipstream.server.foreign_store import refuse_foreign_store
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.server.jetstream_system import SystemApi
 from slipstream.server.memory import HELD_MEMORY_SHARE, memory_bytes
-from slipstream.version import API_LEVEL, SERVER_VERSION
+from slipstream.server.storage import Storage, disk_share, memory_share
+from slipstream.version import SERVER_VERSION
 
 if TYPE_CHECKING:
     import asyncio
 
     from slipstream.accounts.account import Callback
     from slipstream.config.account_options import AccountJetStreamOptions
-    from slipstream.config.options import Options
     from slipstream.jetstream.config.structs import StreamConfig
     from slipstream.jetstream.stream.stream import Stream
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 
-__all__ = ["JetStreamRunner", "storage_directory"]
+__all__ = ["JetStreamRunner"]
 
 _INFO = f"{API_PREFIX}INFO".encode()
 
@@ -59,24 +52,18 @@ _INFO = f"{API_PREFIX}INFO".encode()
 _YOUNG_STREAMS_MAX: Final = 256  # a stream is some hundred objects, and 100,000 take 10 ms to look at
 
 
-def storage_directory(options: Options) -> str:
-    """Where streams are kept."""
-    root = options.jetstream.store_dir or os.path.join(tempfile.gettempdir(), "nats")
-    return os.path.join(root, "jetstream")
-
-
 class JetStreamRunner:
     """Starts, holds and stops JetStream."""
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
-        """Nothing is opened before `start`."""
+    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop, storage: Storage) -> None:
+        """Nothing is opened before `start`; the storage is closed by `stop`."""
         self._server = server
         self._loop = loop
         self._disk = RealDisk()
         self._files = FileWork(loop, server.run_and_flush, server.report, server.options.jetstream.max_concurrent_io)
-        self._lock: int | None = None
+        self._storage = storage
         self.options = server.options.jetstream
-        self.directory = storage_directory(server.options)
+        self.directory = storage.directory
         self._reserve = Reserve(self._disk, self.directory)
         self.facts = _server_facts(server, self.directory)
         self.shared = JetStreamServer(self.facts)
@@ -96,8 +83,6 @@ class JetStreamRunner:
             StorageFault: the directory cannot be used.
         """
         began = time.perf_counter()
-        self._take_directory()
-        self._announce()
         if not self._reserve.fill():
             self._server.log("WRN", f"Not enough space in {self.directory} to keep a reserve for when it is full")
         self._open_system_account()
@@ -117,9 +102,7 @@ class JetStreamRunner:
             self._system.stop()
         self._server.hub.jetstream = False
         self._files.stop()
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._storage.close()
         self._server.log("INF", "JetStream Shutdown")
 
     def _wanted(self) -> dict[str, AccountLimits | None]:
@@ -263,53 +246,6 @@ class JetStreamRunner:
             reserve=self._reserve,
         )
 
-    def _take_directory(self) -> None:
-        root = self.directory
-        if os.path.exists(root) and not os.path.isdir(root):
-            raise StorageFault("storage directory is not a directory")
-        refuse_foreign_store(root)
-        try:
-            _make_directory(os.path.dirname(os.path.abspath(root)))
-            _make_directory(os.path.abspath(root))
-            self._lock = os.open(os.path.join(root, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise StorageFault(f"could not create storage directory - {error}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StorageFault(f"storage directory {root} is in use by another server") from error
-
-    def _announce(self) -> None:
-        log, options = self._server.log, self._server.options.jetstream
-        log("INF", "Starting JetStream")
-        if not options.store_dir:
-            log("WRN", "Temporary storage directory used, data could be lost on system reboot")
-        log("INF", "---------------- JETSTREAM ----------------")
-        log("INF", f"  Strict:          {str(options.strict).lower()}")
-        log("INF", f"  Max Memory:      {_size(self.facts.max_memory)}")
-        log("INF", f"  Max Storage:     {_size(self.facts.max_storage)}")
-        log("INF", f'  Store Directory: "{self.directory}"')
-        if options.domain:
-            log("INF", f"  Domain:          {options.domain}")
-        log("INF", f"  API Level:       {API_LEVEL}")
-        log("INF", "-------------------------------------------")
-
-
-def _make_directory(path: str) -> None:
-    """Make a directory so that it survives a power cut, with those above it that are missing."""
-    above = os.path.dirname(path)
-    if not os.path.isdir(above):
-        _make_directory(above)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, mode=0o700)
-    # Also if it was there: we may have made it, and died before this. Not every directory above ours is ours to open.
-    with contextlib.suppress(PermissionError):
-        fd = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
 
 def _server_facts(server: Server, directory: str) -> ServerFacts:
     options = server.options.jetstream
@@ -318,8 +254,8 @@ def _server_facts(server: Server, directory: str) -> ServerFacts:
         name=server.identity.name,
         version=SERVER_VERSION,
         domain=options.domain,
-        max_memory=options.max_memory_store if options.max_memory_store >= 0 else _memory_share(),
-        max_storage=options.max_file_store if options.max_file_store >= 0 else _disk_share(directory),
+        max_memory=options.max_memory_store if options.max_memory_store >= 0 else memory_share(),
+        max_storage=options.max_file_store if options.max_file_store >= 0 else disk_share(directory),
         duplicate_window_max_ns=limits.duplicate_window_ns,
         sync_always=options.sync_always,
         sync_interval_ns=options.sync_interval_ns,
@@ -353,22 +289,6 @@ def _given(configured: int, otherwise: int) -> int:
     return configured if configured >= 0 else otherwise
 
 
-def _memory_share() -> int:
-    return int(memory_bytes() * JETSTREAM_MEMORY_SHARE)
-
-
-def _disk_share(directory: str) -> int:
-    """A share of the free space where the directory is or will be."""
-    directory = os.path.abspath(directory)
-    while not os.path.isdir(directory):
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            break
-        directory = parent
-    space = os.statvfs(directory)
-    return int(space.f_bavail * space.f_frsize * JETSTREAM_DISK_SHARE)
-
-
 def _limits(options: AccountJetStreamOptions) -> AccountLimits:
     return AccountLimits(
         max_memory=options.max_memory,
@@ -380,12 +300,3 @@ def _limits(options: AccountJetStreamOptions) -> AccountLimits:
         storage_max_stream_bytes=options.disk_max_stream_bytes,
         max_bytes_required=options.max_bytes_required,
     )
-
-
-def _size(count: int) -> str:
-    amount = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if amount < 1024:
-            return f"{amount:.2f} {unit}"
-        amount /= 1024
-    return f"{amount:.2f} TB"

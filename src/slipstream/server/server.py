@@ -15,7 +15,6 @@ import random
 import socket
 from collections.abc import Callable
 from functools import partial
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 from slipstream.clock import SystemClock
@@ -45,12 +44,15 @@ from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 if TYPE_CHECKING:
     import ssl
     from concurrent.futures import ThreadPoolExecutor
+    from tempfile import TemporaryDirectory
 
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.jetstream_door import JetStreamDoor
     from slipstream.server.password_checks import PasswordChecks
+    from slipstream.server.storage import Storage
     from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["Server", "StartError", "host_port"]
@@ -87,6 +89,8 @@ class Server(Turns):
             overrides["port"] = -1
         self._scratch: TemporaryDirectory[str] | None = None
         if isinstance(overrides.get("jetstream"), bool) and overrides.pop("jetstream") and not store_dir:
+            from tempfile import TemporaryDirectory
+
             self._scratch = TemporaryDirectory(prefix="slipstream-")
             store_dir = self._scratch.name
         self.options = replace(options or Options(), **overrides)
@@ -104,6 +108,9 @@ class Server(Turns):
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
         self.jetstream: JetStreamRunner | None = None
+        self.opens_late = False  # JetStream may follow when the server is ready, if it has no streams
+        self._door: JetStreamDoor | None = None  # where JetStream will be
+        self._storage: Storage | None = None
         self._listener: asyncio.Server | None = None
         self._gate: ClientGate | None = None
         self._others: list[Closable] = []
@@ -159,22 +166,57 @@ class Server(Turns):
             raise
         self.running = True
         self.log("INF", "Server is ready")
+        if self._door is not None:
+            self._door.begin(self._loop)
 
     def _start_jetstream(self) -> None:
         if not self.options.jetstream.enabled:
             return
+        from slipstream.server.storage import announce, take_storage
+
+        try:
+            self._storage = take_storage(self.options.jetstream)
+        except StorageFault as error:
+            raise StartError(f"Can't start JetStream: {error}") from error
+        announce(self.log, self.options.jetstream, self._storage.directory)
+        if self.opens_late and not self._storage.has_streams:
+            from slipstream.server.jetstream_door import JetStreamDoor, may_open_later
+
+            if may_open_later(self.options):
+                self._door = JetStreamDoor(self, self._open_late)
+                return
+        self._open_jetstream()
+
+    def _open_jetstream(self) -> None:
         from slipstream.server.jetstream import JetStreamRunner
 
         assert self._loop is not None
-        self.jetstream = JetStreamRunner(self, self._loop)
+        assert self._storage is not None
+        self.jetstream = JetStreamRunner(self, self._loop, self._storage)
         try:
             self.jetstream.start()
         except StorageFault as error:
             raise StartError(f"Can't start JetStream: {error}") from error
 
+    def _open_late(self) -> None:
+        """JetStream, when the server is ready already: what is wrong with it is no reason to end."""
+        try:
+            self._open_jetstream()
+        except StartError as error:
+            self.log("ERR", str(error))
+            self._stop_jetstream()
+        self._show_jetstream()
+
+    def finish_start(self) -> None:
+        """Do now what a start has left for later; whoever has to see all of the server asks for it."""
+        door, self._door = self._door, None
+        if door is not None:
+            door.open()
+
     def _show_jetstream(self) -> None:
         if self.monitoring is None:
             return
+        self.monitoring.facts.before_jetstream = None if self._door is None else self.finish_start
         if self.jetstream is None:
             self.monitoring.facts.jetstream = None
         else:
@@ -316,9 +358,16 @@ class Server(Turns):
             self._scratch.cleanup()
 
     def _stop_jetstream(self) -> None:
+        if self._door is not None:
+            self._door.close()
+            self._door = None
         if self.jetstream is not None:
             self.jetstream.stop()
             self.jetstream = None
+        if self._storage is not None:
+            self._storage.close()
+            self._storage = None
+        self.hub.jetstream = False
 
     def enter_lame_duck_mode(self) -> None:
         """Leave slowly; see `lame_duck`."""
@@ -348,12 +397,14 @@ class Server(Turns):
 
     def _reload_jetstream(self) -> None:
         """Switch JetStream on or off, or let it take over what changed."""
+        self.finish_start()
         if self.jetstream is not None and self.options.jetstream.enabled:
             self.jetstream.reload()
             return
         self._stop_jetstream()
         try:
             self._start_jetstream()
+            self.finish_start()
         except StartError as error:
             self.log("WRN", str(error))
             self._stop_jetstream()

@@ -1,0 +1,74 @@
+"""What a start loads. Not how long it takes: machines are busy; what is not imported costs nothing on any of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Runs the program in this process, tells what is loaded when it says that it is ready, and ends.
+PROBE = """
+import json, os, sys
+from slipstream.server.logs import FileLog
+
+def tell(self, level, text):
+    if text == "Server is ready":
+        os.write(1, json.dumps(sorted(sys.modules)).encode())
+        os._exit(0)
+
+FileLog.__call__ = tell
+from slipstream.server.main import main
+main(sys.argv[1:])
+"""
+# Of the command line, of programs beside the server, and of features that this start does not use.
+NEVER = (
+    *("click", "rich", "nats", "pyarrow", "pyspark", "deltalake", "h11", "bcrypt", "nacl", "cffi"),
+    *(
+        "slipstream.cli",
+        "slipstream.client",
+        "slipstream.bulk",
+        "slipstream.spark",
+        "slipstream.testing",
+        "slipstream.migrate",
+    ),
+    *(
+        "tempfile",
+        "shutil",
+        "zoneinfo",
+        "ctypes",
+        "argparse",
+        "dataclasses",
+        "logging.handlers",
+        "email",
+        "http",
+        "urllib",
+    ),
+)
+
+
+def _loaded(*arguments: str) -> set[str]:
+    command = [sys.executable, "-c", PROBE, "-a", "127.0.0.1", "-p", "-1", *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=30, check=True)
+    found = json.loads(done.stdout)
+    assert isinstance(found, list)
+    return set(found)
+
+
+def _under(name: str, modules: set[str]) -> list[str]:
+    return sorted(module for module in modules if module == name or module.startswith(f"{name}."))
+
+
+@pytest.mark.parametrize("flags", [(), ("-js",)], ids=["plain", "jetstream"])
+def test_nothing_heavy_is_loaded_before_the_server_is_ready(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    modules = _loaded(*flags, *(("-sd", str(tmp_path)) if flags else ()))
+    assert "slipstream.server.server" in modules
+    assert [name for name in NEVER if _under(name, modules)] == []
+    assert _under("slipstream.jetstream", modules) == []
+
+
+def test_streams_that_are_there_are_recovered_first(tmp_path: Path) -> None:
+    (tmp_path / "jetstream" / "$G" / "streams" / ("0" * 32)).mkdir(parents=True)
+    assert "slipstream.jetstream.account" in _loaded("-js", "-sd", str(tmp_path))
