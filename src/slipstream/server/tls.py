@@ -162,7 +162,8 @@ def _bare_context(options: TLSOptions) -> ssl.SSLContext:
         else:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     elif options.ca_file:
-        _load_authorities(context, options.ca_file)
+        # Looked at, and not kept: OpenSSL would send authorities it knows along with the server's certificate.
+        _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), options.ca_file)
     return context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -198,3 +199,17 @@ def test_no_certificate_is_no_error() -> None:
 def test_a_reload_shares_nothing(pair: Pair) -> None:
     first, second = (TlsContext.for_server(options(pair)) for _ in range(2))
     assert first.context is not second.context
+
+
+def test_without_verify_the_authority_is_not_sent_along(pair: Pair, authority: Authority) -> None:
+    """A client that trusts it has it; one that does not learns nothing from it. nats-server sends the leaf alone."""
+    server = TlsContext.for_server(options(pair, ca_file=str(authority.ca_file))).context
+    client = authority.client_context()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = server.wrap_bio(incoming, outgoing, server_side=True)
+    theirs = client.wrap_bio(outgoing, incoming, server_hostname="localhost")
+    for side in (theirs, ours, theirs, ours):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    chain = theirs._sslobj.get_unverified_chain()  # type: ignore[attr-defined]  # public from Python 3.13 on
+    assert len(chain) == 1
