@@ -46,6 +46,7 @@ class RunningJetStream:
             sync_interval=facts.sync_interval_ns,
             sync_always=facts.sync_always,
             domain=facts.domain,
+            compress_ok=True,
             unique_tag=options.unique_tag,
             strict=options.strict,
         )
