@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parent.parent
-JETSTREAM = "about JetStream, whose own tests are in tests/unit/jetstream and tests/conformance/test_js_*.py"
 NO_MQTT = "MQTT is not spoken; what is off cannot be reached: test_abuse_listeners.py"
 NO_OPERATORS = "operator mode is not supported and such a configuration does not start: test_wire_operator.py"
 NO_CLUSTER = "routes, gateways and leaf nodes are not spoken; the leaf node port refuses everybody: test_anonymous.py"
@@ -29,6 +28,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("CVE-2020-26521",): NO_OPERATORS,
     ("CVE-2020-26892",): [
         "security/test_before_login.py::test_a_user_that_goes_while_its_password_is_checked_does_not_come_in",
+        "security/test_jetstream_advisories.py::test_rights_that_are_taken_back_end_the_connection",
     ],
     ("CVE-2020-28466", "CVE-2022-42709"): [
         "property/test_import_rings.py::test_requests_come_to_an_end_or_the_configuration_is_refused",
@@ -40,14 +40,20 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_tls_everywhere.py::test_weak_suites_and_old_versions_are_refused_by_the_running_server",
     ],
     ("CVE-2022-24450",): ["unit/auth/test_authenticator.py::test_a_client_cannot_choose_its_account"],
-    ("CVE-2022-26652",): JETSTREAM,
+    ("CVE-2022-26652",): [
+        "security/test_restore_entries.py::test_no_name_in_an_archive_is_a_path",
+        "security/test_restore_entries.py::test_names_of_consumers_are_names",
+    ],
     ("CVE-2022-28357",): NO_OPERATORS,
     ("CVE-2022-29946",): [
         "security/test_delivery_paths.py::test_denied_subjects_are_withheld_on_every_way",
         "security/test_delivery_paths.py::test_an_allowed_copy_beside_a_denied_one",
         "property/test_permissions_properties.py::test_delivered_is_allowed_minus_denied",
     ],
-    ("CVE-2022-42708",): JETSTREAM,
+    ("CVE-2022-42708",): [
+        "security/test_jetstream_advisories.py::test_any_number_in_any_field_is_answered",
+        "security/test_jetstream_advisories.py::test_any_number_in_any_request_is_answered",
+    ],
     ("CVE-2023-47090",): [
         "unit/auth/test_authenticator.py::test_nobody_comes_in_without_credentials_where_there_are_some",
     ],
@@ -55,6 +61,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("CVE-2025-30215",): [
         "security/test_authorised_services.py::test_services_of_the_system_account_are_nobody_s_elsewhere",
         "security/test_authorised_services.py::test_an_account_sees_itself_only",
+        "security/test_jetstream_advisories.py::test_the_api_of_an_account_is_its_own",
         "security/test_authorised_services.py::test_events_of_the_system_account_stay_there",
     ],
     ("2026-01", "CVE-2025-68121"): [
@@ -65,6 +72,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("2026-02", "CVE-2026-27571"): [
         "security/test_abuse_listeners.py::test_garbage_on_the_websocket_port",
         "conformance/test_websocket_wire.py::test_bomb_is_not_swallowed",
+        "security/test_jetstream_advisories.py::test_a_small_backup_does_not_become_large_in_memory",
     ],
     ("2026-03", "CVE-2026-27889"): ["security/test_abuse_listeners.py::test_garbage_on_the_websocket_port"],
     ("2026-04", "CVE-2026-29785"): [
@@ -83,6 +91,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("2026-08", "CVE-2026-33246"): [
         "security/test_request_info.py::test_a_client_cannot_say_who_it_is",
         "security/test_request_info.py::test_nor_by_an_answer_that_becomes_a_request",
+        "security/test_restore_entries.py::test_headers_do_not_speak_for_the_server",
     ],
     ("2026-09", "CVE-2026-33223"): [
         "security/test_request_info.py::test_a_client_cannot_say_who_it_is",
@@ -98,12 +107,17 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_before_login.py::test_who_waits_for_its_password_may_not_flood",
         "security/test_before_login_sockets.py::test_a_flood_behind_connect_is_cut_off",
     ],
-    ("2026-12", "CVE-2026-33222"): JETSTREAM,
+    ("2026-12", "CVE-2026-33222"): [
+        "security/test_jetstream_advisories.py::test_the_name_in_the_subject_is_the_name_in_the_body",
+        "security/test_restore_entries.py::test_the_name_inside_is_the_name_asked_for",
+    ],
     ("2026-13", "CVE-2026-33248"): ["unit/auth/test_tls_map.py::test_unequal_names"],
     ("2026-14", "CVE-2026-33247"): ["security/test_secrets.py::test_secrets_of_the_command_line_are_not_shown"],
     ("2026-15", "CVE-2026-33249", "2026-20"): [
         "security/test_injection.py::test_a_trace_needs_the_right_to_publish_where_it_goes",
         "security/test_injection.py::test_the_server_s_own_subjects_are_no_destination_of_a_trace",
+        "security/test_named_subjects.py::test_the_server_does_for_nobody_what_he_may_not",
+        "security/test_named_subjects.py::test_a_schedule_needs_the_right_to_its_target",
         "security/test_injection.py::test_a_trace_goes_to_a_subject_or_nowhere",
     ],
     ("2026-16",): [
@@ -122,6 +136,9 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("2026-19",): ["security/test_before_login.py::test_nothing_but_connect_is_heard_from_a_stranger"],
     ("2026-22",): [
         "security/test_injection.py::test_bytes_that_break_lines_end_the_connection",
+        "security/test_restore_entries.py::test_subjects_that_nobody_could_publish",
+        "security/test_jetstream_advisories.py::test_names_are_names_wherever_they_come_from",
+        "unit/jetstream/test_source_feed.py::test_an_impostor_does_not_choose_what_is_read",
         "security/test_injection.py::test_a_trace_goes_to_a_subject_or_nowhere",
         "security/test_injection.py::test_errors_repeat_names_escaped",
         "security/test_log_lines.py::test_a_log_line_is_one_line_of_text",
@@ -155,15 +172,21 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_before_login.py::test_a_first_operation_of_somebody_with_a_wrong_cookie",
     ],
     ("S3",): ["unit/routing/test_permissions.py::test_an_entry_that_cannot_be_understood_is_refused"],
-    ("S4",): JETSTREAM,
+    ("S4",): ["security/test_jetstream_advisories.py::test_a_backup_goes_to_one_subject"],
     ("S5",): NO_CLUSTER,
     ("S6",): [
         "security/test_anonymous.py::test_a_second_connect_is_another_login",
         "security/test_anonymous.py::test_a_second_connect_with_wrong_credentials_is_the_end",
     ],
     ("S7",): ["security/test_anonymous.py::test_control_lines_are_limited_on_every_listener"],
-    ("S8",): JETSTREAM,
-    ("S9",): JETSTREAM,
+    ("S8",): [
+        "security/test_jetstream_advisories.py::test_names_are_names_wherever_they_come_from",
+        "security/test_restore_entries.py::test_names_of_consumers_are_names",
+    ],
+    ("S9",): [
+        "security/test_jetstream_advisories.py::test_nobody_names_an_ack_as_reply",
+        "security/test_jetstream_advisories.py::test_acks_that_end_oddly_acknowledge_nothing_or_the_right_thing",
+    ],
     ("S10",): NO_CLUSTER,
 }
 ENTRIES = [pytest.param(names, tests, id=names[0]) for names, tests in ADVISORIES.items()]

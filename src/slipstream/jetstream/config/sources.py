@@ -16,7 +16,7 @@ from slipstream.subjects.transform import transform_problem
 
 __all__ = ["check_filters", "check_sources", "destination_problem"]
 
-_NAME_FORBIDDEN = frozenset(" \t\r\n\f.*>\\/")
+_NAME_FORBIDDEN = frozenset(" \t\r\n\f\0.*>\\/")
 _API_PREFIX = "$JS.API"
 
 FindStream = Callable[[str], StreamConfig | None]
