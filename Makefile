@@ -37,7 +37,7 @@ bench: $(STAMP)  ## side by side with nats-server; writes benchmarks/RESULTS.md
 campaigns: $(STAMP)  ## the long proofs, one to two hours; rewrites docs/proofs.md
 	@$(BIN)/python tools/prove.py
 
-campaign-%: $(STAMP)  ## one of them: kill power crash-states at-rest disk-errors model oracle
+campaign-%: $(STAMP)  ## one of them: kill power crash-states at-rest disk-errors model oracle hostile
 	@$(BIN)/python tools/prove.py $*
 
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses

@@ -268,6 +268,35 @@ def consumer_kill(cycles: int) -> Figures:
     return deaths(cycles)
 
 
+def hostile(rounds: int) -> Figures:
+    """Every resource misused by a tenant with limits of 1 MB."""
+    from campaigns.hostile import ATTACKS, Hostile, Paid
+
+    paid: list[tuple[str, Paid]] = []
+    for _ in range(rounds):
+        for name, attack in ATTACKS.items():
+            with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
+                paid.append((name, Hostile(Path(directory)).attacked(attack)))
+    seen = 0
+    for name in ("open_batches", "message_ids", "staged_parts"):
+        with tempfile.TemporaryDirectory(prefix="hostile-") as directory:
+            seen += bool(Hostile(Path(directory), limited=False).attacked(ATTACKS[name]).broken)
+    slowest, worst = max(paid, key=lambda entry: entry[1].p99_ns)
+    return Figures(
+        {
+            "attacks": len(paid),
+            "most memory one cost, MiB": max(one.memory_bytes for _, one in paid) >> 20,
+            "most disk, MiB": max(one.disk_bytes for _, one in paid) >> 20,
+            "most descriptors": max(one.descriptors for _, one in paid),
+            "worst p99 of a neighbour's ping afterwards": f"{worst.p99_ns / 1e6:.1f} ms ({slowest})",
+            "violations (limits, neighbour's API, restart)": sum(len(one.broken) for _, one in paid),
+        },
+        [broken for _, one in paid for broken in one.broken],
+        f"an account without limits: noticed in {seen} of 3 attacks",
+        seen == 3,
+    )
+
+
 CAMPAIGNS = {
     "kill": Campaign(
         "kill -9 under load",
@@ -317,6 +346,13 @@ CAMPAIGNS = {
         " over random histories with restarts and power cuts.",
         consumer_model,
         200_000,
+    ),
+    "hostile": Campaign(
+        "A hostile tenant",
+        "An account with limits of 1 MB that misuses every resource costs little memory, disk and descriptors, leaves"
+        " the API to its neighbour, and nothing it stored keeps the server from starting.",
+        hostile,
+        5,
     ),
     "consumer-kill": Campaign(
         "kill -9 while consumers work",

@@ -11,6 +11,7 @@ import pytest
 from campaigns.at_rest import damage
 from campaigns.deaths import SHORT_WINDOW_NS, Deaths
 from campaigns.disk_errors import every_call, without_syncs
+from campaigns.hostile import ATTACKS, Hostile
 from campaigns.runs import CAMPAIGNS
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,15 @@ def test_errors_of_the_disk_are_refused_and_pass() -> None:
 
 def test_false_acks_would_be_noticed() -> None:
     assert without_syncs(rounds=2)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_hostile_tenant_costs_little(tmp_path: Path, name: str) -> None:
+    assert Hostile(tmp_path).attacked(ATTACKS[name]).broken == []
+
+
+def test_what_a_tenant_costs_would_be_noticed(tmp_path: Path) -> None:
+    assert Hostile(tmp_path, limited=False).attacked(ATTACKS["open_batches"]).broken
 
 
 def test_the_page_of_proofs_is_made_from_the_figures() -> None:

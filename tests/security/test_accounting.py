@@ -220,6 +220,18 @@ class TestVerdicts:
         assert b"Permissions Violation" in client.take()
 
 
+def test_routes_of_long_subjects_are_not_kept() -> None:
+    """A publish to nobody leaves nothing behind that is as long as it was."""
+    world = HubWorld()
+    client = world.connect()
+    account = client.connection.account
+    assert account is not None
+    client.send(b"".join(b"PUB %d.%b 0\r\n\r\n" % (n, b"x" * 2_000) for n in range(1_000)))
+    assert account.interest.cached_routes == 0
+    client.send(b"PUB short 0\r\n\r\n")
+    assert account.interest.cached_routes == 1
+
+
 class TestOutboxes:
     """Subscribers that read nothing: 60 of them held 3 GB, each within its `max_pending`."""
 

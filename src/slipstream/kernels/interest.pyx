@@ -37,6 +37,8 @@ cdef enum:
     CROWD = 32
     # Routes that found the cache full, in multiples of its size, before it starts over.
     REFUSALS_MAX = 4
+    # Longer subjects have no route kept: what clients publish once must not take memory for ever.
+    KEPT_SUBJECT_MAX = 512
 
 
 cdef class Subscription:
@@ -314,7 +316,7 @@ cdef class Interest:
         if shared is None:
             # A publisher may hold it until interest changes. A shared route changes its subjects without notice.
             route._stamp = self._stamp
-        if is_used_once(subject) or not self._routes_max:
+        if is_used_once(subject) or PyBytes_GET_SIZE(subject) > KEPT_SUBJECT_MAX or not self._routes_max:
             return route
         if len(self._routes) >= self._routes_max:
             # The ones that are there stay, so that a rotation over more subjects than fit still finds most of them;
