@@ -284,7 +284,8 @@ class ClientConnection:
         if abroad:
             return outside_only(reply)
         # Rights are those to what a mapping makes of it, as for a publish.
-        destination = self._host.mapped(self, reply)
+        maps = self.account is not None and self.account.maps_subjects
+        destination = self._host.mapped(self, reply) if maps else reply
         return reply if destination is not None and self.grants(destination) else outside_only(reply)
 
     # --- subscriptions and deliveries --------------------------------------------------------------------------------
