@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import growth_control
+from benchmarks import growth_control, growth_data
 from benchmarks.bystander import bystander
 from benchmarks.growth_case import PATIENT, Case
 from benchmarks.scenario import Bar, Claim, Row, Scale, Scenario
@@ -22,7 +22,7 @@ __all__ = ["CASES", "SCENARIOS"]
 
 _CALM = Bar(Claim.AT_MOST_OR_TWICE, 50.0)
 
-CASES: tuple[Case, ...] = (*growth_control.CASES,)
+CASES: tuple[Case, ...] = (*growth_control.CASES, *growth_data.CASES)
 
 
 def _scenario(case: Case) -> Scenario:
@@ -40,4 +40,8 @@ def _worst_ms(url: str, act: Callable[[WireClient, Scale], None], scale: Scale) 
     return waits.worst_ms
 
 
-SCENARIOS: tuple[Scenario, ...] = (*(_scenario(case) for case in CASES), *growth_control.SCENARIOS)
+SCENARIOS: tuple[Scenario, ...] = (
+    *(_scenario(case) for case in CASES),
+    *growth_control.SCENARIOS,
+    *growth_data.SCENARIOS,
+)

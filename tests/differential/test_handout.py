@@ -47,6 +47,7 @@ def filled(messages: list[tuple[bytes, bytes, bytes, int]]) -> MemoryStore:
     dseq=st.integers(0, 2**40),
     pending=st.integers(0, 20),
     budget=st.integers(-5, 600),
+    headers_only=st.booleans(),
 )
 def test_kernel_agrees_with_model(
     messages: list[tuple[bytes, bytes, bytes, int]],
@@ -58,6 +59,7 @@ def test_kernel_agrees_with_model(
     dseq: int,
     pending: int,
     budget: int,
+    headers_only: bool,
 ) -> None:
     store = filled(messages)
     bounds = {"max_msgs": max_msgs, "max_bytes": max_bytes, "up_to_seq": store.last_seq}
@@ -74,8 +76,11 @@ def test_kernel_agrees_with_model(
         interest.insert(subscription)
     each = [(b"inbox.1", b"inbox.2", b"nobody")[i % 3] if spread else b"inbox.1" for i in range(len(expected))]
     targets: bytes | list[bytes] = each if spread else b"inbox.1"
-    result = hand_out(delivery, interest, targets, batch, 0, len(batch), b"$JS.ACK.S.C.1.", dseq, pending, budget)
-    out, told = frames(expected, each, SIDS, b"$JS.ACK.S.C.1.", dseq, pending, budget)
+    prefix = b"$JS.ACK.S.C.1."
+    result = hand_out(
+        delivery, interest, targets, batch, 0, len(batch), prefix, dseq, pending, budget, headers_only=headers_only
+    )
+    out, told = frames(expected, each, SIDS, prefix, dseq, pending, budget, headers_only=headers_only)
     assert result == told
     assert b"".join(outbox.take()) == out
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from slipstream.jetstream import headers
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.ports import Delivery, OnMessage, Recovered
@@ -42,15 +43,20 @@ class ConsumerPorts(FakePorts):
         dseq: int,
         pending: int,
         max_bytes: int,
+        *,
+        headers_only: bool,
     ) -> tuple[int, int, int]:
         """What the kernel does, in plain words."""
         total = size = 0
         for i in range(count):
             message = batch.message(start + i)
+            header, payload = message.headers, message.payload
+            if headers_only:
+                header, payload = headers.append(header, b"Nats-Msg-Size", b"%d" % len(payload)), b""
             reply = b"%b%d.%d.%d.%d" % (prefix, message.seq, dseq + i + 1, message.ts_ns, max(pending - i - 1, 0))
             target = targets if isinstance(targets, bytes) else targets[i]
-            self.deliver_many([(target, message.subject, reply, message.headers or None, message.payload)])
-            size = len(message.subject) + len(reply) + len(message.headers) + len(message.payload)
+            self.deliver_many([(target, message.subject, reply, header or None, payload)])
+            size = len(message.subject) + len(reply) + len(header) + len(payload)
             total += size
             if total > max_bytes:
                 return i + 1, total, size

@@ -163,6 +163,8 @@ class Ports(Protocol):
         dseq: int,
         pending: int,
         max_bytes: int,
+        *,
+        headers_only: bool,
     ) -> tuple[int, int, int]:
         """Hand out stored messages as they are, with ack subjects: see `kernels.handout.hand_out`.
 

@@ -44,4 +44,5 @@ def hand_out(
     dseq: int,
     pending: int,
     max_bytes: int,
+    headers_only: bool = False,
 ) -> tuple[int, int, int]: ...

@@ -11,11 +11,12 @@ Memory: a batch keeps the bytes of its segments alive until it goes; nothing is 
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.delivery cimport Delivery
+from slipstream.kernels.heap cimport grown
 from slipstream.kernels.interest cimport Interest, Route
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
 from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, Cursor, Run, lower, seq_at
@@ -27,6 +28,8 @@ cdef enum:
     DIGITS = 20
     # Four numbers and the dots between them.
     NUMBERS = 4 * DIGITS + 3
+    # The line that says how long a payload is, and the empty one.
+    SIZE_LINE = 15 + DIGITS + 4
 
 
 cdef inline const unsigned char *text_of(const unsigned char *p) noexcept nogil:
@@ -89,7 +92,6 @@ cdef class Batch:
         cdef Py_ssize_t at, need, size
         cdef const unsigned char *p
         cdef const unsigned char *q
-        cdef void *grown
         cdef uint32_t seg
         if self.n >= chosen.n:
             return self.n
@@ -98,10 +100,7 @@ cdef class Batch:
         size = PyBytes_GET_SIZE(data)
         p = <const unsigned char *>PyBytes_AS_STRING(data)
         if self.cap < chosen.n:
-            grown = realloc(self.at, chosen.n * sizeof(void *))
-            if grown == NULL:
-                raise MemoryError()
-            self.at = <const unsigned char **>grown
+            self.at = <const unsigned char **>grown(self.at, chosen.n * sizeof(void *))
             self.cap = chosen.n
         seg = chosen.seg[self.n]
         self.parts.append(data)
@@ -193,9 +192,35 @@ def subjects_between(MessageIndex index not None, uint64_t first, uint64_t last)
     return out
 
 
+cdef class SizedHeaders:
+    """A header block with one more line, which says how long the payload is."""
+
+    cdef char *block
+    cdef Py_ssize_t cap
+
+    def __dealloc__(self):
+        free(self.block)
+
+    cdef Py_ssize_t put(self, const char *headers, Py_ssize_t size, Py_ssize_t payload) except -1:
+        """Make the block in `block`; how long it is."""
+        cdef char *end
+        if size == 0:
+            headers, size = b"NATS/1.0\r\n\r\n", 12
+        if self.cap < size + SIZE_LINE:
+            self.block = <char *>grown(self.block, size + SIZE_LINE)
+            self.cap = size + SIZE_LINE
+        size = max(size - 2, 0)  # the empty line comes last again
+        memcpy(self.block, headers, size)
+        memcpy(self.block + size, b"Nats-Msg-Size: ", 15)
+        end = put_number(self.block + size + 15, <uint64_t>payload)
+        memcpy(end, b"\r\n\r\n", 4)
+        return end + 4 - self.block
+
+
 def hand_out(
     Delivery delivery not None, Interest interest not None, targets, Batch batch not None, Py_ssize_t start,
     Py_ssize_t count, bytes prefix not None, uint64_t dseq, uint64_t pending, Py_ssize_t max_bytes,
+    bint headers_only=False,
 ):
     """Deliver messages of a batch; returns `(messages, their bytes, bytes of the last one)`.
 
@@ -210,6 +235,7 @@ def hand_out(
         dseq: consumer sequence of the last delivery before; grows by one for each.
         pending: messages that wait, these included; falls by one for each.
         max_bytes: end behind the message with which subjects, ack subjects, headers and payloads exceed this.
+        headers_only: leave payloads away; a header says how long they are.
     """
     cdef char reply[65536]
     cdef char *end
@@ -218,6 +244,7 @@ def hand_out(
     cdef const char *text
     cdef list each = None
     cdef Route route = None
+    cdef SizedHeaders sized = SizedHeaders() if headers_only else None
     if start < 0 or count < 0 or start + count > batch.n:
         raise IndexError(start + count)
     if prefix_size + NUMBERS > <Py_ssize_t>sizeof(reply):
@@ -249,7 +276,12 @@ def hand_out(
             route = interest.answer_route(<bytes?>each[i])
             if route.renamed is not None or route.queue_renamed is not None or route.subject is not None:
                 route = route.unnamed()
-        delivery.send(route, None, text, slen, reply, end - reply, hlen, text + slen, hlen + plen)
+        if sized is not None:
+            hlen = sized.put(text + slen, hlen, plen)
+            plen = 0
+            delivery.send(route, None, text, slen, reply, end - reply, hlen, sized.block, hlen)
+        else:
+            delivery.send(route, None, text, slen, reply, end - reply, hlen, text + slen, hlen + plen)
         last = slen + (end - reply) + hlen + plen
         total += last
         if total > max_bytes:

@@ -158,6 +158,8 @@ class AccountPorts:
         dseq: int,
         pending: int,
         max_bytes: int,
+        *,
+        headers_only: bool,
     ) -> tuple[int, int, int]:
         """Hand out stored messages as they are."""
         delivery, interest = self._delivery, self._interest
@@ -166,8 +168,12 @@ class AccountPorts:
                 account, targets = self._answer_to(targets)
                 delivery, interest = account.delivery, account.interest
         elif _lead_abroad(targets):
-            return self._hand_out_abroad(targets, batch, start, count, prefix, dseq, pending, max_bytes)
-        return hand_out(delivery, interest, targets, batch, start, count, prefix, dseq, pending, max_bytes)
+            return self._hand_out_abroad(
+                targets, batch, start, count, prefix, dseq, pending, max_bytes, headers_only=headers_only
+            )
+        return hand_out(
+            delivery, interest, targets, batch, start, count, prefix, dseq, pending, max_bytes, headers_only
+        )
 
     def _hand_out_abroad(
         self,
@@ -179,12 +185,15 @@ class AccountPorts:
         dseq: int,
         pending: int,
         max_bytes: int,
+        *,
+        headers_only: bool,
     ) -> tuple[int, int, int]:
         """The same one by one, for receivers of which some are in other accounts."""
         total = size = 0
         for i in range(count):
+            left = max(pending - i, 0)
             _, size, _ = self.hand_out(
-                targets[i], batch, start + i, 1, prefix, dseq + i, max(pending - i, 0), max_bytes
+                targets[i], batch, start + i, 1, prefix, dseq + i, left, max_bytes, headers_only=headers_only
             )
             total += size
             if total > max_bytes:

@@ -79,7 +79,7 @@ class Deliverer:
             burst = consumer.stream.config.max_msg_size
             burst = burst if burst > 0 else consumer.facts.max_payload_bytes
             self._rate = RateLimit(config.rate_limit_bps, burst, self._ports.now_ns())
-        self._as_stored = self._replay is None and self._rate is None and not config.headers_only
+        self._as_stored = self._replay is None and self._rate is None
 
     def close(self) -> None:
         """No more timers."""
@@ -158,6 +158,7 @@ class Deliverer:
             state.acks.dseq,
             pending,
             plan.max_bytes,
+            headers_only=consumer.config.headers_only,
         )
         if alone:
             self._ports.flush()  # the client need not wait for our bookkeeping
@@ -202,7 +203,17 @@ class Deliverer:
         )
         if not batch:
             return
-        self._ports.hand_out(request.reply, batch, 0, 1, self._first_prefix, state.acks.dseq, 1, NO_BYTES_LIMIT)
+        self._ports.hand_out(
+            request.reply,
+            batch,
+            0,
+            1,
+            self._first_prefix,
+            state.acks.dseq,
+            1,
+            NO_BYTES_LIMIT,
+            headers_only=config.headers_only,
+        )
         self._ports.flush()
         ahead.pending()
         self._record(batch, 1)
