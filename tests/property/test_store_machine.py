@@ -1,7 +1,11 @@
-"""Both stores against the plain model of an index, over random histories with restarts and power cuts."""
+"""Both stores against two plain models of an index, what writers see and what readers see, over random histories.
+
+With restarts and power cuts. Readers see the state of the last commit, whatever was appended or removed since.
+"""
 
 from __future__ import annotations
 
+import copy
 import random
 
 from hypothesis import settings
@@ -9,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from models.message_index import MessageIndexModel
-from slipstream.jetstream.store.base import ALL, Store, StoredMessage
+from slipstream.jetstream.store.base import ALL, Store, StoredMessage, SubjectState
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import commit, new_file_store, new_memory_store, reopen, upkeep
 
@@ -26,7 +30,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.disk = SimDisk()
         self.file: Store = new_file_store(self.disk, segment_bytes=SEGMENT)
         self.memory: Store = new_memory_store()
-        self.model = MessageIndexModel()
+        self.model = MessageIndexModel()  # as assigned
+        self.shown = MessageIndexModel()  # as committed
         self.content: dict[int, StoredMessage] = {}
         self.config = b'{"name":"S"}'
         self.journal: dict[bytes, list[bytes]] = {}
@@ -65,6 +70,7 @@ class StoreMachine(RuleBasedStateMachine):
     def unit(self, slices: list[int], subject: bytes, gap: int, ends: bool, deleted: int) -> None:
         """A unit in several commits, with a message removed in between; it ends or is given up."""
         before, start_ts = self.model.last_seq, self.ts
+        earlier = copy.deepcopy(self.model)
         added: list[StoredMessage] = []
         for store in self.both:
             store.begin_atomic()
@@ -79,6 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
             for store in self.both:
                 done = commit(store)
                 assert done is None or (done.fault is None and done.last_seq == before)
+            self.shown = earlier  # what was decided before the unit
         expected = self.model.delete(before - deleted)
         assert [store.delete(before - deleted) for store in self.both] == [expected, expected]
         if not ends:
@@ -166,6 +173,7 @@ class StoreMachine(RuleBasedStateMachine):
         for store in self.both:
             done = commit(store, sync=sync)
             assert done is None or (done.fault is None and done.last_seq == self.model.last_seq)
+        self.shown = copy.deepcopy(self.model)
 
     @rule()
     def upkeep(self) -> None:
@@ -186,15 +194,22 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def agree(self) -> None:
-        model = self.model
+        assigned, model = self.model, self.shown
         for store in self.both:
             store._index.check()
-            assert (store.first_seq, store.last_seq) == (model.first_seq, model.last_seq)
+            assert (store.assigned.first_seq, store.last_seq) == (assigned.first_seq, assigned.last_seq)
+            assert store.assigned.messages == assigned.messages
+            for subject in (b"a", b"a.b", b"b.c.d"):
+                assert store.assigned.subject_state(subject) == SubjectState(*assigned.subject_state(subject))
+            assert (store.first_seq, store.committed_seq) == (model.first_seq, model.last_seq)
             assert (store.messages, store.num_subjects) == (model.messages, model.num_subjects)
-            everything = store.read_batch(ALL, 0, max_msgs=10**6, max_bytes=1 << 40, up_to_seq=max(model.last_seq, 1))
+            last_seq = max(store.committed_seq, 1)
+            if not store.committed_seq:
+                continue
+            everything = store.read_batch(ALL, 0, max_msgs=10**6, max_bytes=1 << 40, up_to_seq=last_seq)
             assert everything == [self.content[seq] for seq in sorted(model.subjects)]
             for start in (0, model.last_seq):
-                bounds = {"max_msgs": 10**6, "max_bytes": 1 << 40, "up_to_seq": max(model.last_seq, 1)}
+                bounds = {"max_msgs": 10**6, "max_bytes": 1 << 40, "up_to_seq": last_seq}
                 batch = store.gather(ALL, start, **bounds)
                 assert [batch.message(i) for i in range(len(batch))] == [m for m in everything if m.seq >= start]
             assert store.config == self.config
@@ -203,8 +218,13 @@ class StoreMachine(RuleBasedStateMachine):
             if model.last_seq < 10_000:
                 assert store.deleted(40) == model.deleted(40)
             for wanted in (b"a.*", b"a.b", b"*.c"):
-                assert store.count_matching((wanted,), 3) == len(model.passing((wanted,), 3))
+                assert store.count_matching((wanted,), 3, last_seq) == len(model.passing((wanted,), 3))
+                newest = max(model.passing((wanted,)), default=0)
+                assert store.load_last(wanted) == self.content.get(newest)
+                assert store.assigned.last_seq_of(wanted) == max(assigned.passing((wanted,)), default=0)
+                assert store.assigned.count((wanted,)) == len(assigned.passing((wanted,)))
         assert self.file.size_bytes == model.size_bytes
+        assert self.file.assigned.size_bytes == assigned.size_bytes
 
 
 TestStoreMachine = StoreMachine.TestCase

@@ -71,6 +71,11 @@ class ServerProcess:
         """Process id of the running child."""
         return self._running().pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the child was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> Self:
         """Starts the child and waits until it is ready.
 

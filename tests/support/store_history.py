@@ -218,7 +218,7 @@ class Driver:
     # --- checking ---------------------------------------------------------------------------------------------------
 
     def present(self, store: FileStore) -> set[int]:
-        return {read.seq for read in _everything(store)}
+        return {read.seq for read in _everything(store) if store.assigned.has(read.seq)}
 
     def check(self, disk: SimDisk) -> None:
         """Open a disk left by a crash and hold the store to its promises, twice, and after going on."""

@@ -56,7 +56,7 @@ def facts_of(stream: Stream) -> StreamFacts:
         messages=store.messages,
         size_bytes=store.size_bytes,
         first_seq=store.first_seq,
-        last_seq=store.last_seq,
+        last_seq=store.committed_seq,
         consumers=stream.interest.consumer_count,
         fault=str(store.fault) if store.fault is not None else "",
     )

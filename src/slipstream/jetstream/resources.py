@@ -204,7 +204,7 @@ class StreamShare:
 
     def look(self) -> None:
         """Count what the stream has now."""
-        self._count(self._store.size_bytes)
+        self._count(self._store.assigned.size_bytes)
 
     def _count(self, size_bytes: int) -> None:
         self._budget.known_bytes += size_bytes - self._known_bytes

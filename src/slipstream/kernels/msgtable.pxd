@@ -22,3 +22,5 @@ cdef class MessageTable(RunTable):
     cdef uint32_t remove_entry(self, Cursor *c) noexcept
     cdef uint64_t first_live(self, uint64_t seq) noexcept
     cdef void remove_first(self, Cursor *c) noexcept
+    cdef int clear_below(self, uint64_t first_seq) except -1
+    cpdef tuple between(self, uint64_t lo, uint64_t hi)

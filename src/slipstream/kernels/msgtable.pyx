@@ -15,7 +15,7 @@ Complexity: add, delete of the oldest O(log runs); delete of the newest of a sub
 Memory: that of the layers below, see `subjecttable`. Invariants are checked by `check()`.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
@@ -292,14 +292,21 @@ cdef class MessageTable(RunTable):
                 self.remove_entry(&c)
 
     def trim_to(self, uint64_t first_seq):
-        """Remove every message below `first_seq`; returns how many. Raises `last_seq` when it is below."""
-        cdef uint64_t before = self.messages
+        """Remove every message below `first_seq`; returns how many. Raises `last_seq` when it is below.
+
+        O(messages that go) or O(entries / 8 + messages that stay), the shorter: few that stay are put back one by one.
+        """
+        cdef uint64_t before = self.messages, stay
         cdef Cursor c
         cdef Py_ssize_t i = 0
         cdef Run *r
         if first_seq > self.last_seq:
             self.clear(first_seq - 1)
             return before
+        stay = self.between(first_seq, self.last_seq + 1)[0]
+        if stay < before // 8:
+            self.clear_below(first_seq)
+            return before - self.messages
         while i < self.n_runs and self.runs[i].first < first_seq:
             r = self.runs[i]
             c.run = i
@@ -314,6 +321,94 @@ cdef class MessageTable(RunTable):
             i += 1
         self.first_seq = self.first_live(first_seq)
         return before - self.messages
+
+    cdef int clear_below(self, uint64_t first_seq) except -1:
+        """Remove everything, and put back what is at or above `first_seq`."""
+        cdef list names = []
+        cdef Py_ssize_t i, k = 0, start = max(self.run_at(first_seq), 0)
+        cdef Run *r
+        cdef uint32_t pos, sid
+        cdef Subject *s
+        cdef bytes name
+        for i in range(start, self.n_runs):
+            r = self.runs[i]
+            for pos in range(lower(r, first_seq), r.n):
+                if r.sid[pos] == NO_SUBJECT:
+                    names.append(None)
+                else:
+                    s = &self.subjects[r.sid[pos]]
+                    names.append(PyBytes_FromStringAndSize(self.arena + (s.name >> 16), s.name & 0xFFFF))
+        self.clear(self.last_seq)
+        for i in range(start, self.n_runs):
+            r = self.runs[i]
+            for pos in range(lower(r, first_seq), r.n):
+                r.next[pos] = 0
+                if names[k] is not None:
+                    name = names[k]
+                    sid = self.intern(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+                    r.sid[pos] = sid
+                    r.live += 1
+                    self.link(sid, seq_at(r, pos))
+                    self.messages += 1
+                    self.size_bytes += self.stated_size(r.len[pos])
+                k += 1
+        self.first_seq = self.first_live(first_seq)
+        return 0
+
+    cpdef tuple between(self, uint64_t lo, uint64_t hi):
+        """`(messages, their size)` with lo <= sequence < hi."""
+        cdef Py_ssize_t i = max(self.run_at(lo), 0)
+        cdef Run *r
+        cdef uint32_t pos, end
+        cdef uint64_t count = 0, size = 0
+        if lo <= self.first_seq and hi > self.last_seq:
+            return self.messages, self.size_bytes
+        while i < self.n_runs and self.runs[i].first < hi:
+            r = self.runs[i]
+            i += 1
+            if r.live:
+                end = lower(r, hi)
+                for pos in range(lower(r, lo), end):
+                    if r.sid[pos] != NO_SUBJECT:
+                        count += 1
+                        size += self.stated_size(r.len[pos])
+        return count, size
+
+    def subjects_since(self, uint64_t seq):
+        """How many subjects have no message up to `seq`, but some behind it. O(messages behind it)."""
+        cdef Py_ssize_t i = max(self.run_at(seq + 1), 0)
+        cdef Run *r
+        cdef uint32_t pos, sid
+        cdef uint64_t count = 0
+        while i < self.n_runs:
+            r = self.runs[i]
+            i += 1
+            if r.live:
+                for pos in range(lower(r, seq + 1), r.n):
+                    sid = r.sid[pos]
+                    # Only its first message speaks for a subject.
+                    if sid != NO_SUBJECT and self.subjects[sid].first == seq_at(r, pos):
+                        count += 1
+        return count
+
+    def name_counts_since(self, uint64_t seq):
+        """Subject and number of the messages behind `seq`, as a dict. O(messages behind it)."""
+        cdef Py_ssize_t i = max(self.run_at(seq + 1), 0)
+        cdef Run *r
+        cdef uint32_t pos
+        cdef Subject *s
+        cdef bytes name
+        cdef dict out = {}
+        while i < self.n_runs:
+            r = self.runs[i]
+            i += 1
+            if r.live:
+                for pos in range(lower(r, seq + 1), r.n):
+                    if r.sid[pos] != NO_SUBJECT:
+                        s = &self.subjects[r.sid[pos]]
+                        name = PyBytes_FromStringAndSize(self.arena + (s.name >> 16), s.name & 0xFFFF)
+                        out[name] = out.get(name, 0) + 1
+        return out
 
     cdef void remove_first(self, Cursor *c) noexcept:
         """`remove_entry` for the oldest message of the stream, leaving `first_seq` to the caller."""

@@ -492,8 +492,8 @@ cdef class MessageIndex(MessageTable):
             seq = c.seq + 1
         return PyBytes_FromStringAndSize(<char *>found.seq, found.n * 8)
 
-    def deleted(self, Py_ssize_t limit):
-        """Up to `limit` sequences between the first message and `last_seq` without one, ascending."""
+    def deleted(self, Py_ssize_t limit, uint64_t up_to=0xFFFFFFFFFFFFFFFF):
+        """Up to `limit` sequences between the first message and `up_to` without one, ascending."""
         cdef list out = []
         cdef uint64_t seq = self.first_seq, at
         cdef Py_ssize_t i
@@ -501,20 +501,21 @@ cdef class MessageIndex(MessageTable):
         cdef uint32_t pos
         if self.messages == 0:
             return out
+        up_to = min(up_to, self.last_seq)
         i = self.run_at(seq)
-        while i < self.n_runs and len(out) < limit:
+        while i < self.n_runs and len(out) < limit and self.runs[i].first <= up_to:
             r = self.runs[i]
             pos = lower(r, seq)
             while pos < r.n:
                 if r.sid[pos] != NO_SUBJECT:
                     at = seq_at(r, pos)
-                    while seq < at and len(out) < limit:
+                    while seq < at and seq <= up_to and len(out) < limit:
                         out.append(seq)
                         seq += 1
                     seq = at + 1
                 pos += 1
             i += 1
-        while seq <= self.last_seq and len(out) < limit:
+        while seq <= up_to and len(out) < limit:
             out.append(seq)
             seq += 1
         return out

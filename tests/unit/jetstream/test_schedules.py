@@ -141,6 +141,7 @@ def test_what_cannot_be_stored_is_tried_again() -> None:
     stream = world.account.streams["S"]
     stream.store.append(2, START_NS, b"s.big", b"", bytes(300))
     stream.appends.take_over(b"")
+    stream.committer.wake()
     world.ports.advance(5 * SECOND_NS)
     assert published(world) == []
     world.publish("s.big", b"small")

@@ -108,14 +108,37 @@ class TestCommit:
         w.ports.jobs_held = True
         w.ports.route(b"s", b"r", None, b"new")
         w.ports.settle()
-        assert w.api("STREAM.MSG.GET.S", {"seq": 2})["error"]["err_code"] == 10037
-        assert w.api("STREAM.MSG.GET.S", {"last_by_subj": "s"})["message"]["seq"] == 1
-        answer = w.request("$JS.API.DIRECT.GET.S.s")
-        assert answer is not None
-        assert answer[1] == b"old"
-        assert w.api("STREAM.INFO.S") is None
+        for call, body in (("MSG.GET.S", b'{"last_by_subj":"s"}'), ("MSG.GET.S", b'{"seq":2}'), ("INFO.S", b"")):
+            w.ports.route(b"$JS.API.STREAM." + call.encode(), b"waits." + call.encode(), None, body)
+        w.ports.route(b"$JS.API.DIRECT.GET.S.s", b"waits.direct", None, b"")
+        w.ports.route(b"$JS.API.DIRECT.GET.S", b"waits.direct", None, b'{"seq":2}')
+        w.ports.settle()
+        assert not [sent for sent in w.ports.sent if sent[0].startswith(b"waits.")]
         w.ports.run_jobs()
-        assert w.api("STREAM.MSG.GET.S", {"last_by_subj": "s"})["message"]["seq"] == 2
+        found = [json.loads(payload)["message"]["seq"] for _, payload in sent_to(w, b"waits.MSG.GET.S")]
+        assert found == [2, 2]
+        assert [payload for _, payload in sent_to(w, b"waits.direct")] == [b"new", b"new"]
+        assert json.loads(sent_to(w, b"waits.INFO.S")[0][1])["state"]["messages"] == 2
+
+    def test_a_reader_finds_the_old_message_until_the_new_one_is_there(self) -> None:
+        """Whatever waits for its commit was not there when the earlier reader asked."""
+        w = world(disk_like=True)
+        w.create("S", subjects=["s"], allow_direct=True, max_msgs_per_subject=1)
+        w.publish("s", b"1")
+        w.ports.jobs_held = True
+        w.ports.route(b"s", b"r", None, b"2")
+        w.ports.settle()
+        w.ports.route(b"$JS.API.DIRECT.GET.S.s", b"reader", None, b"")
+        w.ports.route(b"s", b"r", None, b"3")
+        w.ports.settle()
+        assert sent_to(w, b"reader") == []
+        job, on_done = w.ports.jobs.pop(0)
+        job()
+        on_done()
+        assert [payload for _, payload in sent_to(w, b"reader")] == [b"2"]
+        assert w.account.streams["S"].store.messages == 1
+        w.ports.run_jobs()
+        assert w.account.streams["S"].store.messages == 1
 
     def test_a_failed_commit_undoes_everything_since(self) -> None:
         w = world(disk_like=True)

@@ -58,22 +58,90 @@ def test_sizes_follow_the_stated_formula(store: Store) -> None:
     store.append(1, 1, b"subject", b"", b"12345")
     store.append(2, 1, b"subject", b"NATS/1.0\r\n\r\n", b"12345")
     expected = store.message_bytes(7, 0, 5) + store.message_bytes(7, 12, 5)
+    assert store.assigned.size_bytes == expected and store.size_bytes == 0
+    commit(store)
     assert store.size_bytes == expected
     store.delete(1)
+    assert store.assigned.size_bytes == store.message_bytes(7, 12, 5) and store.size_bytes == expected
+    commit(store)
     assert store.size_bytes == store.message_bytes(7, 12, 5)
+
+
+def test_readers_see_a_replacement_in_one_instant(store: Store) -> None:
+    """The old message is there until its successor is, for every question a reader may ask."""
+    store.append(1, 1_000, b"k", b"", b"old")
+    store.append(2, 2_000, b"other", b"", b"")
+    commit(store)
+    before = look(store)
+    store.append(3, 3_000, b"k", b"", b"new")
+    assert store.delete(1) and not store.delete(1)
+    assert store.assigned.subject_state(b"k") == SubjectState(3, 3, 1) and store.assigned.last_seq_of(b"*") == 3
+    assert (store.assigned.first_seq, store.assigned.messages) == (2, 2)
+    assert look(store) == before and not store.is_settled
+    job = store.begin_commit()
+    assert job is not None
+    store.append(4, 4_000, b"k", b"", b"newer")
+    assert store.delete(3)
+    assert look(store) == before
+    job.run()
+    assert look(store) == before
+    store.finish_commit(job)
+    assert store.load_last(b"k").payload == b"new" and store.get(1) is None
+    assert (store.first_seq, store.messages, store.num_subjects) == (2, 2, 2)
+    commit(store)
+    assert store.load_last(b"k").payload == b"newer" and store.is_settled
+    assert (store.first_seq, store.messages, store.num_deleted) == (2, 2, 1)
+
+
+def look(store: Store) -> tuple[object, ...]:
+    """What a reader can find out about the stream."""
+    last = store.committed_seq
+    return (
+        [message.seq for message in store.read_batch(ALL, 1, max_msgs=9, max_bytes=1 << 20, up_to_seq=last)],
+        store.load_last(b"k"),
+        store.load_last(b">"),
+        store.get(1),
+        store.last_per_subject(ALL, last),
+        store.count_matching(ALL, 0, last),
+        store.filtered_state((b"k",), 0),
+        store.subjects_matching(b">"),
+        store.deleted(9),
+        (store.first_seq, last, store.messages, store.size_bytes, store.num_subjects, store.num_deleted),
+        (store.first_ts_ns, store.committed_ts_ns),
+    )
+
+
+@pytest.mark.parametrize("below", [3, 4, 5, 8])
+def test_readers_see_a_purge_when_it_is_committed(store: Store, below: int) -> None:
+    for seq in range(1, 5):
+        store.append(seq, seq, b"k", b"", payload(seq))
+    commit(store)
+    before = look(store)
+    assert store.trim_to(below) == min(below - 1, 4)
+    assert look(store) == before
+    last = store.assigned.last_seq
+    assert (store.assigned.first_seq, last) == (below, max(below - 1, 4))
+    store.append(last + 1, 9, b"k", b"", b"next")
+    assert look(store) == before
+    commit(store)
+    assert (store.first_seq, store.last_seq) == (below, last + 1)
+    assert store.messages == last + 2 - below
 
 
 def test_sequences_must_grow_and_may_skip(store: Store) -> None:
     store.append(5, 1, b"a", b"", b"")
-    assert (store.first_seq, store.last_seq, store.messages) == (5, 5, 1)
+    assert (store.assigned.first_seq, store.last_seq, store.assigned.messages) == (5, 5, 1)
     with pytest.raises(ValueError):
         store.append(5, 1, b"a", b"", b"")
     store.append(9, 1, b"a", b"", b"")
+    commit(store)
     assert store.deleted(10) == [6, 7, 8]
     assert store.num_deleted == 3
     store.skip_to(12)
-    assert store.last_seq == 12 and store.messages == 2
+    assert store.last_seq == 12 and store.assigned.messages == 2
     store.append(13, 1, b"a", b"", b"")
+    assert store.deleted(10) == [6, 7, 8]
+    commit(store)
     assert store.deleted(10) == [6, 7, 8, 10, 11, 12]
 
 
@@ -102,9 +170,10 @@ def test_filtered_reads(store: Store) -> None:
 
 def test_subject_questions(store: Store) -> None:
     fill(store, 100)
+    assert store.assigned.subject_state(b"s.7") == SubjectState(7, 97, 10)
+    assert store.assigned.subject_state(b"none") == SubjectState(0, 0, 0)
+    commit(store)
     assert store.num_subjects == 10
-    assert store.subject_state(b"s.7") == SubjectState(7, 97, 10)
-    assert store.subject_state(b"none") == SubjectState(0, 0, 0)
     assert store.filtered_state((b"s.7", b"s.8"), 50) == SubjectState(57, 98, 10)
     assert store.count_matching((b"s.*",), 1) == 100
     assert store.count_matching((b"s.1",), 12) == 8
@@ -130,6 +199,7 @@ def test_messages_of_the_direct_writer_are_committed_like_others(store: Store) -
 def test_time_search(store: Store) -> None:
     fill(store, 50)
     store.delete(20)
+    commit(store)
     assert store.seq_for_time(0) == 1
     assert store.seq_for_time(10_000) == 10
     assert store.seq_for_time(10_001) == 11
@@ -142,6 +212,9 @@ def test_delete(store: Store) -> None:
     commit(store)
     assert store.delete(1) and store.delete(5) and store.delete(20)
     assert not store.delete(5) and not store.delete(99) and not store.delete(0)
+    assert (store.assigned.first_seq, store.last_seq, store.assigned.messages) == (2, 20, 17)
+    assert not store.assigned.has(5) and store.assigned.has(6) and store.get(5).payload == payload(5)
+    commit(store)
     assert (store.first_seq, store.last_seq, store.messages) == (2, 20, 17)
     assert store.get(5) is None
     assert store.deleted(10) == [5, 20]
@@ -166,12 +239,14 @@ def test_trim(store: Store) -> None:
     fill(store, 20)
     commit(store)
     assert store.trim_to(11) == 10
-    assert (store.first_seq, store.messages) == (11, 10)
+    assert (store.assigned.first_seq, store.assigned.messages) == (11, 10)
     assert store.trim_to(5) == 0
     assert store.trim_to(31) == 10
-    assert (store.first_seq, store.last_seq, store.messages) == (31, 30, 0)
+    assert (store.assigned.first_seq, store.last_seq, store.assigned.messages) == (31, 30, 0)
     commit(store)
+    assert (store.first_seq, store.last_seq, store.messages) == (31, 30, 0)
     fill(store, 1)
+    commit(store)
     assert store.first_seq == store.last_seq == 31
 
 
@@ -179,9 +254,12 @@ def test_purge_everything(store: Store) -> None:
     fill(store, 20)
     commit(store)
     assert store.purge() == 20
-    assert (store.first_seq, store.last_seq, store.messages, store.size_bytes) == (21, 20, 0, 0)
+    assert (store.assigned.first_seq, store.assigned.messages, store.assigned.size_bytes) == (21, 0, 0)
+    assert store.messages == 20
     commit(store)
+    assert (store.first_seq, store.last_seq, store.messages, store.size_bytes) == (21, 20, 0, 0)
     fill(store, 3)
+    commit(store)
     assert store.first_seq == 21 and store.messages == 3
 
 
@@ -189,14 +267,14 @@ def test_purge_by_filter_sequence_and_keep(store: Store) -> None:
     fill(store, 100)
     assert store.purge(b"s.1") == 10
     assert store.purge(b"s.2", keep=3) == 7
-    assert store.subject_state(b"s.2") == SubjectState(72, 92, 3)
+    assert store.assigned.subject_state(b"s.2") == SubjectState(72, 92, 3)
     assert store.purge(b"s.3", up_to_seq=43) == 4
-    assert store.subject_state(b"s.3") == SubjectState(43, 93, 6)
+    assert store.assigned.subject_state(b"s.3") == SubjectState(43, 93, 6)
     assert store.purge(up_to_seq=11) == 7
-    assert store.first_seq == 14
+    assert store.assigned.first_seq == 14
     assert store.purge(keep=5) == 67
-    assert [message.seq for message in _read(store, 1)] == [96, 97, 98, 99, 100]
     commit(store)
+    assert [message.seq for message in _read(store, 1)] == [96, 97, 98, 99, 100]
 
 
 def test_upkeep_changes_nothing_visible(store: Store) -> None:
@@ -294,9 +372,8 @@ def test_atomic_unit_in_slices_is_hidden_until_it_ends(store: Store) -> None:
 
 @pytest.mark.parametrize("commits", [0, 1, 3])
 def test_an_aborted_unit_never_was(store: Store, commits: int) -> None:
-    fill(store, 15)
+    fill(store, 17)
     commit(store)
-    fill(store, 2)
     before = state(store)
     store.begin_atomic()
     seq = 18

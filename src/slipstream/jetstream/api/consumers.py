@@ -178,6 +178,12 @@ class ConsumerApi:
             go_on = partial(self._create, request, asked, slices=slices + 1)
             self._account.ports.call_soon(partial(request.attempt, go_on))
             return
+        # Where it begins is decided by what its maker could know to be there.
+        consumers.stream.after_received(
+            lambda: request.attempt(lambda: self._make(request, asked, consumers)), gone=request.fail
+        )
+
+    def _make(self, request: ApiRequest, asked: _Create, consumers: Consumers) -> None:
         if asked.config.direct and asked.config.sourcing and asked.config.name:
             asked.config = self._for_reader(asked.config, consumers)
         existing = consumers.consumers.get(asked.config.durable_name or asked.config.name)
@@ -237,8 +243,11 @@ class ConsumerApi:
         """A page of consumers."""
         asked = bodies.decode_optional(_PAGED, request)
         consumers = self._consumers(request.names[0])
+        consumers.stream.after_received(lambda: self._list(request, asked.offset, consumers), gone=request.fail)
+
+    def _list(self, request: ApiRequest, offset: int, consumers: Consumers) -> None:
         names = _listed(consumers)
-        offset = min(max(asked.offset, 0), len(names))
+        offset = min(max(offset, 0), len(names))
         running = [name for name in names[offset : offset + API_LIST_MAX] if name in consumers.consumers]
         fields: dict[str, object] = {
             "total": len(names),
@@ -255,9 +264,13 @@ class ConsumerApi:
         if not bodies.is_empty(request.body):
             raise TableError(table.NOT_EMPTY_REQUEST)
         consumers = self._consumers(request.names[0])
-        fields = self._fields(consumers.get(request.names[1]))
-        # Held back until what it shows is committed.
-        consumers.stream.after_commit(request.settle(fields))
+
+        def shown() -> None:
+            fields = self._fields(consumers.get(request.names[1]))
+            # Held back until what it shows is committed.
+            consumers.stream.after_commit(request.settle(fields))
+
+        consumers.stream.after_received(lambda: request.attempt(shown), gone=request.fail)
 
     # --- changing ---
 

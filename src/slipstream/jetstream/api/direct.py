@@ -4,7 +4,7 @@ Each stream with `allow_direct` subscribes to its own two subjects; without it n
 there are no responders. Problems are statuses in a header block, not API errors.
 
 The two questions that nearly everybody asks, for a sequence and for the last message of a subject, are answered by the
-kernel (`PointGet`), with the same bytes as here.
+kernel (`PointGet`), with the same bytes as here, unless messages wait for their commit.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class DirectGet:
             bytes_max: bounds a batch that names no bound of its own.
             asked: name of the stream in the subjects of the requests, which a mirror answers too.
         """
+        self._stream = stream
         self._store: Store = stream.store
         self._name = stream.name.encode()
         self._key_at = len(_PREFIX) + len(asked.encode()) + 1
@@ -134,7 +135,7 @@ class DirectGet:
         ):
             self._status(reply, b"408 Bad Request")
         else:
-            self._answer(reply, asked)
+            self._stream.after_received(lambda: self._answer(reply, asked))
 
     def on_subject_request(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A request for the last message of the subject in its own subject."""
@@ -152,11 +153,10 @@ class DirectGet:
                 self._status(reply, b"408 Bad Request")
                 return
             no_header = asked.no_hdr
-        message = reads.last(self._store, subject[self._key_at :])
-        if message is None:
-            self._status(reply, b"404 Message Not Found")
-            return
-        self._send(reply, message, no_header=no_header)
+        wanted = MsgGetRequest(
+            last_by_subj=subject[self._key_at :].decode("utf-8", "surrogateescape"), no_hdr=no_header
+        )
+        self._stream.after_received(lambda: self._answer(reply, wanted))
 
     def _decoded(self, reply: bytes, payload: bytes) -> MsgGetRequest | None:
         try:
@@ -184,7 +184,11 @@ class DirectGet:
         seq = self._first_seq(asked)
         if asked.next_by_subj:
             return reads.following(self._store, asked.next_by_subj.encode(), seq)
-        return reads.at(self._store, seq) if seq > 0 else reads.last(self._store, asked.last_by_subj.encode())
+        return (
+            reads.at(self._store, seq)
+            if seq > 0
+            else reads.last(self._store, asked.last_by_subj.encode("utf-8", "surrogateescape"))
+        )
 
     def _batch(self, reply: bytes, asked: MsgGetRequest) -> None:
         """Messages in order from a sequence on, then an end-of-batch status."""

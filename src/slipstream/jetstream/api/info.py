@@ -61,14 +61,14 @@ def config_fields(config: StreamConfig, version: str | None) -> dict[str, object
 def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, int] | None = None) -> dict[str, object]:
     """The members of a StreamState."""
     store = stream.store
-    untouched = store.last_seq == 0 and store.messages == 0 and stream.removals.is_untouched
+    untouched = store.committed_seq == 0 and store.messages == 0 and stream.removals.is_untouched
     fields: dict[str, object] = {
         "messages": store.messages,
         "bytes": store.size_bytes,
         "first_seq": 0 if untouched else store.first_seq,
         "first_ts": format_time(store.first_ts_ns or ZERO_TIME_NS),
-        "last_seq": store.last_seq,
-        "last_ts": format_time(stream.appends.last_ts_ns or ZERO_TIME_NS),
+        "last_seq": store.committed_seq,
+        "last_ts": format_time(store.committed_ts_ns or ZERO_TIME_NS),
     }
     if store.num_subjects:
         fields["num_subjects"] = store.num_subjects

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
@@ -11,6 +9,7 @@ from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.gojson.times import format_time
+from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
@@ -27,7 +26,7 @@ class MessageApi:
         account.api.register("STREAM.MSG.GET.*", "stream_msg_get_response", self.get)
         account.api.register("STREAM.MSG.DELETE.*", "stream_msg_delete_response", self.delete)
 
-    def get(self, request: ApiRequest) -> Mapping[str, object] | None:
+    def get(self, request: ApiRequest) -> None:
         """Find one message by sequence, subject or time."""
         asked = bodies.quick_get(request.body)
         if asked is None:
@@ -44,7 +43,12 @@ class MessageApi:
             or (asked.last_by_subj and asked.next_by_subj)
         ):
             raise ApiError(table.BAD_REQUEST)
-        store = self._account.get_stream(request.names[0]).store
+        stream = self._account.get_stream(request.names[0])
+        stream.after_received(
+            lambda: request.attempt(lambda: self._found(request, asked, stream.store)), gone=request.fail
+        )
+
+    def _found(self, request: ApiRequest, asked: bodies.MsgGetRequest, store: Store) -> None:
         seq = store.seq_for_time(asked.start_time_ns) if asked.start_time_ns is not None else asked.seq
         if seq > 0 and not asked.next_by_subj:
             message = reads.at(store, seq)
@@ -61,7 +65,6 @@ class MessageApi:
             fields["data"] = message.payload
         fields["time"] = format_time(message.ts_ns)
         request.respond({"message": fields}, audited=False)
-        return None
 
     def delete(self, request: ApiRequest) -> None:
         """Remove one message, overwriting it unless told not to."""

@@ -113,6 +113,9 @@ class StreamApi:
         """One stream, perhaps with its subjects or deleted sequences."""
         asked = bodies.decode_optional(bodies.STREAM_INFO, request)
         stream = self._account.get_stream(request.names[0])
+        stream.after_received(lambda: request.attempt(lambda: self._show(request, asked, stream)), gone=request.fail)
+
+    def _show(self, request: ApiRequest, asked: bodies.StreamInfoRequest, stream: Stream) -> None:
         if not asked.subjects_filter:
             # Held back until what it shows is committed: nobody may see what could still be lost.
             stream.after_commit(request.settle({**_PAGING, **self._info_fields(stream, asked)}))

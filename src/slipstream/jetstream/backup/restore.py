@@ -285,7 +285,7 @@ class Restore:
         complete = self._expected == _DONE
         if isinstance(self._reader, LegacyReader):
             complete = self._begun and self._reader.is_between_files
-            if self._bounds.first_seq > self._store.first_seq:
+            if self._bounds.first_seq > self._store.assigned.first_seq:
                 self._store.trim_to(self._bounds.first_seq)
         if not complete or not self._s2.is_between_chunks:
             raise BadBackup("backup was truncated")

@@ -62,14 +62,18 @@ class BulkApi:
         account.on_stopped.append(self.readers.drop_stream)
         account.on_shutdown.append(self.readers.stop)
 
-    def info(self, request: ApiRequest) -> Mapping[str, object]:
+    def info(self, request: ApiRequest) -> None:
         """What a reader has to know before it begins."""
         stream = self._account.get_stream(request.names[0])
-        return {**_state(stream), "version": BULK_VERSION, "storage": stream.config.storage.value}
+        fixed = {"version": BULK_VERSION, "storage": stream.config.storage.value}
+        stream.after_received(lambda: request.respond({**_state(stream), **fixed}), gone=request.fail)
 
     def plan(self, request: ApiRequest) -> None:
         """Cut a range into pieces."""
         stream = self._account.get_stream(request.names[0])
+        stream.after_received(lambda: request.attempt(lambda: self._plan(request, stream)), gone=request.fail)
+
+    def _plan(self, request: ApiRequest, stream: Stream) -> None:
         asked = decode(PlanRequest, request.body)
         for limit in (asked.max_msgs, asked.max_bytes, asked.partitions):
             if limit is not None and limit < 1:
@@ -107,6 +111,10 @@ class BulkApi:
         stream = self._account.get_stream(request.names[0])
         if not request.reply:
             raise TableError(errors.NO_REPLY)
+        stream.after_received(lambda: request.attempt(lambda: self._read(request, stream)), gone=request.fail)
+
+    def _read(self, request: ApiRequest, stream: Stream) -> None:
+        assert request.reply
         asked = decode(ReadRequest, request.body)
         wanted: Range = range_of(stream, asked)
         usual_bytes = BULK_MEMORY_CHUNK_BYTES if asked.memory else BULK_CHUNK_BYTES

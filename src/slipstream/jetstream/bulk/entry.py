@@ -78,7 +78,7 @@ class Entry:
         self._copied = copied
         self._discards_new = config.discard is DiscardPolicy.NEW
         self._interest_only = config.retention is RetentionPolicy.INTEREST
-        if self._discards_new and 0 < config.max_msgs < stream.store.messages + count:
+        if self._discards_new and 0 < config.max_msgs < stream.store.assigned.messages + count:
             raise TableError(table.STREAM_STORE_FAILED, err="maximum messages exceeded")
         self.careful = (
             self._discards_new
@@ -262,15 +262,15 @@ class Entry:
         self._bytes += store.message_bytes(len(subject), len(header), len(payload))
         if config.max_msgs_per_subject > 0:
             added = self._added[subject] = self._added.get(subject, 0) + 1
-            full = store.subject_state(subject).count + added > config.max_msgs_per_subject
+            full = store.assigned.subject_state(subject).count + added > config.max_msgs_per_subject
             if full and config.discard_new_per_subject and self._discards_new:
                 raise self._named(TableError(table.STREAM_STORE_FAILED, err="maximum messages per subject exceeded"))
-        if self._discards_new and 0 < config.max_bytes < store.size_bytes + self._bytes:
+        if self._discards_new and 0 < config.max_bytes < store.assigned.size_bytes + self._bytes:
             raise TableError(table.STREAM_STORE_FAILED, err="maximum bytes exceeded")
 
     def subject_state(self, subject: bytes) -> SubjectState:
         """What is under a literal subject, with the messages of this unit."""
-        before = self._stream.store.subject_state(subject)
+        before = self._stream.store.assigned.subject_state(subject)
         first, last, count = unit_subject_state(self._stream.store, subject)
         if not count:
             return before

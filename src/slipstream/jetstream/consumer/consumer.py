@@ -387,8 +387,15 @@ class Consumer:
             self._refuse(reply, b"409 Consumer is push based")
         elif header and not level_suffices(header):
             self._refuse(reply, b"412 Required Api Level")
+        elif b"no_wait" in payload and not self.store.is_settled:
+            # Who does not wait gets what was published before it asked, or hears that there is nothing.
+            self.stream.after_received(lambda: self._pull(self.sink, reply, payload))
         else:
             self.sink.on_request(reply, payload)
+
+    def _pull(self, sink: PullSink | PushSink, reply: bytes, payload: bytes) -> None:
+        if isinstance(sink, PullSink) and not self.closed:
+            sink.on_request(reply, payload)
 
     def _refuse(self, reply: bytes, status: bytes) -> None:
         self.out.append((reply, reply, None, b"NATS/1.0 %b\r\n\r\n" % status, b""))

@@ -65,7 +65,7 @@ class Consumers:
         self._account = account
         self._ports = account.ports
         self._retention = Retention(
-            stream, account.ports, lambda: list(self.consumers.values()), lambda: not self.offline, self._changed
+            stream, account.ports, lambda: list(self.consumers.values()), lambda: not self.offline
         )
         self._hungry: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
@@ -203,9 +203,6 @@ class Consumers:
         """See `ConsumerOwner.inactive`."""
         if self.consumers.get(consumer.name) is consumer:
             self._remove(consumer)
-
-    def _changed(self) -> None:
-        self.version += 1
 
     def _commit(self) -> None:
         self._commit_timer = None

@@ -30,19 +30,16 @@ class Retention:
         ports: Ports,
         consumers: Callable[[], Sequence[Consumer]],
         are_all: Callable[[], bool],
-        removed: Callable[[], None],
     ) -> None:
         """Judge by the given consumers.
 
-        While they are not all (`are_all`: some cannot run), nothing goes because nobody is interested. `removed` is
-        called when messages went that others may have counted.
+        While they are not all (`are_all`: some cannot run), nothing goes because nobody is interested.
         """
         self._stream = stream
         self._store = stream.store
         self._ports = ports
         self._consumers = consumers
         self._are_all = are_all
-        self._removed = removed
         self._sweep_seq = 0  # where the running sweep is; 0: none runs
         self.stopped = False
         stream.holds.released.append(self.sweep)
@@ -63,7 +60,7 @@ class Retention:
                 removed |= delete(seq)
         if removed:
             if others:
-                self._removed()
+                self._stream.committer.removed.others = True
             self._stream.committer.wake()
 
     def sweep(self) -> None:
@@ -99,7 +96,7 @@ class Retention:
             if isinstance(message, StoredMessage) and self._finished(message, consumers):
                 removed |= store.delete(seq)
         if removed:
-            self._removed()
+            self._stream.committer.removed.others = True
             self._stream.committer.wake()
         if self._sweep_seq:
             self._ports.call_soon(self._sweep)

@@ -11,7 +11,7 @@ __all__ = ["first_position"]
 
 
 def first_position(config: ConsumerConfig, store: Store, filters: Filters, *, one_per_subject: bool) -> tuple[int, int]:
-    """`(next_seq, resume_seq)` of a consumer that is made now.
+    """`(next_seq, resume_seq)` of a consumer that is made now, of what is committed.
 
     Args:
         config: checked.
@@ -19,7 +19,7 @@ def first_position(config: ConsumerConfig, store: Store, filters: Filters, *, on
         filters: the consumer's.
         one_per_subject: the stream keeps one message per subject, so that "last per subject" is simply "all".
     """
-    policy, last_seq = config.deliver_policy, store.last_seq
+    policy, last_seq = config.deliver_policy, store.committed_seq
     resume_seq = 0
     if policy is DeliverPolicy.BY_START_SEQUENCE:
         return max(config.opt_start_seq, store.first_seq if store.messages else 1), 0
@@ -31,7 +31,7 @@ def first_position(config: ConsumerConfig, store: Store, filters: Filters, *, on
         assert config.opt_start_time_ns is not None
         next_seq = store.seq_for_time(config.opt_start_time_ns)
     elif policy is DeliverPolicy.LAST_PER_SUBJECT and not one_per_subject:
-        newest = store.last_per_subject(filters.for_store, 0)
+        newest = store.last_per_subject(filters.for_store, last_seq) if last_seq else []
         next_seq = newest[0] if newest else last_seq
         resume_seq = last_seq if newest else 0
     else:

@@ -8,7 +8,7 @@ What this is not: policy. No store looks at a clock, enforces a limit, expires a
 
 Life of a publish::
 
-    store.append(seq, ts_ns, subject, headers, payload)   # joins the open frame; visible to reads at once
+    store.append(seq, ts_ns, subject, headers, payload)   # joins the open frame; writers see it at once
     job = store.begin_commit()                            # takes everything that joined; None: nothing to do now
     job.run()                                             # in a thread, or at once when `job.inline`
     done = store.finish_commit(job)                       # back on the loop
@@ -18,8 +18,10 @@ and where nobody waits for the device, `commit_at_once` in the place of the thre
 
 Rules a caller can rely on:
 
-* Mutations are visible to reads at once, so that the next publish is checked against what was *assigned*. A caller
-  that must only show what is safe (acks, deliveries, API reads) bounds itself by `committed_seq`.
+* There are two views. `assigned` shows every change at once, so that the next publish is checked against what was
+  decided before it. Everything else is for readers: counts are those of the committed state, and a removed message is
+  there until its removal is committed. A message is found as soon as it was appended, so whoever shows messages bounds
+  itself by `committed_seq`. What a commit adds and what it removes appear in `finish_commit`, in the same instant.
 * At most one commit of a store is in flight. `begin_commit` returns None while one is, or when nothing changed. What
   arrives meanwhile joins the next frame: the batch is what arrived during the previous sync.
 * Several stores commit side by side; they share nothing.
@@ -36,13 +38,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.kernels.handout import Batch
 from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.record import StoredMessage
 from slipstream.kernels.subjectpages import SubjectPages
+
+if TYPE_CHECKING:
+    from slipstream.jetstream.store.assigned import Assigned
 
 __all__ = [
     "ALL",
@@ -145,9 +150,17 @@ class Store(Protocol):
 
     # --- state ----------------------------------------------------------------------------------------------------
 
+    assigned: Assigned
+    """The same stream as writers see it. Not to be kept: a repair puts another in its place."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was decided about messages is committed, and so both views are the same."""
+        ...
+
     @property
     def first_seq(self) -> int:
-        """Sequence of the oldest message; `last_seq + 1` when there is none."""
+        """Sequence of the oldest message; `committed_seq + 1` when there is none."""
         ...
 
     @property
@@ -158,6 +171,11 @@ class Store(Protocol):
     @property
     def committed_seq(self) -> int:
         """Highest sequence that is committed as the sync policy says. Never above `last_seq`."""
+        ...
+
+    @property
+    def committed_ts_ns(self) -> int:
+        """`last_ts_ns` as of the last commit."""
         ...
 
     @property
@@ -187,7 +205,7 @@ class Store(Protocol):
 
     @property
     def num_deleted(self) -> int:
-        """Sequences between `first_seq` and `last_seq` that hold no message."""
+        """Sequences between `first_seq` and `committed_seq` that hold no message."""
         ...
 
     @property
@@ -200,7 +218,7 @@ class Store(Protocol):
         ...
 
     def deleted(self, limit: int) -> list[int]:
-        """Up to `limit` sequences between `first_seq` and `last_seq` without a message, ascending."""
+        """Up to `limit` sequences between `first_seq` and `committed_seq` without a message, ascending."""
         ...
 
     def lost(self) -> Lost:
@@ -226,7 +244,7 @@ class Store(Protocol):
             key: its sequence, or a literal subject whose newest message it is.
 
         Returns:
-            None when there is none, or its newest is not committed yet: the other reads know more.
+            None when there is none, or changes wait for their commit: the other reads know more.
         """
         ...
 
@@ -278,11 +296,7 @@ class Store(Protocol):
         ...
 
     def load_last(self, subject: bytes) -> Read | None:
-        """The newest message under a subject or wildcard."""
-        ...
-
-    def subject_state(self, subject: bytes) -> SubjectState:
-        """First, last and count under one literal subject: one hash lookup."""
+        """The newest committed message under a subject or wildcard."""
         ...
 
     def filtered_state(self, filters: Filters, from_seq: int) -> SubjectState:
@@ -396,20 +410,29 @@ class Store(Protocol):
         ...
 
     def delete(self, seq: int) -> bool:
-        """Remove one message; its bytes stay on disk until compaction. False: there was none."""
+        """Remove one message; its bytes stay on disk until compaction. False: there was none, or not any more."""
         ...
 
     def erase(self, seq: int) -> bool:
         """Remove one message and overwrite its bytes where they lie, in the next commit. False: there was none.
 
-        It is complete when a commit has finished and `erasing` is 0: a compaction may have made a copy, which is
-        overwritten one commit later, or not yet have removed the old one, which upkeep does.
+        The commit removes it, the one behind overwrites it: until then readers may look at it. It is complete when
+        `erasing` is 0: a compaction may have made a copy, overwritten one commit later, or may not have removed
+        the old one yet, which upkeep does.
         """
         ...
 
     @property
     def erasing(self) -> int:
         """Erasures whose bytes are not all overwritten yet."""
+        ...
+
+    @property
+    def erased(self) -> tuple[int, int]:
+        """How many erasures were committed since the store was opened, and how many of these are complete.
+
+        They are completed in order. While a copy is left that was made meanwhile, none counts as complete.
+        """
         ...
 
     def trim_to(self, first_seq: int) -> int:

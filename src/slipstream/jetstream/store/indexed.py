@@ -1,5 +1,8 @@
 """Reading, shared by both stores: every question is answered by the index, every message by one slice of bytes.
 
+Counts and bounds are those of the committed state. Messages are found wherever the index has them: a caller that serves
+readers bounds what it asks for by `committed_seq`.
+
 A subclass says where bytes lie (`_slice`); this class finds, decodes and checks them, and remembers damage.
 """
 
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.base import SEQ_MAX, Damaged, Filters, Read, SubjectState
 from slipstream.kernels.handout import Batch, select_seqs, subjects_between
 from slipstream.kernels.record import StoredMessage, read_message, read_selection
@@ -27,8 +31,12 @@ class IndexedReads:
     def __init__(self, index: MessageIndex) -> None:
         """Read through this index; a subclass may replace it after a repair."""
         self._index = index
+        self.assigned = Assigned(index)
+        """See `Store.assigned`."""
         self.committed_seq = 0
         """See `Store.committed_seq`."""
+        self.committed_ts_ns = 0
+        """See `Store.committed_ts_ns`."""
         self._chosen = Selection()
         self._damaged: dict[int, int] = {}  # sequence -> stated bytes of records found unreadable while running
         self._lost_ranges: list[tuple[int, int]] = []  # sequences whose records recovery could not find
@@ -50,7 +58,7 @@ class IndexedReads:
     @property
     def first_seq(self) -> int:
         """See `Store.first_seq`."""
-        return self._index.first_seq
+        return min(self._index.first_seq, self.committed_seq + 1)
 
     @property
     def last_seq(self) -> int:
@@ -60,30 +68,30 @@ class IndexedReads:
     @property
     def messages(self) -> int:
         """See `Store.messages`."""
-        return self._index.messages
+        return self._index.messages - self._index.between(self.committed_seq + 1, self._index.last_seq + 1)[0]
 
     @property
     def size_bytes(self) -> int:
         """See `Store.size_bytes`."""
-        return self._index.size_bytes
+        return self._index.size_bytes - self._index.between(self.committed_seq + 1, self._index.last_seq + 1)[1]
 
     @property
     def num_subjects(self) -> int:
         """See `Store.num_subjects`."""
-        return self._index.num_subjects
+        return self._index.num_subjects - self._index.subjects_since(self.committed_seq)
 
     @property
     def num_deleted(self) -> int:
         """See `Store.num_deleted`."""
-        index = self._index
-        return index.last_seq + 1 - index.first_seq - index.messages if index.messages else 0
+        messages = self.messages
+        return self.committed_seq + 1 - self.first_seq - messages if messages else 0
 
     @property
     def first_ts_ns(self) -> int:
         """See `Store.first_ts_ns`."""
-        if not self._index.messages:
-            return 0
         first_seq = self._index.first_seq
+        if first_seq > self.committed_seq:
+            return 0
         if self._first_time[0] != first_seq:
             message = self.get(first_seq)
             if not isinstance(message, StoredMessage):
@@ -91,9 +99,14 @@ class IndexedReads:
             self._first_time = (first_seq, message.ts_ns)
         return self._first_time[1]
 
+    @property
+    def is_settled(self) -> bool:
+        """See `Store.is_settled`."""
+        return self.committed_seq == self._index.last_seq and not self.assigned.removals
+
     def deleted(self, limit: int) -> list[int]:
         """See `Store.deleted`."""
-        return self._index.deleted(limit)
+        return self._index.deleted(limit, self.committed_seq)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -110,12 +123,12 @@ class IndexedReads:
 
     def find_record(self, key: bytes | int) -> tuple[int, bytes, int, int] | None:
         """See `Store.find_record`."""
+        if not self.is_settled:
+            return None
         place = self._index.place(key)
         if place is None:
             return None
         seq, segment, offset, length = place
-        if seq > self.committed_seq:
-            return None
         least = length + _EXPIRY_BYTES
         data, base, salt = self._slice(segment, offset, least, max(least, STORE_POINT_READ_BYTES))
         return seq, data, offset - base, salt
@@ -209,24 +222,27 @@ class IndexedReads:
 
     def load_last(self, subject: bytes) -> Read | None:
         """See `Store.load_last`."""
+        index, committed_seq = self._index, self.committed_seq
         if b"*" in subject or b">" in subject:
-            seq = self._index.last_matching((subject,))
+            seq = index.last_matching((subject,))
         else:
-            seq = self._index.subject_state(subject)[1]
+            seq = index.subject_state(subject)[1]
+        if seq > committed_seq:
+            newest = self.last_per_subject((subject,), committed_seq) if committed_seq else ()
+            seq = newest[-1] if newest else 0
         return self.get(seq) if seq else None
 
     # --- subjects and counts ----------------------------------------------------------------------------------------
 
-    def subject_state(self, subject: bytes) -> SubjectState:
-        """See `Store.subject_state`."""
-        return SubjectState(*self._index.subject_state(subject))
-
     def filtered_state(self, filters: Filters, from_seq: int) -> SubjectState:
         """See `Store.filtered_state`."""
-        first = self._index.next_seq(filters, max(from_seq, 0))
-        if not first:
+        first, committed_seq = self._index.next_seq(filters, max(from_seq, 0)), self.committed_seq
+        if not first or first > committed_seq:
             return SubjectState(0, 0, 0)
-        return SubjectState(first, self._index.last_matching(filters), self._index.count_matching(filters, first))
+        last = self._index.last_matching(filters)
+        if last > committed_seq:
+            last = self.last_per_subject(filters, committed_seq)[-1]  # at least the first
+        return SubjectState(first, last, self._index.count_matching(filters, first, committed_seq))
 
     def count_matching(self, filters: Filters, from_seq: int, up_to_seq: int = SEQ_MAX) -> int:
         """See `Store.count_matching`."""
@@ -236,7 +252,11 @@ class IndexedReads:
 
     def subjects_matching(self, subject: bytes) -> list[tuple[bytes, int]]:
         """See `Store.subjects_matching`."""
-        return self._index.subjects_matching((subject,))
+        found = self._index.subjects_matching((subject,))
+        if self.committed_seq < self._index.last_seq:
+            since = self._index.name_counts_since(self.committed_seq)
+            found = [(name, count - since.get(name, 0)) for name, count in found if count > since.get(name, 0)]
+        return found
 
     def subject_pages(self, subject: bytes) -> SubjectPages:
         """See `Store.subject_pages`."""

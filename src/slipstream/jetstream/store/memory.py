@@ -32,8 +32,9 @@ class _Done:
 
     inline = True
 
-    def __init__(self, last_seq: int) -> None:
+    def __init__(self, last_seq: int, last_ts_ns: int) -> None:
         self.last_seq = last_seq
+        self.last_ts_ns = last_ts_ns
 
     def run(self) -> None:
         """Nothing to wait for."""
@@ -137,6 +138,7 @@ class MemoryStore(IndexedReads):
         """See `Store.begin_atomic`."""
         writer = self._writer
         last_ts_ns = writer.last_ts
+        self.assigned.removals.log()
         self._staged = MessageIndex(self._random64(), file_sizes=False)
         writer.begin_unit(self._staged)
         self._unit = (writer.segment, writer.position, last_ts_ns)
@@ -195,7 +197,7 @@ class MemoryStore(IndexedReads):
     def delete(self, seq: int) -> bool:
         """See `Store.delete`."""
         self._dirty = True
-        return seq > 0 and self._index.delete(seq)
+        return seq > 0 and self.assigned.removals.remove(seq)
 
     def erase(self, seq: int) -> bool:
         """See `Store.erase`: the bytes go when the slab is rewritten, and never to a disk."""
@@ -206,31 +208,33 @@ class MemoryStore(IndexedReads):
         """See `Store.erasing`."""
         return 0
 
+    @property
+    def erased(self) -> tuple[int, int]:
+        """See `Store.erased`: nothing has to wait."""
+        return 0, 0
+
     def trim_to(self, first_seq: int) -> int:
         """See `Store.trim_to`."""
         self._dirty = True
         if self._unit is not None:
             first_seq = min(first_seq, self._index.last_seq + 1)  # the open unit stays what it is
-        return self._index.trim_to(first_seq)
+        return self.assigned.removals.remove_below(first_seq)
 
     def purge(self, subject: bytes = b"", *, up_to_seq: int = 0, keep: int = 0) -> int:
         """See `Store.purge`."""
         self._dirty = True
-        index = self._index
-        before = index.messages
+        removals, last_seq = self.assigned.removals, self._index.last_seq
         if not subject and not keep:
-            self.trim_to(up_to_seq or index.last_seq + 1)
-        else:
-            last = min(up_to_seq - 1 if up_to_seq else index.last_seq, index.last_seq)
-            index.delete_many(index.matching_seqs((subject,) if subject else (), last, keep))
-        return before - index.messages
+            return self.trim_to(up_to_seq or last_seq + 1)
+        last = min(up_to_seq - 1 if up_to_seq else last_seq, last_seq)
+        return len(removals.remove_many(removals.matching_seqs((subject,) if subject else (), last, keep))) // 8
 
     def purge_some(self, subject: bytes, *, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
         """See `Store.purge_some`."""
-        gone, following = purge_piece(self._index, subject, from_seq=from_seq, up_to_seq=up_to_seq, limit=limit)
+        gone, following = purge_piece(self.assigned, subject, from_seq=from_seq, up_to_seq=up_to_seq, limit=limit)
         self._dirty = True
         if subject:
-            self._index.delete_many(gone)
+            self.assigned.removals.remove_many(gone)
         elif gone:
             self.trim_to(last_packed(gone) + 1)
         return len(gone) // 8, following
@@ -268,18 +272,26 @@ class MemoryStore(IndexedReads):
         if self._job is not None or not (self._dirty or self.committed_seq < self._index.last_seq):
             return None
         self._dirty = False
-        self._job = _Done(self._index.last_seq)
+        self._job = _Done(self._index.last_seq, self._writer.last_ts)
+        if self._unit is None:
+            self.assigned.removals.log()
+        else:
+            self._dirty = bool(self.assigned.removals)  # what was removed beside the unit comes behind it
+        self.assigned.removals.take()
         return self._job
 
     def finish_commit(self, job: Job) -> Committed:
         """See `Store.finish_commit`."""
         assert job is self._job and self._job is not None
-        self.committed_seq = self._job.last_seq
+        self.committed_seq, self.committed_ts_ns = self._job.last_seq, self._job.last_ts_ns
         self._job = None
+        self.assigned.removals.settle()
         return Committed(self.committed_seq)
 
     def give_up(self, fault: StorageFault) -> None:
         """See `Store.give_up`. What is in memory stays: there is nothing it could differ from."""
+        if self._job is not None:
+            self.finish_commit(self._job)
 
     def commit_at_once(self, *, sync: bool) -> int:
         """See `Store.commit_at_once`."""
@@ -290,7 +302,11 @@ class MemoryStore(IndexedReads):
         if self._writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
             self._close_slab()
         self._dirty = False
-        self.committed_seq = self._index.last_seq
+        self.committed_seq, self.committed_ts_ns = self._index.last_seq, self._writer.last_ts
+        if self.assigned.removals:
+            self.assigned.removals.log()
+            self.assigned.removals.take()
+            self.assigned.removals.settle()
         return self.committed_seq
 
     def begin_upkeep(self) -> Job | None:

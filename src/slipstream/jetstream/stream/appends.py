@@ -202,7 +202,7 @@ class Appends:
         ts_ns = max(ts_ns or self.now_ns(), self.last_ts_ns)
         # A copy may ask for a life time that its new stream does not know of.
         expires_ns = deadline(ts_ns, ttl) if self.allows_ttl else 0
-        previous = self.store.subject_state(subject).last_seq if self.republisher is not None else 0
+        previous = self.store.assigned.last_seq_of(subject) if self.republisher is not None else 0
         try:
             self._append(seq, ts_ns, subject, header, payload, expires_ns)
         except StorageFault as fault:

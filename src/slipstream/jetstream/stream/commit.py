@@ -8,9 +8,10 @@ States::
 
 Everything that must not be seen before its commit (acks, refusals that depend on assigned sequences, API answers,
 republished messages) waits in the intake's `pending`, in the order it was decided. A commit takes all of it; when it is
-done, it is let go in that order and consumers are told of the new messages. What arrives meanwhile is the next commit's
-batch. An erasure may need more than its commit (a compaction was copying the message): what waits for it is looked at
-again after every commit and every piece of upkeep.
+done, consumers are told of what it removed, then the batch is let go in order, then consumers are told of the new
+messages. What arrives meanwhile is the next commit's batch. An erasure is overwritten by the commit behind its own, or
+later (a compaction was copying the message): what waits for it is looked at again after every commit and every piece of
+upkeep.
 
 Invariants: the intake is open only while a commit is scheduled, or on stand-by from the beginning of a commit on and
 until a fault or upkeep, which may put another writer in the place of the one it knows. An item leaves `pending` exactly
@@ -33,7 +34,7 @@ from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.kernels.intake import Intake
 from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 
-__all__ = ["AfterCommit", "CommitListener", "Committer", "fault_of", "store_error"]
+__all__ = ["AfterCommit", "CommitListener", "Committer", "Removed", "fault_of", "store_error"]
 
 AfterCommit = Callable[[ApiError | None], None]
 """Called with None when the commit succeeded, else with why not."""
@@ -42,8 +43,36 @@ AfterCommit = Callable[[ApiError | None], None]
 Pending = tuple[bytes, int] | tuple[bytes, bytes] | AfterCommit
 
 
+class Removed:
+    """What one commit takes out of the stream, for those who count or hold messages."""
+
+    __slots__ = ("others", "purged", "seqs")
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.seqs: list[int] = []  # removed one by one
+        self.purged: list[bytes] = []  # many were removed that match this subject (`b""`: any)
+        self.others = False  # some were removed that nobody holds any more: only counts have changed
+
+    def __bool__(self) -> bool:
+        return bool(self.seqs or self.purged or self.others)
+
+    def add(self, more: Removed) -> None:
+        """The same commit takes these out as well."""
+        self.seqs += more.seqs
+        self.purged += more.purged
+        self.others = self.others or more.others
+
+
+_NOTHING = Removed()  # never added to
+
+
 class CommitListener(Protocol):
     """Who owns the store and has to know how commits end."""
+
+    def on_removed(self, removed: Removed) -> None:
+        """Readers no longer see these; called before anything of the same commit is answered."""
+        ...
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
         """New messages are safe; called after their acks were sent."""
@@ -77,12 +106,13 @@ class Committer:
         "_flushed",
         "_in_flight",
         "_in_flight_bytes",
+        "_in_flight_removed",
         "_last_seq",
         "_listener",
         "_more",
-        "_new_erasures",
         "_ports",
         "_ready",
+        "_ready_removed",
         "_stopped",
         "_store",
         "_sync_always",
@@ -96,6 +126,7 @@ class Committer:
         "_when_quiet",
         "idle",
         "intake",
+        "removed",
     )
 
     intake: Intake
@@ -124,18 +155,21 @@ class Committer:
         self._last_seq = store.last_seq  # what a commit on the spot reached
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
+        self._in_flight_removed = _NOTHING
+        self.removed = Removed()  # what the next commit will take out: whoever removes says so here, and wakes
         self._ready: list[Pending] = []  # decided before a unit of the store was opened that still is
+        self._ready_removed = Removed()  # the same for what was removed
         self._stopped = False
         self._more = False  # something changed after the commit in flight began
         self._faulted = False  # a commit failed and the store has not repaired itself yet
         self._upkeep_runs = False  # a piece of upkeep is in its thread
         self._upkeep_wanted = True  # something happened since upkeep last found nothing to do
         self._when_quiet: Callable[[], None] | None = None
-        self._new_erasures = 0  # begun since the last commit did, at most: the rest of the store's are older
-        self._unerased: list[AfterCommit] = []  # committed, and waiting for copies to be overwritten
         self._at_end = guarded(self._commit, self._broke)
         self._flushed = guarded(self._settle_flushed, self._broke)
         self._upkeep = guarded(self._begin_upkeep, self._upkeep_broke)
+        # Committed, and waiting to be overwritten: how many erasures of the store have to be complete for whom.
+        self._unerased: list[tuple[int, AfterCommit]] = []
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
 
     @property
@@ -162,6 +196,8 @@ class Committer:
         Commits meanwhile cover parts of the unit and what was decided before it, nothing else.
         """
         self._ready += self.intake.take_pending()
+        self._ready_removed.add(self.removed)
+        self.removed = Removed()
 
     def abort_unit(self) -> None:
         """Give up the store's open unit, whatever state an exception left it in."""
@@ -180,9 +216,22 @@ class Committer:
         self.intake.pending.append(callback)
         self.wake()
 
-    def erasure_begun(self) -> None:
-        """The store was told to erase one message."""
-        self._new_erasures += 1
+    def after_received(self, callback: AfterCommit, *, behind_unit: bool) -> None:
+        """Call once every change of messages up to now is committed, or cannot be; at once if none waits.
+
+        An open unit is not a change before its end, so the callback passes it, unless it has to come `behind_unit`.
+        """
+        if behind_unit:
+            self.after(callback)
+        elif self._store.is_settled or (self._store.atomic_open and not self._ready and not self._in_flight):
+            callback(None)
+        elif self._in_flight is not None and not self._more:
+            self._in_flight.append(callback)  # nothing came since this commit began
+        elif self._store.atomic_open:
+            self._ready.append(callback)
+            self.wake()
+        else:
+            self.after(callback)
 
     def after_erasure(self, callback: AfterCommit) -> None:
         """Call once everything decided before is committed and nothing is left of what was erased before."""
@@ -206,7 +255,8 @@ class Committer:
             if timer is not None:
                 timer()
         self._sync_timer = self._upkeep_timer = None
-        waiting = [*(self._in_flight or ()), *self._ready, *self.intake.take_pending(), *self._unerased]
+        waiting = [*(self._in_flight or ()), *self._ready, *self.intake.take_pending()]
+        waiting += [callback for _, callback in self._unerased]
         self._in_flight, self._ready, self._unerased = None, [], []
         self._in_flight_bytes = 0
         if deleted:
@@ -240,6 +290,7 @@ class Committer:
         intake.stand_by()
         batch = intake.take_pending()
         self._last_seq = last_seq
+        self._tell_removed(self._take_removed())
         if batch:
             self._release(batch, None)
             self._ports.call_after_flush(self._flushed)
@@ -259,18 +310,20 @@ class Committer:
         # Of a unit that is not whole nobody is told; the commit of its end syncs all of it.
         told = not self._store.atomic_open or bool(self._ready) or self._store.last_seq > self._committed_seq
         job = self._store.begin_commit(sync=sync or (self._sync_always and told))
-        self._new_erasures = 0
         batch_bytes = self.intake.buffered_bytes
         batch, self._ready = self._ready, []
         if not self._store.atomic_open:
             batch += self.intake.take_pending()
+        removed = self._take_removed()
         if job is None:
             # Nothing changed since the last commit, so nothing waits for the disk. What is let go may cause more.
             self.idle = True
+            self._tell_removed(removed)
             self._release(batch, None)
             return
         self.idle = False
         self._in_flight = batch
+        self._in_flight_removed = removed
         self._in_flight_bytes = batch_bytes
         if job.inline:
             job.run()
@@ -282,6 +335,7 @@ class Committer:
     def _finish(self, job: Job) -> None:
         done = self._store.finish_commit(job)
         batch, self._in_flight = self._in_flight or [], None
+        removed, self._in_flight_removed = self._in_flight_removed, _NOTHING
         self._in_flight_bytes = 0
         if self._stopped:
             return
@@ -290,6 +344,7 @@ class Committer:
             self._failed(batch, done.fault)
             self._ports.call_soon(self._upkeep)
         else:
+            self._tell_removed(removed)
             self._release(batch, None)
             self._settle(done.last_seq)
         self._go_on()
@@ -300,6 +355,7 @@ class Committer:
         self.intake.close()
         batch += self._ready + self.intake.take_pending()
         self._ready = []
+        self.removed, self._ready_removed = Removed(), Removed()
         self._faulted = True
         self._upkeep_wanted = True
         call(self._ports, "What follows from a fault", self._listener.on_fault, fault)
@@ -312,6 +368,7 @@ class Committer:
             return
         fault = fault_of(error)
         batch, self._in_flight = self._in_flight or [], None
+        self._in_flight_removed = _NOTHING
         self._in_flight_bytes = 0
         call(self._ports, "What follows from a failed commit", self._store.give_up, fault)
         self._failed(batch, fault)
@@ -361,17 +418,34 @@ class Committer:
                 except Exception as raised:
                     self._ports.report("What waited for a commit", raised)
 
+    def _take_removed(self) -> Removed:
+        """What the commit that begins takes out; while a unit is open, only what was removed before it."""
+        if not self.removed and not self._ready_removed:
+            return _NOTHING
+        taken, self._ready_removed = self._ready_removed, Removed()
+        if not self._store.atomic_open:
+            taken.add(self.removed)
+            self.removed = Removed()
+        return taken
+
+    def _tell_removed(self, removed: Removed) -> None:
+        if removed:
+            call(self._ports, "What follows from a removal", self._listener.on_removed, removed)
+
     def _settle_erasure(self, callback: AfterCommit, error: ApiError | None) -> None:
-        if error is not None or self._store.erasing <= self._new_erasures:
+        committed, complete = self._store.erased
+        if error is not None or complete >= committed:
             callback(error)
             return
-        self._unerased.append(callback)
+        self._unerased.append((committed, callback))
+        self.wake()  # the next commit overwrites
         self._ports.call_soon(self._upkeep)
 
     def _release_erased(self) -> None:
-        if self._unerased and self._store.erasing <= self._new_erasures:
-            waiting, self._unerased = self._unerased, []
-            each(self._ports, "What waited for an erasure", waiting, None)
+        complete = self._store.erased[1]
+        released = [callback for mark, callback in self._unerased if mark <= complete]
+        self._unerased = [(mark, callback) for mark, callback in self._unerased if mark > complete]
+        each(self._ports, "What waited for an erasure", released, None)
 
     def _sync_due(self) -> None:
         self._sync_timer = None
@@ -386,7 +460,6 @@ class Committer:
             return
         self.intake.close()  # upkeep may commit on its own, and fail
         job = self._store.begin_upkeep()
-        self._new_erasures = 0  # a store may commit on its own before upkeep
         if job is None:
             # A piece that failed is tried again at the next turn, which must come soon while anything depends on it.
             self._upkeep_wanted = self._store.fault is not None or bool(self._unerased)

@@ -17,7 +17,6 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream import counters, schedule_rules
 from slipstream.jetstream.stream.ttl import NEVER, message_ttl
-from slipstream.kernels.subject import is_literal
 
 __all__ = ["NEVER", "ConditionState", "first_refusal", "last_seq_of", "message_ttl", "sequence_of"]
 
@@ -82,10 +81,8 @@ def _stream_sequence(state: ConditionState, header: bytes) -> ApiError | None:
 
 
 def last_seq_of(store: Store, subject: bytes) -> int:
-    """The newest sequence under a subject or wildcard, 0 if there is none."""
-    if is_literal(subject):
-        return store.subject_state(subject).last_seq
-    return store.filtered_state([subject], 0).last_seq
+    """The newest sequence under a subject or wildcard as assigned, 0 if there is none."""
+    return store.assigned.last_seq_of(subject)
 
 
 def sequence_of(value: bytes) -> int:

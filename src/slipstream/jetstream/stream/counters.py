@@ -127,7 +127,7 @@ class Counter:
 
     def _last(self, subject: bytes) -> Total | None:
         """The total under a subject: zero if nothing is there, None if what is there is no counter."""
-        last = self._store.load_last(subject)
+        last = self._store.get(self._store.assigned.last_seq_of(subject))
         if last is None or isinstance(last, Damaged):
             return Total(0, {})
         value = _value(last.payload)

@@ -148,15 +148,15 @@ class Expirer:
         count, following = self._store.purge_some(b"", from_seq=0, up_to_seq=cut - 1, limit=PURGE_SLICE_MSGS)
         if count:
             self._removals.many_gone()
-            self._committer.wake()
         return following == 0
 
     def _remove(self, seq: int) -> None:
-        message = self._store.get(seq)
+        message = self._store.get(seq) if self._store.assigned.has(seq) else None
         if message is None or isinstance(message, Damaged):
             return
         marker_ttl_ns = self._config.subject_delete_marker_ttl_ns
-        if marker_ttl_ns and not _is_marker(message.headers) and self._store.subject_state(message.subject).count == 1:
+        last_of_subject = self._store.assigned.subject_state(message.subject).count == 1
+        if marker_ttl_ns and last_of_subject and not _is_marker(message.headers):
             ttl = format_duration(marker_ttl_ns // SECOND_NS * SECOND_NS).encode()
             block = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl
             # The marker is a roll-up: storing it removes the message it stands for.

@@ -24,7 +24,7 @@ __all__ = ["Expiry"]
 class Expiry:
     """Deadlines of one stream's messages."""
 
-    __slots__ = ("_deadlines", "_each", "_exempt_below", "_max_age_ns", "_store")
+    __slots__ = ("_deadlines", "_each", "_exempt_below", "_max_age_ns", "_oldest", "_store")
 
     def __init__(self, store: Store) -> None:
         """Start from the deadlines the store has; `configure` decides what they mean."""
@@ -33,6 +33,7 @@ class Expiry:
         self._each = False  # messages must be looked at one by one
         self._exempt_below = 0
         self._deadlines: list[tuple[int, int]] = []
+        self._oldest = (0, 0)  # sequence and time of the oldest message when it was last asked for
         self.rebuild(store.expiries())
 
     def configure(self, config: StreamConfig) -> None:
@@ -45,6 +46,7 @@ class Expiry:
         """Forget all deadlines and take these `(seq, expires_ns)`."""
         self._deadlines = [(expires_ns, seq) for seq, expires_ns in deadlines]
         heapq.heapify(self._deadlines)
+        self._oldest = (0, 0)  # after a fault the sequence may be another message's
 
     def add(self, seq: int, expires_ns: int) -> None:
         """A message with its own deadline was appended."""
@@ -52,9 +54,9 @@ class Expiry:
 
     def cut(self, now_ns: int) -> int:
         """The sequence below which everything is too old; 0 if nothing is, or if messages go one by one."""
-        if not self._max_age_ns or self._each or not self._store.messages:
+        if not self._max_age_ns or self._each or not self._store.assigned.messages:
             return 0
-        if self._store.first_ts_ns > now_ns - self._max_age_ns:
+        if self._oldest_ns(self._store.assigned.first_seq) > now_ns - self._max_age_ns:
             return 0
         return self._store.seq_for_time(now_ns - self._max_age_ns + 1)
 
@@ -71,15 +73,26 @@ class Expiry:
         candidates = []
         if self._deadlines:
             candidates.append(self._deadlines[0][0])
-        if self._max_age_ns and self._store.messages:
-            oldest_ns = self._store.first_ts_ns
-            if self._each and self._exempt_below > self._store.first_seq:
-                seq = self._store.next_seq(ALL, self._exempt_below)
-                oldest = self._store.get(seq) if seq else None
-                oldest_ns = oldest.ts_ns if oldest is not None and not isinstance(oldest, Damaged) else 0
+        if self._max_age_ns and self._store.assigned.messages:
+            oldest_seq = self._store.assigned.first_seq
+            if self._each and self._exempt_below > oldest_seq:
+                oldest_seq = self._store.next_seq(ALL, self._exempt_below)
+            oldest_ns = self._oldest_ns(oldest_seq)
             if oldest_ns:
                 candidates.append(oldest_ns + self._max_age_ns)
         return min(candidates) if candidates else None
+
+    def _oldest_ns(self, seq: int) -> int:
+        """Time of the first readable message from `seq` on; 0 when there is none."""
+        while seq:
+            if seq != self._oldest[0]:
+                message = self._store.get(seq)
+                if message is None or isinstance(message, Damaged):
+                    seq = self._store.next_seq(ALL, seq + 1)
+                    continue
+                self._oldest = (seq, message.ts_ns)
+            return self._oldest[1]
+        return 0
 
     def _aged(self, now_ns: int, limit: int) -> list[int]:
         """Messages over age, oldest first; those that never expire are remembered and passed over."""

@@ -45,14 +45,14 @@ class Health:
         """A commit has succeeded: let the account know how much is stored, and everybody when there is no space."""
         if self._store.fault is not None:
             self.look_for_space()
-        now_bytes = self._store.size_bytes
+        now_bytes = self._store.assigned.size_bytes
         if now_bytes != self._reported_bytes:
             self._resources.report(now_bytes - self._reported_bytes)
             self._reported_bytes = now_bytes
 
     def report_size(self, size_bytes: int | None = None) -> None:
         """Tell the account what this stream occupies: its size, or what is given (0 when it goes)."""
-        now_bytes = self._store.size_bytes if size_bytes is None else size_bytes
+        now_bytes = self._store.assigned.size_bytes if size_bytes is None else size_bytes
         if now_bytes != self._reported_bytes:
             self._resources.report(now_bytes - self._reported_bytes)
             self._reported_bytes = now_bytes

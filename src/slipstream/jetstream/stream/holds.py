@@ -106,6 +106,6 @@ class Holds:
 
 
 def _outgrown(config: StreamConfig, store: Store) -> bool:
-    return (0 < config.max_msgs * BULK_HOLD_OVERSHOOT < store.messages) or (
-        0 < config.max_bytes * BULK_HOLD_OVERSHOOT < store.size_bytes
+    return (0 < config.max_msgs * BULK_HOLD_OVERSHOOT < store.assigned.messages) or (
+        0 < config.max_bytes * BULK_HOLD_OVERSHOOT < store.assigned.size_bytes
     )

@@ -28,7 +28,11 @@ def known_subjects(config: StreamConfig, store: Store) -> Sequence[str]:
 
 def remember_others(old: StreamConfig, new: StreamConfig, store: Store) -> None:
     """Note that a stream has messages which its next configuration does not tell of."""
-    if store.messages and not store.notes().get(OTHER_SUBJECTS) and (_is_fed_otherwise(old) or not _cover(new, old)):
+    if (
+        store.assigned.messages
+        and not store.notes().get(OTHER_SUBJECTS)
+        and (_is_fed_otherwise(old) or not _cover(new, old))
+    ):
         store.put_note(OTHER_SUBJECTS, b"1")
 
 

@@ -75,14 +75,14 @@ class LimitKeeper:
     def keep_subject(self, subject: bytes, limit: int) -> None:
         """Drop the oldest under a subject that has more than `limit`."""
         store = self._store
-        state = store.subject_state(subject)
+        state = store.assigned.subject_state(subject)
         if state.count <= limit:
             return
         if len(self._holds):
             while state.count > limit and state.first_seq < self._holds.floor:
                 store.delete(state.first_seq)
                 self._removals.gone(state.first_seq)
-                state = store.subject_state(subject)
+                state = store.assigned.subject_state(subject)
         elif state.count == limit + 1:
             store.delete(state.first_seq)
             self._removals.gone(state.first_seq)
@@ -92,12 +92,13 @@ class LimitKeeper:
     def drop_oldest(self) -> bool:
         """Drop the oldest until the stream's own limits hold; False: they still do not after a good many."""
         config, store = self._config, self._store
+        assigned = store.assigned
         for _ in range(LIMIT_SLICE_MSGS):
-            if not (0 < config.max_msgs < store.messages) and not (0 < config.max_bytes < store.size_bytes):
+            if not (0 < config.max_msgs < assigned.messages) and not (0 < config.max_bytes < assigned.size_bytes):
                 return True
-            if not store.messages:
+            if not assigned.messages:
                 return True
-            oldest = store.first_seq
+            oldest = assigned.first_seq
             if oldest >= self._holds.floor:
                 if not self._holds.give_way(config, store):
                     return True
@@ -108,7 +109,7 @@ class LimitKeeper:
 
     def _drop_some(self) -> bool:
         config, store = self._config, self._store
-        excess = min(store.messages - config.max_msgs, PURGE_SLICE_MSGS) if config.max_msgs > 0 else 0
+        excess = min(store.assigned.messages - config.max_msgs, PURGE_SLICE_MSGS) if config.max_msgs > 0 else 0
         if excess > LIMIT_SLICE_MSGS:
             up_to_seq = min(store.last_seq, self._holds.floor - 1)
             store.purge_some(b"", from_seq=0, up_to_seq=up_to_seq, limit=excess)

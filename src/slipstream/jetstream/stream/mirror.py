@@ -98,7 +98,7 @@ class Mirror:
     def start(self) -> Start:
         """See `FeedOwner.start`: what the configuration says counts only for a stream that never had anything."""
         store = self._stream.store
-        if store.last_seq == 0 and store.messages == 0 and self._stream.removals.is_untouched:
+        if store.last_seq == 0 and store.assigned.messages == 0 and self._stream.removals.is_untouched:
             return Start(self._source.opt_start_seq, self._source.opt_start_time_ns)
         return Start(store.last_seq + 1)
 
@@ -114,7 +114,7 @@ class Mirror:
 
     def _skip_to(self, seq: int) -> None:
         stream = self._stream
-        if stream.store.messages == 0:
+        if stream.store.assigned.messages == 0:
             stream.removals.purge(below_seq=seq + 1)
         else:
             stream.store.skip_to(seq)

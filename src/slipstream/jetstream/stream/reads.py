@@ -26,11 +26,7 @@ def following(store: Store, subject: bytes, from_seq: int) -> StoredMessage | No
 
 def last(store: Store, subject: bytes) -> StoredMessage | None:
     """The newest message under a subject or wildcard."""
-    found = store.load_last(subject)
-    if found is not None and found.seq > store.committed_seq:
-        seqs = store.last_per_subject([subject], store.committed_seq)
-        found = store.get(max(seqs)) if seqs and store.committed_seq else None
-    return _readable(found)
+    return _readable(store.load_last(subject))
 
 
 def count_from(store: Store, subject: bytes, from_seq: int) -> int:

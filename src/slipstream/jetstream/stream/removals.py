@@ -1,7 +1,8 @@
 """Messages leave a stream because somebody asks: purges, deletions, erasures, roll-ups.
 
-Whatever removes a message, its consumers are told: of single messages which, of many that they have to look at the
-store again. Limits and expiry remove through the same store and tell through `gone` (`limit_keeper`, `expirer`).
+Whatever removes a message, its consumers are told when the removal is committed: of single messages which, of many that
+they have to look at the store again. Limits and expiry remove through the same store and tell through `gone`
+(`limit_keeper`, `expirer`).
 
 Invariant: before anything goes on request, the upstream has written down what is known only from the messages.
 """
@@ -72,15 +73,13 @@ class Removals:
         store = self._store
         self._owner.upstream.on_removing()
         if not subject and below_seq > store.last_seq + 1:
-            count = store.messages
-            store.trim_to(below_seq)
+            count = store.trim_to(below_seq)
             self._appends.take_over(self._appends.intake.last_id)
         else:
             count = store.purge(subject, up_to_seq=below_seq, keep=keep)
         if not subject and not keep:
             self.is_untouched = False
-        self._owner.interest.on_purged(subject)
-        self._committer.wake()
+        self.many_gone(subject)
         return count
 
     def begin_purge(self, subject: bytes, *, below_seq: int, keep: int, done: Purged) -> None:
@@ -99,12 +98,12 @@ class Removals:
             self.is_untouched = False
         count = sys.maxsize
         if keep:
-            count = (store.count_matching((subject,), 0) if subject else store.messages) - keep
+            count = store.assigned.count((subject,) if subject else ()) - keep
         last = min(below_seq - 1, store.last_seq) if below_seq else store.last_seq
         work = PurgeSlices(store, subject, up_to_seq=last, count=count, on_slice=self._committer.wake)
 
         def removed(fault: StorageFault | None) -> None:
-            self._owner.interest.on_purged(subject)
+            self.many_gone(subject)
             done(work.removed, fault)
 
         self._slices.run(work, removed)
@@ -114,8 +113,6 @@ class Removals:
         self._owner.upstream.on_removing()
         removed = self._store.erase(seq) if erase else self._store.delete(seq)
         if removed:
-            if erase:
-                self._committer.erasure_begun()
             self.gone(seq)
         return removed
 
@@ -126,11 +123,11 @@ class Removals:
             self.purge(subject, below_seq=below_seq)
             return
         if not subject:
-            stored = store.messages
+            stored = store.assigned.messages
         elif is_literal(subject):
-            stored = store.subject_state(subject).count
+            stored = store.assigned.subject_state(subject).count
         else:
-            stored = store.filtered_state([subject], 0).count
+            stored = store.assigned.count((subject,))
         if stored <= keep:
             return
         if subject or not keep:
@@ -139,13 +136,14 @@ class Removals:
             self.purge(below_seq=store.last_seq)  # the roll-up itself is the last
 
     def gone(self, *seqs: int) -> None:
-        """Tell of messages that were removed from the store one by one, and have that committed."""
-        self._owner.interest.on_removed(seqs)
+        """Messages were removed from the store one by one: have that committed, and tell of it then."""
+        self._committer.removed.seqs += seqs
         self._committer.wake()
 
     def many_gone(self, subject: bytes = b"") -> None:
-        """Tell that many messages were removed, all of them matching `subject` (`b""`: any)."""
-        self._owner.interest.on_purged(subject)
+        """The same for many messages, all of them matching `subject` (`b""`: any)."""
+        self._committer.removed.purged.append(subject)
+        self._committer.wake()
 
 
 def refuse_if_closed(config: StreamConfig, *, purge: bool) -> ApiError | None:

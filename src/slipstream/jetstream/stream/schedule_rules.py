@@ -145,7 +145,7 @@ def refusal(config: StreamConfig, store: Store, subject: bytes, header: bytes, n
     spec = wrong_cancel(config, subject, header)
     if spec is None and headers.find(header, b"Nats-Schedule-Next"):
         # What is cancelled must be a schedule, or nothing.
-        last = store.load_last(headers.find(header, b"Nats-Scheduler") or b"")
+        last = store.get(store.assigned.last_seq_of(headers.find(header, b"Nats-Scheduler") or b""))
         if last is not None and not isinstance(last, Damaged) and not is_schedule(last.headers):
             spec = table.MESSAGE_SCHEDULES_SCHEDULER_INVALID
     return None if spec is None else TableError(spec)

@@ -20,7 +20,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.store.base import Damaged, Store
 from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.schedule_rules import PURGE, Moment, fired, moment_of
 from slipstream.limits import (
@@ -118,7 +118,7 @@ class Schedules:
         """Forget schedules whose messages are gone; most are forgotten when their time comes."""
         store = self._store
         self._by_subject = {
-            subject: entry for subject, entry in self._by_subject.items() if store.next_seq(ALL, entry.seq) == entry.seq
+            subject: entry for subject, entry in self._by_subject.items() if store.assigned.has(entry.seq)
         }
         self._prune_at = max(2 * len(self._by_subject), _PRUNE_FROM)
 
@@ -161,7 +161,7 @@ class Schedules:
 
     def _fire_one(self, subject: bytes, entry: _Entry) -> None:
         store, now_ns = self._store, self._ports.now_ns()
-        message = store.get(entry.seq)
+        message = store.get(entry.seq) if store.assigned.has(entry.seq) else None
         if message is None or isinstance(message, Damaged):
             self._by_subject.pop(subject, None)
             return

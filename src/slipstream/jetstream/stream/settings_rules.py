@@ -30,14 +30,14 @@ def no_place(config: StreamConfig, store: Store, subject: bytes, header: bytes, 
     """Discard-new: whether a limit leaves no place. A full subject replaces its oldest, so it may pass the rest."""
     replaced = 0  # sequence of the message that would make place
     if config.max_msgs_per_subject > 0:
-        state = store.subject_state(subject)
+        state = store.assigned.subject_state(subject)
         if state.count >= config.max_msgs_per_subject:
             if config.discard_new_per_subject and not headers.find(header, b"Nats-Rollup"):
                 return _full("maximum messages per subject exceeded")
             replaced = state.first_seq
-    if 0 < config.max_msgs <= store.messages and not replaced:
+    if 0 < config.max_msgs <= store.assigned.messages and not replaced:
         return _full("maximum messages exceeded")
-    if 0 < config.max_bytes < store.size_bytes + size:
+    if 0 < config.max_bytes < store.assigned.size_bytes + size:
         oldest = store.get(replaced) if replaced else None
         freed = 0
         if oldest is not None and not isinstance(oldest, Damaged):

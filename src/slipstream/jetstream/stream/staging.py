@@ -252,12 +252,12 @@ class Staging:
         """Discard-new: whether the limits leave no place for the batch so far."""
         config, store = self._state.config, self._state.store
         complaint = ""
-        if 0 < config.max_msgs < store.messages + sum(each.count for each in self._written.values()):
+        if 0 < config.max_msgs < store.assigned.messages + sum(each.count for each in self._written.values()):
             complaint = "maximum messages exceeded"
-        elif 0 < config.max_bytes < store.size_bytes + sum(each.size_bytes for each in self._written.values()):
+        elif 0 < config.max_bytes < store.assigned.size_bytes + sum(each.size_bytes for each in self._written.values()):
             complaint = "maximum bytes exceeded"
         elif config.discard_new_per_subject and config.max_msgs_per_subject > 0:
-            count = store.subject_state(subject).count + self._written[subject].count
+            count = store.assigned.subject_state(subject).count + self._written[subject].count
             if count > config.max_msgs_per_subject and not (header and headers.find(header, b"Nats-Rollup")):
                 complaint = "maximum messages per subject exceeded"
         return TableError(table.STREAM_STORE_FAILED, err=complaint) if complaint else None

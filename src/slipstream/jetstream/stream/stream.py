@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from slipstream.errors import StorageFault
+from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stored_config import to_stored
-from slipstream.jetstream.stream.commit import AfterCommit, Committer
+from slipstream.jetstream.stream.commit import AfterCommit, Committer, Removed
 from slipstream.jetstream.stream.copy_in import CopyIn
 from slipstream.jetstream.stream.expirer import Expirer
 from slipstream.jetstream.stream.health import Health
@@ -162,7 +162,7 @@ class Stream:
             self._limits.keep_subjects()
         self._limits.keep()
         becomes_interest = config.retention is RetentionPolicy.INTEREST is not old.retention
-        if becomes_interest and self.store.messages and not self.interest.consumer_count:
+        if becomes_interest and self.store.assigned.messages and not self.interest.consumer_count:
             self.removals.purge()  # nobody wants what is there
         self.interest.on_config(old, config)
         self._expirer.run()
@@ -176,6 +176,21 @@ class Stream:
     def after_commit(self, callback: AfterCommit) -> None:
         """Call back when everything decided so far is committed, or cannot be."""
         self.committer.after(callback)
+
+    def after_received(self, callback: Callable[[], None], *, gone: Callable[[ApiError], None] | None = None) -> None:
+        """Call back when every message received so far can be read, or never will be; at once if nothing waits.
+
+        Whoever reads for a client begins here, so that the client finds what was published before it asked. If the
+        stream is deleted meanwhile, `gone` is called in the place of `callback`.
+        """
+
+        def received(error: ApiError | None) -> None:
+            if not self._stopped:
+                callback()
+            elif gone is not None and error is not None:
+                gone(error)
+
+        self.committer.after_received(received, behind_unit=bool(self.ingest.held))
 
     def scrub_next(self) -> bool:
         """Have one more piece of what was stored read and checked; False: all of it was, the next call begins anew."""
@@ -214,6 +229,13 @@ class Stream:
             self._expirer.arm()
 
     # --- called by the committer ---
+
+    def on_removed(self, removed: Removed) -> None:
+        """Messages are gone for readers."""
+        if removed.seqs or removed.others:
+            self.interest.on_removed(removed.seqs)
+        for subject in [b""] if b"" in removed.purged else dict.fromkeys(removed.purged):
+            self.interest.on_purged(subject)
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
         """New messages are safe."""
@@ -276,5 +298,5 @@ class Stream:
         self.appends.ids.check_invariants()
         config = self.config
         if config.discard is DiscardPolicy.OLD and not self._limits.busy and not len(self.holds):
-            assert config.max_msgs <= 0 or self.store.messages <= config.max_msgs
-            assert config.max_bytes <= 0 or self.store.size_bytes <= config.max_bytes
+            assert config.max_msgs <= 0 or self.store.assigned.messages <= config.max_msgs
+            assert config.max_bytes <= 0 or self.store.assigned.size_bytes <= config.max_bytes

@@ -200,7 +200,7 @@ class StreamBatches:
         found = []
         for at, message in enumerate(messages):
             known = newest.get(message.subject)
-            found.append(self.store.subject_state(message.subject).last_seq if known is None else known)
+            found.append(self.store.assigned.last_seq_of(message.subject) if known is None else known)
             if wanted[at]:
                 newest[message.subject] = first_seq + at
         return found

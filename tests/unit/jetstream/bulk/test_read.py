@@ -389,14 +389,22 @@ def test_only_what_is_committed() -> None:
     world.ports.jobs_held = True
     world.fill(3)
     assert world.account.streams["S"].store.last_seq == 6
-    assert world.api("BULK.INFO.S")["last_seq"] == 3
-    refused = world.begin_read(last=4)
-    assert refused.answer["error"]["err_code"] == 30004
-    assert refused.answer["error"]["code"] == 503
-    reading = world.begin_read()
+    world.ports.route(b"$JS.API.BULK.INFO.S", b"info", None, b"")
+    world.ports.settle()
+    assert not [sent for sent in world.ports.sent if sent[0] == b"info"], "it waits for what was published before"
     world.ports.jobs_held = False
     world.ports.settle()
-    assert reading.seqs == [1, 2, 3]
+    (info,) = [json.loads(sent[3]) for sent in world.ports.sent if sent[0] == b"info"]
+    assert info["last_seq"] == 6
+    refused = world.begin_read(last=7)
+    assert refused.answer["error"]["err_code"] == 30004
+    assert refused.answer["error"]["code"] == 503
+    world.ports.jobs_held = True
+    reading = world.begin_read()
+    world.fill(3)
+    world.ports.jobs_held = False
+    world.ports.settle()
+    assert reading.seqs == [1, 2, 3, 4, 5, 6]
     assert world.read(last=6).seqs == [1, 2, 3, 4, 5, 6]
 
 

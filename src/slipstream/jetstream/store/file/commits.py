@@ -10,8 +10,9 @@ readable by a caller that respects it, and nothing above it comes back.
 from __future__ import annotations
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
-from slipstream.jetstream.store.file.jobs import CommitJob, Overwrite, SegmentWrite, as_fault
+from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
 from slipstream.jetstream.store.file.journal import JournalWrite
 from slipstream.jetstream.store.file.removals import FileStoreRemovals
 from slipstream.limits import STORE_INLINE_BYTES_MAX
@@ -35,13 +36,12 @@ class FileStoreCommits(FileStoreRemovals):
         # While a unit is open nothing else may get into the log: it would be lost with the unit.
         log = self._log
         unit = log.unit
-        first_seq = 0 if unit is not None else self._trim
-        overwrites: list[Overwrite] = []
         if unit is None:
             if self._config_due or self._notes_due:
                 self._log_postponed()
-            if first_seq or self._tombs or self._erasures or self._overwrites:
-                overwrites = self._log_removals()
+            if self._trim or self._tombs or self._erasures:
+                self._log_removals()
+        overwrites = self._take_removals()
         writes = log.take_writes()
         journal = self._journal.take() if self._journal.is_changed else None
         if not writes and journal is None and not overwrites and not (sync and self._unsynced):
@@ -55,13 +55,13 @@ class FileStoreCommits(FileStoreRemovals):
             sync=sync,
             also_sync=set(self._unsynced),
             last_seq=self._index.last_seq,
+            last_ts_ns=self.committed_ts_ns if unit is not None else self._writer.last_ts,
             frame_no=self._writer.frame_no,
             end=self._end_of(writes),
             in_unit=unit is not None,
             units=len(log.unit_segments) - (1 if unit is not None else 0),
             inline=not sync and not overwrites and _is_quick(writes, journal),
         )
-        self._in_flight_first = first_seq
         return self._job
 
     def finish_commit(self, job: Job) -> Committed:
@@ -71,7 +71,8 @@ class FileStoreCommits(FileStoreRemovals):
         if done.fault is not None:
             self._fail(done.fault)
             return Committed(self.committed_seq, done.fault)
-        self.committed_seq = done.last_seq
+        self.committed_seq, self.committed_ts_ns = done.last_seq, done.last_ts_ns
+        self._settle_removals()
         if done.end is not None:
             self._committed_end = done.end
             self._marked = False
@@ -112,6 +113,10 @@ class FileStoreCommits(FileStoreRemovals):
             or self._tombs
             or self._erasures
             or self._overwrites
+            or self._copies
+            or self._logged_first
+            or self._logged_erasures
+            or self.assigned.removals
             or self._config_due
             or self._notes_due
             or log.unit is not None
@@ -126,7 +131,7 @@ class FileStoreCommits(FileStoreRemovals):
             self._fail(fault)
             raise fault from error
         segment = log.segments[-1]
-        self.committed_seq = segment.last_seq
+        self.committed_seq, self.committed_ts_ns = segment.last_seq, self._writer.last_ts
         self._committed_end = (segment.header.no, segment.end)
         self._marked = False
         self._unsynced.add(segment.path)
@@ -145,6 +150,10 @@ class FileStoreCommits(FileStoreRemovals):
     def _fail(self, fault: StorageFault) -> None:
         self._fault = self._refusal = fault
         self._journal.abandon()
+        # Nothing that waited was removed; what was to be erased is found again in the log, if it got there.
+        self.assigned = Assigned(self._index)
+        self._logged_erasures, self._in_flight_erasures, self._in_flight_overwritten = [], [], 0
+        self._logged_first = self._in_flight_first = 0
 
 
 def _is_quick(writes: list[SegmentWrite], journal: JournalWrite | None) -> bool:

@@ -68,6 +68,7 @@ class CommitJob:
     also_sync: set[str]
     """Files written by earlier commits that did not sync."""
     last_seq: int
+    last_ts_ns: int
     frame_no: int
     end: tuple[int, int] | None = None
     """Segment number and offset behind what counts when this is done; None: nothing was added."""

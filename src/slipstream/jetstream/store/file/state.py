@@ -74,13 +74,20 @@ class FileStoreState(IndexedReads):
         self._notes_due: dict[bytes, bytes] = {}  # the same for notes
         self._erasures: list[tuple[int, int]] = []  # sequence, time
         self._overwrites: list[tuple[int, int, EraseIntent]] = []  # erasures logged before and not yet carried out
+        self._copies: list[tuple[int, int, EraseIntent]] = []  # the same for copies that a compaction has made
         # Work in flight and left over:
         self._job: CommitJob | None = None
         self._upkeep: UpkeepJob | CompactionJob | None = None
         self._erased_beside_leftovers = 0
         self._upkeep_failed = False  # the last piece of upkeep did not succeed
         self._unsynced: set[str] = set()
-        self._in_flight_first = 0  # trim that the commit in flight logs
+        self._logged_first = 0  # trim that is logged and that no commit has taken
+        self._logged_erasures: list[tuple[int, int]] = []  # the same for intents to erase
+        self._in_flight_first = 0  # trim that the commit in flight writes
+        self._in_flight_erasures: list[tuple[int, int]] = []  # erasures whose intents it writes
+        self._in_flight_overwritten = 0  # of the erasures logged before, those that it carries out
+        self._erasures_committed = 0  # since the store was opened
+        self._erasures_overwritten = 0  # of these, from the first on
         self._trimmed_first = 0  # highest trim in the log, synced or not
         self._marked = True  # a frame on disk vouches for the last commit
         self._manifest_version = 0

@@ -20,6 +20,7 @@ from dataclasses import replace
 import msgspec
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.base import Job, StoreUnavailable
 from slipstream.jetstream.store.file.commits import FileStoreCommits
 from slipstream.jetstream.store.file.compaction import CompactionJob
@@ -149,10 +150,11 @@ class FileStore(FileStoreCommits):
         log = self._log
         log.adopt(recovered)
         self._index = log.index
+        self.assigned = Assigned(log.index)
         self._writer = log.writer
         self._config = recovered.config
         self._writer.last_ts = recovered.last_ts_ns
-        self.committed_seq = log.index.last_seq
+        self.committed_seq, self.committed_ts_ns = log.index.last_seq, recovered.last_ts_ns
         self._durable_first = self._trimmed_first = 0
         self._set_lost(recovered.lost)
         self._expiries = recovered.expiries
@@ -167,6 +169,9 @@ class FileStore(FileStoreCommits):
         self._notes_due = {}
         self._dropped = set()
         self._erasures = []
+        self._copies = []
+        self._erasures_committed = len(recovered.unfinished_erasures)
+        self._erasures_overwritten = 0
         self._first_time = (0, 0)
         self._marked = recovered.synced_upto + 1 >= recovered.frame_no
         self.report = recovered.report
@@ -294,7 +299,9 @@ class FileStore(FileStoreCommits):
         """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
         if self._refusal is not None or self._job is not None or self._log.unit is not None:
             return
-        if self._unsynced or self._log.pending_bytes or self._journal.is_changed:
+        if self._unsynced or self._log.pending_bytes or self._journal.is_changed or self.assigned.removals:
+            return
+        if self._tombs or self._trim or self._erasures:
             return
         if self._marked and self._journal.vouched:
             return
@@ -460,7 +467,7 @@ class FileStore(FileStoreCommits):
         for seq, ts in self._erased_meanwhile:
             intent = self._intent(seq)
             if intent is not None:
-                self._overwrites.append((seq, ts, intent))
+                self._copies.append((seq, ts, intent))
         self._erased_meanwhile = []
 
     # --- closing ----------------------------------------------------------------------------------------------------
