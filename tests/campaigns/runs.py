@@ -297,7 +297,41 @@ def hostile(rounds: int) -> Figures:
     )
 
 
+def linearizable(cycles: int) -> Figures:
+    """One order of events for all clients of a bucket."""
+    import asyncio
+
+    from campaigns.linearizable import Linear, Linearizable
+
+    def play(count: int, operations: int, *, eager: str = "", kill: bool = True) -> Linear:
+        with tempfile.TemporaryDirectory(prefix="linear-") as directory:
+            tried = Linearizable(Path(directory), eager=eager, seed=count)
+            return asyncio.run(tried.run(count, operations=operations, kill=kill))
+
+    found = play(cycles, 3_000)
+    controls = {eager: play(1, 3_000, eager=eager, kill=False) for eager in ("removals", "reads")}
+    return Figures(
+        {
+            "deaths": cycles,
+            "operations": len(found.history.events),
+            "updates watched": found.watched,
+            "own writes read without waiting for their acks": found.own_writes,
+            "what no order explains": len(found.broken),
+        },
+        found.broken[:50],
+        f"removals seen before they are committed: {len(controls['removals'].broken)} found; "
+        f"readers that do not wait for what was received: {len(controls['reads'].broken)} found",
+        all(control.broken for control in controls.values()),
+    )
+
+
 CAMPAIGNS = {
+    "linearizable": Campaign(
+        "One order of events",
+        "Everything that many clients write, read, list and watch in a bucket, over deaths, is explained by one order.",
+        linearizable,
+        60,
+    ),
     "kill": Campaign(
         "kill -9 under load",
         "Nothing acknowledged is lost, stored twice or renumbered when the process is killed at any moment.",
