@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from slipstream.errors import StorageFault
@@ -146,9 +147,17 @@ class DirectoryStores:
         """Make the directories above the streams, once: a stream is in a place that stays."""
         if self._settled:
             return
-        streams = f"{self._root}/streams"
+        streams, above = f"{self._root}/streams", self._root.rsplit("/", 1)[0]
         try:
-            make_dirs(self._disk, streams, below=self._root.rsplit("/", 1)[0])
+            if not self._disk.is_dir(self._root):
+                # The first stream of the account. What is above was made at some start, perhaps just now, and a start
+                # does not wait for disks. Not every directory up there is ours to open.
+                at = above
+                while at:
+                    at = at.rpartition("/")[0]
+                    with suppress(PermissionError):
+                        self._disk.sync_dir(at)
+            make_dirs(self._disk, streams, below=above)
         except OSError as error:
             raise StoreUnavailable(str(error), path=streams) from error
         self._settled = True

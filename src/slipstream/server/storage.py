@@ -81,8 +81,7 @@ def _taken(root: str) -> Storage:
         raise StorageFault("storage directory is not a directory")
     refuse_foreign_store(root)
     try:
-        _make_directory(os.path.dirname(os.path.abspath(root)))
-        _make_directory(os.path.abspath(root))
+        os.makedirs(root, mode=0o700, exist_ok=True)  # made sure of by the first stream in it
         lock = os.open(os.path.join(root, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageFault(f"could not create storage directory - {error}") from error
@@ -105,22 +104,6 @@ def _directories(path: str) -> list[str]:
             return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-
-
-def _make_directory(path: str) -> None:
-    """Make a directory so that it survives a power cut, with those above it that are missing."""
-    above = os.path.dirname(path)
-    if not os.path.isdir(above):
-        _make_directory(above)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, mode=0o700)
-    # Also if it was there: we may have made it, and died before this. Not every directory above ours is ours to open.
-    with contextlib.suppress(PermissionError):
-        fd = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
 
 def memory_share() -> int:
