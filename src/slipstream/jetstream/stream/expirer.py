@@ -123,11 +123,19 @@ class Expirer:
                 else:
                     self._due_later.append(seq)
         except StorageFault:
-            # The store takes no changes now. What was due is found again when it has repaired itself.
-            self.rebuild()
-            self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self.run)
+            # The store takes no changes now, until it has repaired itself.
+            self._later()
+            return
+        except Exception as error:
+            self._ports.report("The expiry of messages", error)
+            self._later()
             return
         self.arm()
+
+    def _later(self) -> None:
+        """What was due is found again then."""
+        self.rebuild()
+        self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, self.run)
 
     def arm(self) -> None:
         """Look again when the next message is due."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import SEQ_MAX, Store
 from slipstream.limits import BULK_HOLD_OVERSHOOT, EXPIRE_INTERVAL_MIN_NS
@@ -85,8 +86,7 @@ class Holds:
         self._measure()
         self._arm()
         if self.floor > before:
-            for callback in self.released:
-                callback()
+            each(self._ports, "What follows from the end of a hold", self.released)
 
     def _measure(self) -> None:
         self.floor = min((hold.first_seq for hold in self._holds.values()), default=_NO_FLOOR)

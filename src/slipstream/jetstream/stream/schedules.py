@@ -143,7 +143,12 @@ class Schedules:
         self._running = True
         try:
             for subject, entry in self._due():
-                self._fire_one(subject, entry)
+                try:
+                    self._fire_one(subject, entry)
+                except Exception as error:
+                    # One schedule's trouble is not the others'; it is tried again.
+                    self._ports.report("A scheduled message", error)
+                    self._wait(subject, _Entry(entry.seq, self._ports.now_ns() + SCHEDULE_RETRY_NS))
         finally:
             self._running = False
         self._arm()
