@@ -98,3 +98,6 @@ def _launcher(pool: ServerPool, kind: str) -> Iterator[Launcher]:
     launcher = Launcher(pool, kind)
     yield launcher
     launcher.end_own()
+    slow = launcher.slow_events()
+    if slow:
+        pytest.fail("other clients had to wait:\n" + "\n".join(slow))

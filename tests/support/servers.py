@@ -95,10 +95,13 @@ class Launcher:
         self.kind = kind
         self._pool = pool
         self._own: list[ServerProcess] = []
+        self._used: dict[ServerProcess, int] = {}  # and how many lines its log had before
 
     def __call__(self, config: str = "", *flags: str) -> ServerProcess:
         """A running server shared with other tests."""
-        return self._pool.shared(self.kind, config, flags)
+        server = self._pool.shared(self.kind, config, flags)
+        self._used.setdefault(server, len(server.log_lines))
+        return server
 
     def fresh(self, config: str = "", *flags: str) -> ServerProcess:
         """A running server of the test's own."""
@@ -109,6 +112,11 @@ class Launcher:
         server = self._pool.prepared(self.kind, config, flags)
         self._own.append(server)
         return server
+
+    def slow_events(self) -> list[str]:
+        """Events that held the loop of a server during this test."""
+        own = [line for server in self._own for line in server.slow_events()]
+        return own + [line for server, since in self._used.items() for line in server.slow_events(since)]
 
     def end_own(self) -> None:
         """Ends the servers of this test."""

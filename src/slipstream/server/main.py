@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["main"]
 
@@ -27,12 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
 
     from slipstream.kernels.outbox import reuse_freed_memory
     from slipstream.server.process import Process
-    from slipstream.server.runner import new_event_loop
 
     reuse_freed_memory(_REUSED_MEMORY_BYTES)
     _allow_descriptors()
     _collect_garbage_less()
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=_event_loop) as runner:
         return runner.run(Process(outcome).run())
 
 
@@ -41,6 +44,19 @@ def _collect_garbage_less() -> None:
     import gc
 
     gc.set_threshold(_NEW_OBJECTS_BEFORE_LOOK, 20, 20)
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """The loop to run on; one that warns of slow events, if that was asked for."""
+    from slipstream.server.runner import new_event_loop
+
+    limit = os.environ.get("SLIPSTREAM_SLOW_EVENT_MS", "")
+    if not limit:
+        return new_event_loop()
+    from slipstream.server.watchdog import limit_ns_of, watched_event_loop
+
+    limit_ns = limit_ns_of(limit)
+    return watched_event_loop(limit_ns) if limit_ns else new_event_loop()
 
 
 def _allow_descriptors() -> None:

@@ -56,6 +56,7 @@ class Process:
         except SlipstreamError as error:
             log("FTL", str(error))
             return 1
+        self._watch(server)
         # What is there now stays: a collection that looked at it again would hold up everybody.
         gc.freeze()
         gc.enable()
@@ -64,6 +65,20 @@ class Process:
         await server.wait_stopped()
         log.close()
         return 0
+
+    def _watch(self, server: Server) -> None:
+        """Warn of events that hold up everybody, if the loop measures them; the start and the end do, and may."""
+        watchdog = getattr(asyncio.get_running_loop(), "watchdog", None)
+        if watchdog is not None:
+
+            def warn(text: str) -> None:
+                if server.running:
+                    server.log("WRN", text)
+
+            def begin() -> None:
+                watchdog.on_slow = warn
+
+            asyncio.get_running_loop().call_soon(begin)  # the start itself is an event, and ends only now
 
     def _listen_for_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -290,3 +290,13 @@ def test_what_needs_a_closer_look(body: bytes) -> None:
 @pytest.mark.parametrize("body", [b'{"subjects":["s.\\u003e"],"at":"2024-01-02"}', b'{"name":"S","max_age":-1}'])
 def test_what_clients_write_needs_none(body: bytes) -> None:
     assert parse(body) == json.loads(body)
+
+
+def test_a_flood_of_documents_is_refused() -> None:
+    with pytest.raises(JsonError, match="more than 1000 documents"):
+        STREAM_CONFIG_REQUEST.decode(b'{"name":"S"} ' * 1_001)
+
+
+def test_a_flood_of_objects_needs_a_closer_look() -> None:
+    with pytest.raises(JsonError, match="more than 5000 values"):
+        STREAM_CONFIG_REQUEST.decode(b'{"sources":[' + b"{}," * 25_000 + b"{}]}")

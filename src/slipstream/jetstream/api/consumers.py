@@ -33,7 +33,7 @@ from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import API_LIST_MAX, API_NAMES_MAX
+from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, CONSUMER_FILTERS_MAX
 
 __all__ = ["FILTER_SLICE_SUBJECTS", "ConsumerApi"]
 
@@ -169,7 +169,9 @@ class ConsumerApi:
         if asked.config.num_replicas > 1:
             raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
         consumers = self._consumers(asked.stream_name)
-        filters = Filters(subjects_of(asked.config), consumers.stream.known_subjects).for_store
+        # Too many filters are refused below, and not looked at here.
+        wanted = subjects_of(asked.config)[: CONSUMER_FILTERS_MAX + 1]
+        filters = Filters(wanted, consumers.stream.known_subjects).for_store
         store = consumers.stream.store
         # What was learned about subjects may be forgotten again under many filters: no reason to go on for ever.
         slices_max = 1 + store.num_subjects // FILTER_SLICE_SUBJECTS

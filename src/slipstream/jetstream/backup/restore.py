@@ -12,7 +12,8 @@ stream is worse than none. A chunk is confirmed when what it held is stored, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -36,7 +37,7 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store
 from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.conditions import message_ttl
-from slipstream.limits import BACKUP_SILENCE_NS, RESTORE_COMMIT_BYTES, SECOND_NS
+from slipstream.limits import BACKUP_SILENCE_NS, MIB, RESTORE_COMMIT_BYTES, SECOND_NS
 
 __all__ = ["Restore", "RestoreOwner", "StreamBounds"]
 
@@ -55,6 +56,11 @@ class StreamBounds(msgspec.Struct):
 class _OldMeta(msgspec.Struct):
     name: str = ""
     created: str = msgspec.field(name="Created", default="")
+
+
+_SLICE_COST: Final = 500  # messages, or what takes as long, that are stored in one turn: 10 ms
+_BYTES_A_COST: Final = 16 * 1024  # of content that is decompressed
+_WAITING_BYTES_MAX: Final = 64 * MIB  # of chunks that came before the answers to earlier ones
 
 
 class RestoreOwner(Protocol):
@@ -120,6 +126,9 @@ class Restore:
         self._expected = 0  # consumers that still follow; `_DONE` after the end
         self._begun = False  # the state was read
         self._problem: ApiError | None = None
+        self._chunks: deque[tuple[bytes, bytes]] = deque()  # with their reply subjects; the first is worked on
+        self._waiting_bytes = 0  # of those
+        self._pieces: Iterator[int] = iter(())  # what is left of the first
         self._uncommitted = 0
         self._committing = False
         self._after_commit: list[Callable[[], None]] = []
@@ -145,12 +154,49 @@ class Restore:
             return
         self._arm()
         self.progress.received_bytes += len(chunk)
+        self._waiting_bytes += len(chunk)
+        self._chunks.append((reply, chunk))
+        if self._waiting_bytes > _WAITING_BYTES_MAX:
+            self.give_up("sends much more than was asked for")
+        elif len(self._chunks) == 1:
+            self._next_chunk()
+
+    def _next_chunk(self) -> None:
+        self._pieces = self._take(self._chunks[0][1])
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Work on a chunk for one turn: a few bytes of it can be very much content."""
+        if self._finished:
+            return
+        if not self._worked():
+            self._ports.call_soon(self._go_on)
+            return
+        reply, chunk = self._chunks.popleft()
+        self._waiting_bytes -= len(chunk)
         if chunk:
-            self._guarded(lambda: self._take(chunk))
             self._when_light(lambda: self._ports.publish(reply, None, None, b""))
         else:
             self._guarded(self._end)
             self._commit(self._complete)
+        if self._chunks:
+            self._ports.call_soon(self._next_chunk)
+
+    def _worked(self) -> bool:
+        """Do a piece of work; whether it was the last one of the chunk."""
+        is_last = self._problem is not None
+
+        def work() -> None:
+            nonlocal is_last
+            left = _SLICE_COST
+            for cost in self._pieces:
+                left -= cost
+                if left <= 0:
+                    return
+            is_last = True
+
+        self._guarded(work)
+        return is_last or self._problem is not None
 
     def give_up(self, reason: str) -> None:
         """Nobody waits for this any more."""
@@ -170,15 +216,18 @@ class Restore:
         except ApiError as error:
             self._problem = error
 
-    def _take(self, chunk: bytes) -> None:
+    def _take(self, chunk: bytes) -> Iterator[int]:
+        """Store what a chunk holds, piece by piece; gives what each piece cost."""
         for content in self._s2.feed(chunk):
+            cost = 1 + len(content) // _BYTES_A_COST
             self._content += content
             if self._reader is None and len(self._content) >= len(MAGIC):
                 self._reader = ArchiveReader() if self._content[: len(MAGIC)] == MAGIC else LegacyReader()
             if self._reader is not None:
                 content, self._content = bytes(self._content), bytearray()
-                self._read(self._reader, content)
+                yield from self._read(self._reader, content)
                 self._check_room(self._reader.waiting_bytes)
+            yield cost
 
     def _check_room(self, extra_bytes: int) -> None:
         """What was stored, and what waits in memory to be, fits into what the account has left."""
@@ -186,12 +235,14 @@ class Restore:
         if needed_bytes > self._bounds.bytes and self._owner.would_exceed(needed_bytes):
             raise TableError(table.STORAGE_RESOURCES_EXCEEDED)
 
-    def _read(self, reader: ArchiveReader | LegacyReader, content: bytes) -> None:
+    def _read(self, reader: ArchiveReader | LegacyReader, content: bytes) -> Iterator[int]:
         if isinstance(reader, ArchiveReader):
             for entry in reader.feed(content):
                 self._entry(entry)
+                yield 1
             return
         for found in reader.feed(content):
+            yield 1
             if isinstance(found, OldStream):
                 self._old_stream(found)
             elif isinstance(found, OldConsumer):
@@ -361,7 +412,7 @@ class Restore:
 
     def _silence(self) -> None:
         self._timer = None
-        if self._committing:
+        if self._committing or self._chunks:
             self._arm()
         else:
             self.give_up("is stalled")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -68,6 +68,7 @@ def _below(path: Path, step: str | int) -> Path:
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
+_DOCUMENTS_MAX: Final = 1_000  # in one body; Go has no limit, and nobody sends two
 _INTEGER = re.compile(rb"-?[0-9]+")
 _KINDS = {ord("{"): "object", ord("["): "array", ord('"'): "string", ord("t"): "bool", ord("f"): "bool"}
 
@@ -399,11 +400,13 @@ class GoStruct(Generic[StructT]):
         if not strict:
             self._decode_one(body, at, target)
             return target
-        while at < len(body):
+        for _ in range(_DOCUMENTS_MAX):
+            if at == len(body):
+                return target
             end = value_end(body, at)
             self._read(body, at, target, (self.short_name,))
             at = skip_blank(body, end)
-        return target
+        raise JsonError(f"more than {_DOCUMENTS_MAX} documents in one body")
 
     def _decode_one(self, body: bytes, at: int, target: StructT) -> None:
         if at == len(body):

@@ -15,6 +15,7 @@ from slipstream.limits import MIB
 __all__ = ["Unusual", "parse"]
 
 _BODY_BYTES_MAX: Final = 2 * MIB  # 50 ms; a configuration that is longer is nobody's
+_OBJECTS_MAX: Final = 20_000  # each becomes a struct: 50 ms
 # Halves of pairs, escaped; letters and digits, escaped, which words of an enumeration may not be; and a zero with a
 # sign, which is no integer of Go's unsigned types.
 _ODD: Final = re.compile(rb"\\u[dD][89a-fA-F]|\\u00(?:3[0-9]|[46][0-9a-fA-F]|[57][0-9aAfF])|[:,\[\s]-0")
@@ -44,7 +45,7 @@ def parse(body: bytes) -> object:
     Raises:
         Unusual: it has to be looked at more closely, perhaps because it is wrong.
     """
-    if not body or len(body) > _BODY_BYTES_MAX or _ODD.search(body):
+    if not body or len(body) > _BODY_BYTES_MAX or body.count(b"{") > _OBJECTS_MAX or _ODD.search(body):
         raise Unusual
     try:
         return _decode(body.decode())
