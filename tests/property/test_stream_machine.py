@@ -20,7 +20,7 @@ from slipstream.jetstream.store import pieces
 from slipstream.jetstream.stream import expirer, limit_keeper, slices
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import SECOND_NS, ConsumerPorts, ConsumerWorld
-from support.disk_world import ROOT
+from support.disk_world import ROOT, make_root
 from support.stores import options
 
 SUBJECTS = ["s.a", "s.b", "s.c"]
@@ -57,6 +57,7 @@ class StreamMachine(RuleBasedStateMachine):
     )
     def make(self, config: dict[str, Any], retention: str, consumer: bool, window: int) -> None:
         self.disk = SimDisk()
+        make_root(self.disk, "/js")
         self.rng = random.Random(1)
         self.world = self.opened(ConsumerPorts())
         if config["max_age"]:

@@ -35,6 +35,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.ports import Cancel, Ports, Subscription
+from slipstream.jetstream.store.base import SEQ_LAST
 from slipstream.jetstream.stream.commit import AfterCommit
 from slipstream.limits import (
     SECOND_NS,
@@ -54,10 +55,10 @@ __all__ = ["FeedKind", "FeedOwner", "SourceFeed", "Start", "clean_header"]
 _API = "$JS.API"
 _CONTROL = b"NATS/1.0 100 "
 _FLOW_REPLIES = b"$JS.FC."
-# Sequences and times that an origin may name. It may be a client of another account that calls itself a stream, and
-# more would not fit into the store.
-_NUMBER_MAX: Final = 1 << 62
-_NUMBER_DIGITS_MAX: Final = 19
+# Times that an origin may name, as `SEQ_LAST` is for sequences. It may be a client of another account that calls itself
+# a stream, and more would not fit into the store.
+_TIME_NS_MAX: Final = 1 << 62
+_NUMBER_DIGITS_MAX: Final = 20
 _ASK_HEADER = b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
 _POSITION = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
 _TOKENS_V1 = 9
@@ -120,7 +121,7 @@ class _Info(msgspec.Struct):
     ack_policy: str = ""
 
 
-_Sequence = Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)]
+_Sequence = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Delivered(msgspec.Struct):
@@ -357,7 +358,7 @@ class SourceFeed:
         if answer.error is not None:
             error = answer.error
             self._failed(ApiError(error.code, error.err_code, error.description))
-        elif answer.config is None:
+        elif answer.config is None or answer.delivered.stream_seq > SEQ_LAST:
             self._failed(TableError(self._kind.setup_failed, err="invalid consumer create response"))
         elif given is not None and answer.config.ack_policy != "flow_control":
             self._failed(TableError(self._kind.requires_flow_acks))
@@ -416,7 +417,7 @@ class SourceFeed:
         if not all(text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX for text in numbers):
             return  # not from a consumer
         seq, dseq, ts_ns, pending = map(int, numbers)
-        if seq > _NUMBER_MAX or ts_ns > _NUMBER_MAX:
+        if seq > SEQ_LAST or ts_ns > _TIME_NS_MAX:
             return
         if dseq != self._dseq + 1:
             self._wait()
