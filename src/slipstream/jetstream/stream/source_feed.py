@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import Annotated, Final, Protocol
 
 import msgspec
@@ -34,6 +35,7 @@ from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports, Subscription
 from slipstream.jetstream.store.base import SEQ_LAST
 from slipstream.jetstream.stream.commit import AfterCommit
@@ -273,7 +275,7 @@ class SourceFeed:
         delay_ns = max(SOURCE_RETRY_NS - since_ns, 0) if self._requested_ns else 0
         delay_ns += min(SOURCE_BACKOFF_NS * self._fails, SOURCE_BACKOFF_MAX_NS)
         delay_ns += SOURCE_JITTER_NS + self._ports.random_below(SOURCE_JITTER_NS)
-        self._timer = self._ports.call_later(delay_ns, self._ask)
+        self._timer = self._ports.call_later(delay_ns, guarded(self._ask, self._broke))
 
     # --- asking for a consumer ---
 
@@ -288,7 +290,7 @@ class SourceFeed:
         if given is not None:
             # It exists, and keeps its own place: everything behind its last ack is to come again.
             subject = self._api_subject(f"CONSUMER.RESET.{self._source.name}.{given.name}")
-            self._timer = self._ports.call_later(SOURCE_LASTING_TIMEOUT_NS, self._no_answer)
+            self._timer = self._ports.call_later(SOURCE_LASTING_TIMEOUT_NS, guarded(self._no_answer, self._broke))
             self._ports.publish(subject, reply, None, b"")
             return
         config = self._consumer_config()
@@ -297,7 +299,7 @@ class SourceFeed:
         else:
             path = f"CONSUMER.CREATE.{self._source.name}"
         body = encode({"stream_name": self._source.name, "config": CONSUMER_CONFIG.wire(config), "action": ""})
-        self._timer = self._ports.call_later(SOURCE_TIMEOUT_NS, self._no_answer)
+        self._timer = self._ports.call_later(SOURCE_TIMEOUT_NS, guarded(self._no_answer, self._broke))
         self._ports.publish(self._api_subject(path), reply, _ASK_HEADER, body)
 
     def _consumer_config(self) -> ConsumerConfig:
@@ -366,13 +368,20 @@ class SourceFeed:
             # Whoever answered must not make this account listen, and store, what it likes.
             self._failed(TableError(self._kind.setup_failed, err="invalid consumer create response"))
         else:
-            self._run(answer, given.deliver_subject if given is not None else self._deliver_to)
+            target = given.deliver_subject if given is not None else self._deliver_to
+            guarded(partial(self._run, answer, target), self._broke)()
 
     def _failed(self, error: ApiError) -> None:
         self._ports.log("WRN", f"Stream '{self._account} > {self._stream}' cannot read '{self._source.name}': {error}")
         self._fails += 1
         self._wait()
         self.error = error
+
+    def _broke(self, error: Exception) -> None:
+        """Something that nobody expected: the feed begins again, later each time."""
+        self._ports.report(f"Stream '{self._account} > {self._stream}' reading '{self._source.name}'", error)
+        self._fails += 1
+        self._wait()
 
     def _no_answer(self) -> None:
         self._fails += 1
@@ -388,7 +397,7 @@ class SourceFeed:
         self._dseq = 0
         self.seq = self._owner.began(answer.delivered.stream_seq)
         self.last_heard_ns = self._ports.now_ns()
-        self._watch = self._ports.call_later(SOURCE_SILENCE_NS, self._listen)
+        self._watch = self._ports.call_later(SOURCE_SILENCE_NS, guarded(self._listen, self._broke))
         self._deliveries = self._ports.subscribe(deliver_subject.encode(), self._on_message)
 
     def _listen(self) -> None:
@@ -397,7 +406,7 @@ class SourceFeed:
         if quiet_ns >= SOURCE_SILENCE_NS:
             self._wait()
         else:
-            self._watch = self._ports.call_later(SOURCE_SILENCE_NS - quiet_ns, self._listen)
+            self._watch = self._ports.call_later(SOURCE_SILENCE_NS - quiet_ns, guarded(self._listen, self._broke))
 
     def _on_message(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         self.last_heard_ns = self._ports.now_ns()
