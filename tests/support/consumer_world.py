@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from slipstream.jetstream import headers
@@ -92,7 +93,7 @@ class ConsumerPorts(FakePorts):
     def _notify(self, subject: bytes) -> None:
         for watched, queue, on_change in list(self._watchers):
             if watched == subject:
-                on_change(self.is_bound(watched, queue))
+                self._try("a watcher", partial(on_change, self.is_bound(watched, queue)))
 
 
 class ConsumerWorld(World):

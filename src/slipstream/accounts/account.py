@@ -187,7 +187,13 @@ class Account:
             heard = self.is_bound(subject, watcher.queue)
             if heard != watcher.heard:
                 watcher.heard = heard
-                watcher.on_change(heard)
+                try:
+                    watcher.on_change(heard)
+                except Exception as error:
+                    # Not the trouble of whoever came or went, nor of other watchers.
+                    if self.delivery.failed is None:
+                        raise
+                    self.delivery.failed(error)
 
     def is_bound(self, subject: bytes, queue: bytes | None) -> bool:
         """Whether somebody subscribes to exactly this subject, in exactly this queue group or in none.

@@ -11,6 +11,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS, ApiRequest
 from slipstream.jetstream.api.register import register_all
+from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.limits import SECOND_NS
 from slipstream.testing.sim_disk import SimDisk
@@ -154,3 +155,14 @@ def test_a_creation_that_breaks_frees_the_name(monkeypatch: pytest.MonkeyPatch) 
         assert w.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"]})["error"]["code"] == 503
     w.create("T", subjects=["t"])
     assert is_well(w, "S")
+
+
+def test_a_consumer_whose_start_breaks_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = a_world()
+    body = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    with monkeypatch.context() as patch:
+        patch.setattr(Consumer, "start", raising)
+        assert w.api("CONSUMER.DURABLE.CREATE.S.C", body)["error"]["err_code"] == 10051
+    assert w.api("CONSUMER.INFO.S.C")["error"]["err_code"] == 10014
+    assert "error" not in w.api("CONSUMER.DURABLE.CREATE.S.C", body)
+    assert is_well(w)

@@ -149,6 +149,7 @@ def test_a_consumer_that_cannot_be_recovered(where: str, monkeypatch: pytest.Mon
         assert w.account.offline == {}
         assert w.api("CONSUMER.INFO.S.bad")["error"]["err_code"] == 10195
         assert w.api("CONSUMER.LIST.S")["offline"] == {"bad": "a mistake"}
+        w.account.streams["S"].interest.check_invariants()  # type: ignore[attr-defined]
         delivered: list[bytes] = []
         w.ports.subscribe(b"_INBOX.x", lambda _s, reply, _h, _p: delivered.append(reply or b""))
         w.ports.route(b"$JS.API.CONSUMER.MSG.NEXT.S.good", b"_INBOX.x", None, json.dumps({"batch": 1}).encode())

@@ -269,6 +269,7 @@ class Consumers:
         """
         if self.offline.pop(name, None) is not None:
             self.stream.store.journal_remove(name.encode())
+            self._partition.drop(name)
             self._retention.sweep()
         else:
             self._remove(self.get(name))
@@ -381,9 +382,13 @@ class Consumers:
             trusted_from=next_seq,
         )
         consumer = self._add(name, state)
-        consumer.journal.put()
-        consumer.held = True
-        consumer.start()
+        try:
+            consumer.journal.put()
+            consumer.held = True
+            consumer.start()
+        except Exception:
+            self._remove(consumer, announced=False)  # one that does not run is not to be found by its name either
+            raise
 
         def committed(error: ApiError | None) -> None:
             if error is not None:
@@ -410,7 +415,7 @@ class Consumers:
         name = consumer.name
         if self.consumers.get(name) is not consumer:
             return
-        consumer.close(b"409 Consumer Deleted")
+        call(self._ports, f"The end of consumer '{self.stream.name} > {name}'", consumer.close, b"409 Consumer Deleted")
         del self.consumers[name]
         self._visible_count -= not consumer.config.direct
         self._partition.drop(name)
@@ -459,7 +464,10 @@ class Consumers:
         self._ports.log("ERR", f"Consumer '{self.stream.name} > {name}' cannot be recovered: {error}")
         if not isinstance(error, ValueError | ApiError):
             self._ports.report(f"The recovery of consumer '{self.stream.name} > {name}'", error)
-        self.consumers.pop(name, None)
+        made = self.consumers.pop(name, None)
+        if made is not None:
+            self._visible_count -= not made.config.direct
+        # What it takes of a work queue stays its own.
         self._hungry.pop(name, None)
         self._tracking.pop(name, None)
         self._wanted.forget()
