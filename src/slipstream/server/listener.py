@@ -6,6 +6,9 @@ it meanwhile); what was written during a turn of the loop is sent at its end, on
 Back-pressure has three steps. A transport that cannot take more keeps its data, and the outbox collects what follows.
 A publish that meets an outbox near its limit stops its producer for a moment. An outbox over its limit, or a write
 that makes no end within the deadline, ends the connection as a slow consumer.
+
+Nobody takes a turn for himself alone: a read is the longer the less output it makes. One that made much is followed by
+shorter ones, with a turn of the others in between.
 """
 
 from __future__ import annotations
@@ -16,7 +19,16 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from slipstream.config.durations import format_duration
-from slipstream.limits import EARLY_FLUSH_BYTES, FIRST_PING_MAX_NS, LISTEN_BACKLOG, PRODUCER_STALL_NS, SECOND_NS
+from slipstream.limits import (
+    EARLY_FLUSH_BYTES,
+    FIRST_PING_MAX_NS,
+    KIB,
+    LISTEN_BACKLOG,
+    MIB,
+    PRODUCER_STALL_NS,
+    READ_BUFFER_BYTES,
+    SECOND_NS,
+)
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
@@ -28,6 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientProtocol", "SocketPeer", "address_of", "bind"]
 
+TURN_WRITE_BYTES = 4 * MIB  # output of one read after which others have their turn: some 5 ms of work
+READ_BYTES_FIRST = 32 * KIB  # of a connection whose receivers nobody has counted yet: 1,000 of them are 32 MiB
+READ_BYTES_MIN = 4 * KIB  # shorter ones would not make a turn shorter: each costs some microseconds by itself
 _RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
 
 
@@ -56,6 +71,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self.connection: ClientConnection = cast(ClientConnection, None)
         self._blocked = False  # the transport holds bytes it could not send
         self._reading_paused = False
+        self._read_bytes = READ_BYTES_FIRST  # of the next read, at most
         self._deadline: asyncio.TimerHandle | None = None  # of a write under way
         self._late = False  # a write took longer than its deadline, and the client was given more time
         self._timer: asyncio.TimerHandle | None = None  # authentication first, PING later
@@ -98,7 +114,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to."""
-        return self.connection.parser.lend(self._shared)
+        lent = self.connection.parser.lend(self._shared)
+        return lent if self._read_bytes >= READ_BUFFER_BYTES else memoryview(lent)[: self._read_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came: parse and act on all of them."""
@@ -106,7 +123,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection.last_read_ns = time.time_ns()
         parser = connection.parser
         server = self._server
-        before = parser.msgs
+        before, written = parser.msgs, server.queue.written
         server.reading = True
         try:
             parser.filled(self._shared, nbytes)
@@ -121,6 +138,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._stall()
         if parser.paused and not self._reading_paused:
             self._hold_reading()
+        output = server.queue.written - written
+        if output > TURN_WRITE_BYTES:
+            self._share_turns(nbytes, output)
+        elif nbytes == self._read_bytes < READ_BUFFER_BYTES and output * 2 <= TURN_WRITE_BYTES:
+            self._read_bytes *= 2
 
     def eof_received(self) -> bool:
         """The client is done; so are we."""
@@ -209,6 +231,13 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._reading_paused = True
         self.transport.pause_reading()
         self._server.call_later(PRODUCER_STALL_NS, self.resume_reading)
+
+    def _share_turns(self, nbytes: int, output: int) -> None:
+        """A read made much output: read less next time, and only when others had their turn."""
+        self._read_bytes = max(nbytes * TURN_WRITE_BYTES // output, READ_BYTES_MIN)
+        if not self._reading_paused:
+            self._hold_reading()
+            self._server.call_soon(self.resume_reading)
 
     def _hold_reading(self) -> None:
         self._reading_paused = True
