@@ -7,6 +7,7 @@ names. Both may take long; at most a few of them run at a time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -43,6 +44,7 @@ from slipstream.jetstream.gojson.bind import (
     GoStruct,
 )
 from slipstream.jetstream.gojson.times import format_time
+from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Subscription
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.pubacks import error_object
@@ -275,7 +277,7 @@ class _Restoring:
         assert self._restore is not None
         if reply and not payload:
             self._last_reply = reply
-        self._restore.on_chunk(reply, payload)
+        guarded(partial(self._restore.on_chunk, reply, payload), self._restore.broke)()
 
     @property
     def stored_bytes(self) -> int:

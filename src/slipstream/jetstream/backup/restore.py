@@ -368,7 +368,7 @@ class Restore:
             job.run()
             self._committed(job)
         else:
-            self._ports.run_blocking(job.run, guarded(lambda: self._committed(job), self._broke))
+            self._ports.run_blocking(job.run, guarded(lambda: self._committed(job), self.broke))
 
     def _committed(self, job: Job) -> None:
         self._committing = False
@@ -393,7 +393,7 @@ class Restore:
         else:
             self._owner.complete(self._created_ns)
 
-    def _broke(self, error: Exception) -> None:
+    def broke(self, error: Exception) -> None:
         """Something that nobody expected: the restore ends here."""
         self._ports.report(f"The restore of stream '{self._config.name}'", error)
         self._close()
@@ -408,7 +408,7 @@ class Restore:
     def _arm(self) -> None:
         if self._timer is not None:
             self._timer()
-        self._timer = self._ports.call_later(BACKUP_SILENCE_NS, guarded(self._silence, self._broke))
+        self._timer = self._ports.call_later(BACKUP_SILENCE_NS, guarded(self._silence, self.broke))
 
     def _silence(self) -> None:
         self._timer = None
