@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.stream import commit
 from support.injection import Injector, points
 from support.injection_world import SCENARIOS, Client, complaints
@@ -43,6 +44,13 @@ def test_a_scenario_without_exceptions(name: str) -> None:
 def test_an_exception_in_some_functions(name: str) -> None:
     chosen = points(run(name)[0].calls, 1)
     assert failures(name, chosen[:: max(len(chosen) // SHORT_POINTS, 1)]) == []
+
+
+def test_an_exception_while_messages_are_being_erased() -> None:
+    """Who waits for an erasure is answered although the store counts anew after its repair."""
+    calls = run("management")[0].calls
+    numbers = [at for at, code in enumerate(calls) if code is SegmentedLog.drop_caches.__code__]
+    assert numbers and failures("management", numbers) == []
 
 
 @pytest.mark.long

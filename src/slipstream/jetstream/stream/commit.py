@@ -483,6 +483,9 @@ class Committer:
             return
         if self._faulted and self._store.fault is None:
             self._faulted = False
+            # The store counts anew, from the erasures that it found unfinished in its log.
+            committed = self._store.erased[0]
+            self._unerased = [(committed, callback) for _, callback in self._unerased]
             call(self._ports, "What follows from a repair", self._listener.on_repaired)
         self._release_erased()
         if self._unerased:
