@@ -15,6 +15,7 @@ import os
 import random
 import struct
 import threading
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 _SECTOR = 512
@@ -119,6 +120,20 @@ class ForgetfulDisk:
         """See `Disk.write`."""
         with self._lock:
             self._change(path, offset, bytes(data))
+
+    def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
+        out: list[OSError | None] = []
+        for path, offset, data in writes:
+            try:
+                self.write(path, offset, data)
+                out.append(None)
+            except OSError as error:
+                out.append(error)
+        return out
+
+    def sync_many(self, paths: Collection[str]) -> None:
+        for path in sorted(paths):
+            self.sync(path)
 
     def sync(self, path: str) -> None:
         """See `Disk.sync`."""
