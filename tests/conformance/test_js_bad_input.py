@@ -26,6 +26,8 @@ VALUES = [
     *('"1"', '"a.b"', '"a..b"', '"*"', '">"', '" "', '"\\u0000"', '"../x"', '"a/b"', "[]", "[1]", '["a"]', "[null]"),
     *("{}", '{"a":1}', '{"src":1}', '{"name":null}', '"2000-01-01T00:00:00Z"', '"2000-13-01T00:00:00Z"'),
 ]
+# Refused here, and wrapped around or taken by nats-server (ADR 4): tests/unit/jetstream says what is answered.
+DIFFERENT = {("first_seq", "18446744073709551615"), ("seq", "18446744073709551615"), ("name", '"\\u0000"')}
 MEMORY, STORAGE = 1 << 30, 10 << 30
 REQUESTS: dict[str, GoStruct[Any]] = {
     "STREAM.NAMES": bodies.STREAM_NAMES,
@@ -90,6 +92,8 @@ def both(oracle: Oracle) -> Iterator[Watched]:
 def test_every_member_of_a_configuration(both: Watched, field: str) -> None:
     refusals = 0
     for number, value in enumerate(VALUES):
+        if (field, value) in DIFFERENT:
+            continue
         name = f"V-{field}-{number}"
         body = f'{{"name":"{name}","storage":"memory","{field}":{value}}}'.encode()
         created = both.refused(f"$JS.API.STREAM.CREATE.{name}", body)
@@ -108,6 +112,8 @@ def test_every_member_of_a_configuration(both: Watched, field: str) -> None:
 def test_every_member_of_every_request(both: Watched, subject: str) -> None:
     for field in REQUESTS[subject].fields:
         for value in VALUES:
+            if subject == "STREAM.PURGE.S" and (field.name, value) in DIFFERENT:
+                continue
             both.refused(f"$JS.API.{subject}", f'{{"{field.name}":{value}}}'.encode())
             both.refused(f"$JS.API.{subject}", f'{{"seq":1,"{field.name}":{value},"x":1}}'.encode())
 
