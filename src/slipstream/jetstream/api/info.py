@@ -62,13 +62,15 @@ def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, i
     """The members of a StreamState."""
     store = stream.store
     untouched = store.committed_seq == 0 and store.messages == 0 and stream.removals.is_untouched
+    # A message that nobody wanted took a sequence and left its time, but not in the store.
+    last_ts_ns = stream.appends.last_ts_ns if store.is_settled else store.committed_ts_ns
     fields: dict[str, object] = {
         "messages": store.messages,
         "bytes": store.size_bytes,
         "first_seq": 0 if untouched else store.first_seq,
         "first_ts": format_time(store.first_ts_ns or ZERO_TIME_NS),
         "last_seq": store.committed_seq,
-        "last_ts": format_time(store.committed_ts_ns or ZERO_TIME_NS),
+        "last_ts": format_time(last_ts_ns or ZERO_TIME_NS),
     }
     if store.num_subjects:
         fields["num_subjects"] = store.num_subjects
