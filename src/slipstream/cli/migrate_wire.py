@@ -24,7 +24,7 @@ from slipstream.migrate.copying import copy_stream
 from slipstream.migrate.errors import MigrationError
 from slipstream.migrate.relay import StagedStream
 from slipstream.migrate.run import Failed, Outcome, ShowProgress
-from slipstream.migrate.saved import SavedStream, open_saved
+from slipstream.migrate.saved import open_saved
 from slipstream.migrate.source import Findings, SourceStream
 from slipstream.migrate.staging import Done, Staging
 
@@ -190,8 +190,6 @@ def _send(
         info = link.api(f"STREAM.INFO.{stream.name}")
         save_stream(link, stream.name, back, {"no_consumers": True}, shown=shown, quiet=True)
         saved = open_saved(str(back / _DATA), info, stream.account, time.time_ns())
-        if not isinstance(saved, SavedStream):
-            raise MigrationError("the target is too old to be compared")
         gone = staged.compare(saved)
         there = {consumer["name"] for consumer in all_consumers(link, stream.name)}
         missing = sorted(set(done.consumers) - there)

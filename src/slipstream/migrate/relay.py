@@ -15,7 +15,8 @@ from slipstream.jetstream.stream.source_positions import messages_go_by_themselv
 from slipstream.migrate.blocks import Record
 from slipstream.migrate.copying import stored_messages
 from slipstream.migrate.errors import MigrationError
-from slipstream.migrate.saved import SavedStream, write_archive
+from slipstream.migrate.saved import write_archive
+from slipstream.migrate.source import SourceStream
 
 __all__ = ["StagedStream"]
 
@@ -49,7 +50,7 @@ class StagedStream:
         """Release the files."""
         self._store.close()
 
-    def compare(self, there: SavedStream) -> int:
+    def compare(self, there: SourceStream) -> int:
         """Compare it with what a server has after the restore; how many messages went there meanwhile by a limit.
 
         Raises:
