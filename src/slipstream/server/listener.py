@@ -71,7 +71,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self.connection: ClientConnection = cast(ClientConnection, None)
         self._blocked = False  # the transport holds bytes it could not send
         self._reading_paused = False
-        self._read_bytes = READ_BYTES_FIRST  # of the next read, at most
+        self._read_bytes = READ_BUFFER_BYTES  # of the next read, at most; nobody receives what comes before CONNECT
         self._deadline: asyncio.TimerHandle | None = None  # of a write under way
         self._late = False  # a write took longer than its deadline, and the client was given more time
         self._timer: asyncio.TimerHandle | None = None  # authentication first, PING later
@@ -106,6 +106,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def on_connected(self) -> None:
         """The client was let in, perhaps after a while in which nothing was read."""
+        self._read_bytes = READ_BYTES_FIRST
         if self.connection.connected:
             self.start_pings()
         if self._reading_paused:
