@@ -337,8 +337,9 @@ def test_an_inbox_needs_no_right(place: Place, way: Way) -> None:
 
 def test_a_stream_made_later_is_not_fed_by_what_waits(place: Place) -> None:
     """Who may not publish there is asked when the subject is named; what is made there later makes no difference."""
-    place.low.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", "svc.own", {"batch": 9, "expires": 20 * SECOND_NS})
     heard = place.admin.subscribe(b"svc.own")
+    place.admin.settled()  # a request whose subject nobody listens to ends at once
+    place.low.ask("$JS.API.CONSUMER.MSG.NEXT.S.C", "svc.own", {"batch": 9, "expires": 20 * SECOND_NS})
     place.low.settled()
     place.stream("LATER", ["svc.own"])
     place.admin.ask("s.later", "")
