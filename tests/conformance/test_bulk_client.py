@@ -18,6 +18,12 @@ from slipstream.bulk import BulkClient, BulkError, ConnectOptions, Plan, StreamI
 from slipstream.bulk.arrow import ALL_COLUMNS  # noqa: E402
 from slipstream.bulk.lent import LentFiles, Place  # noqa: E402
 from slipstream.client.wire import WireClient  # noqa: E402
+from slipstream.limits import (  # noqa: E402
+    BULK_MEMORY_CHUNK_BYTES,
+    BULK_MEMORY_CREDIT,
+    BULK_PLACES_CHUNKS,
+    KIB,
+)
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims  # noqa: E402
 from support.keys import USER_KEY, USER_SEED  # noqa: E402
 from support.server_process import ServerProcess  # noqa: E402
@@ -246,8 +252,9 @@ def test_an_arrow_reader_in_one_call(server: ServerProcess) -> None:
 # --- writing, which only our server offers ---------------------------------------------------------------------------
 
 
-def batch(*numbers: int, subject: str = "W.x") -> Any:
-    return pa.RecordBatch.from_pydict({"subject": [subject] * len(numbers), "payload": [b"%d" % n for n in numbers]})
+def batch(*numbers: int, width: int = 0) -> Any:
+    payloads = [b"%0*d" % (width, n) for n in numbers]
+    return pa.RecordBatch.from_pydict({"subject": ["W.x"] * len(numbers), "payload": payloads})
 
 
 def test_writes_come_once_and_whole(ours: Launcher, tmp_path: Path) -> None:
@@ -301,9 +308,12 @@ def test_a_server_that_stops_is_an_error_that_may_pass(ours: Launcher, tmp_path:
     server = ours.fresh(CONFIG % tmp_path)
     with connect(ConnectOptions(server.url, timeout=5)) as client, WireClient(server.url) as wire:
         api(wire, "STREAM.CREATE.W", {"name": "W", "subjects": ["W.>"]})
-        part = client.stage("W", "t").write(batch(*range(60_000), subject="W." + "x" * 200)).close()
+        # More than a reader is lent at once: what it was lent it reads to the end, with or without a server.
+        lent = BULK_MEMORY_CREDIT * BULK_PLACES_CHUNKS * BULK_MEMORY_CHUNK_BYTES
+        messages = 2 * lent // (16 * KIB)
+        part = client.stage("W", "t").write(batch(*range(messages), width=16 * KIB)).close()
         client.commit("W", "t", 0, [part])
-        reader = client.read("W", 1, 60_000, batch_rows=100)
+        reader = client.read("W", 1, messages, batch_rows=100)
         next(reader)
         server.kill()
         with pytest.raises(BulkError) as caught:

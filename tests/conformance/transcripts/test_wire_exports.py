@@ -75,6 +75,7 @@ def sample(service: str, header: bytes = b"", answers: int = 1) -> Script:
         for _ in range(answers):
             first.send(pub(reply, b"!"))
         note_json(talk, service, shape(next_event(first)[1]))
+        first.sync()  # the sample leaves before the answer does
         second.sync()
 
     run.__name__ = f"latency of {service} {header.decode().strip()} with {answers} answers"
