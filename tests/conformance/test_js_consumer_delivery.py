@@ -250,6 +250,7 @@ def test_the_consumer_goes(pair: ConsumerPair) -> None:
     stream(pair)
     create(pair)
     inbox = pair.pull({"batch": 3, "expires": 30_000 * MS})
+    pair.until_waiting(1)
     pair.api("CONSUMER.DELETE.S.C")
     inbox.expect(1)
 

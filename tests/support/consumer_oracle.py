@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from functools import partial
 from typing import Any
 
 from support.consumer_world import ConsumerWorld, Inbox
@@ -136,6 +137,12 @@ class ConsumerPair(Both):
         self.oracle.publish(f"$JS.API.CONSUMER.MSG.NEXT.S.{consumer}".encode(), mine.subject, raw)
         self.oracle.settled()
         return BothInboxes(self, mine, sid)
+
+    def until_waiting(self, count: int, consumer: str = "C") -> None:
+        """Wait until nats-server has taken notice of so many pulls; it may answer a PING before."""
+        ask = partial(self.oracle.request, f"$JS.API.CONSUMER.INFO.S.{consumer}", b"", None, 1)
+        while json.loads(ask()[0][1])["num_waiting"] < count:
+            pass
 
     def listen(self, subject: str) -> BothInboxes:
         """Subscribe at both."""

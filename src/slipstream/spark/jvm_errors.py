@@ -23,7 +23,7 @@ from enum import Enum, auto
 
 __all__ = ["PipeErrorFilter", "relay"]
 
-HELD_SECONDS = 1.0  # what is held back goes out after this: a line without an end, half a traceback
+HELD_SECONDS = 10.0  # what is held back goes out after this: half a traceback. On a busy machine its end takes seconds
 _HELD_BYTES_MAX = 64 << 10  # more than any such traceback has
 _READ_BYTES = 64 << 10
 _LAST_WORDS_SECONDS = 1.0  # at exit, for what the Java machine wrote before it ended
