@@ -37,6 +37,11 @@ have java || [ -n "${JAVA_HOME:-}" ] || missing="$missing openjdk-17-jre-headles
 
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV" || fail "could not create $VENV"
 "$VENV/bin/python" -m pip install --quiet --upgrade pip "setuptools>=80" "cython>=3.3,<4" || fail "pip could not install the build tools"
-"$VENV/bin/python" -m pip install --quiet --no-build-isolation --editable ".[dev]" || fail "pip could not install the package"
+# Kernels are translated and compiled on all processors, and without what only a debugger reads.
+jobs=$("$VENV/bin/python" -c 'import os; print(os.cpu_count() or 1)')
+"$VENV/bin/cythonize" --quiet -j "$jobs" src/slipstream/kernels/*.pyx src/slipstream/kernels/subject.py || fail "Cython refuses a kernel"
+printf '[build_ext]\nparallel = %s\n' "$jobs" >"$VENV/build.cfg"
+DIST_EXTRA_CONFIG="$VENV/build.cfg" CFLAGS="${CFLAGS:-} -g0" \
+    "$VENV/bin/python" -m pip install --quiet --no-build-isolation --editable ".[dev]" || fail "pip could not install the package"
 # A start must not compile: where PYTHONDONTWRITEBYTECODE is set, as in many containers, it would each time.
 "$VENV/bin/python" -m compileall -q src/slipstream >/dev/null || true
