@@ -41,6 +41,11 @@ class Outcome:
     streams_lost: list[str] = field(default_factory=list)
     starts_refused: int = 0
 
+    def add(self, other: Outcome) -> None:
+        """Count what another run found as well."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
     @property
     def broken(self) -> list[str]:
         """Every broken promise, in words."""

@@ -36,9 +36,16 @@ class Campaign:
     """Of the long form."""
 
 
+DEATHS_OF_A_DIRECTORY = 100
+"""Then another one is begun: each start looks at all that was stored before."""
+
+
 def _deaths(cycles: int, *, power: bool) -> Figures:
-    with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
-        found = Deaths(Path(directory), power=power, seed=cycles).run(cycles)
+    found = Outcome()
+    while found.cycles < cycles and not found.broken:
+        most = min(cycles - found.cycles, DEATHS_OF_A_DIRECTORY)
+        with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
+            found.add(Deaths(Path(directory), power=power, seed=cycles + found.cycles).run(most))
     with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
         control = Deaths(Path(directory), power=power, drops_syncs=True).run(1)
     with tempfile.TemporaryDirectory(prefix="deaths-") as directory:
@@ -336,25 +343,25 @@ CAMPAIGNS = {
         "kill -9 under load",
         "Nothing acknowledged is lost, stored twice or renumbered when the process is killed at any moment.",
         kill,
-        300,
+        1_000,
     ),
     "power": Campaign(
         "Power cuts under load",
         "The same when every write that was not synced is forgotten, wholly or in part.",
         power,
-        100,
+        300,
     ),
     "crash-states": Campaign(
         "Crash states",
         "Whatever a crash before any call to the disk can leave is opened as what was promised.",
         crash_states,
-        20_000,
+        60_000,
     ),
     "at-rest": Campaign(
         "Damage at rest",
         "The server starts, answers no wrong bytes, loses at most the record that was hit by a bit flip, and says so.",
         at_rest,
-        2_000,
+        10_000,
     ),
     "disk-errors": Campaign(
         "Errors of the disk at every call",
