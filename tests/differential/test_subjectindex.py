@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,6 +147,10 @@ def test_index_agrees_with_model(edits: list[tuple], filters: list[tuple[bytes, 
         pages.sort()
         assert len(pages) == len(plain.subjects_matching(wanted))
         assert pages.page(0, 1) + pages.page(1, len(pages)) == plain.subjects_matching(wanted)
+        earlier = fast.subject_pages(wanted, start)
+        earlier.sort()
+        counts = Counter(plain.subjects[seq] for seq in plain.passing(wanted) if seq <= start)
+        assert earlier.page(0, len(earlier)) == sorted(counts.items())
         for bound in (0, start):
             newest = memoryview(fast.last_per_subject(wanted, bound)).cast("Q")
             assert newest.tolist() == plain.last_per_subject(wanted, bound)

@@ -417,23 +417,34 @@ cdef class MessageIndex(MessageTable):
         out.sort()
         return out
 
-    def subject_pages(self, filters):
-        """The same as they are now, for reading in pages."""
+    def subject_pages(self, filters, uint64_t up_to=0xFFFFFFFFFFFFFFFF):
+        """The same for reading in pages, as they are now without the messages behind `up_to`."""
         cdef FilterView view = self.view(filters)
         cdef SubjectPages pages = SubjectPages()
         cdef uint32_t sid
+        cdef uint64_t count
         cdef Subject *s
+        cdef dict later = {}  # number of a subject -> messages of it that are not shown
+        if up_to < self.last_seq:
+            for name, hidden in self.name_counts_since(up_to).items():
+                later[self.lookup(<bytes>name)] = hidden
         pages.hold(self.arena, self.arena_len, self.num_subjects)
         if view.kind == 1:
             sid = self.literal(view)
             if sid != NO_SUBJECT:
                 s = &self.subjects[sid]
-                pages.put(s.name >> 16, s.name & 0xFFFF, s.count)
+                count = s.count - <uint64_t>later.get(sid, 0)
+                if count:
+                    pages.put(s.name >> 16, s.name & 0xFFFF, count)
             return pages
         for sid in range(self.n_subjects):
             s = &self.subjects[sid]
             if s.count and (view.kind == 0 or self.passes(view, sid)):
-                pages.put(s.name >> 16, s.name & 0xFFFF, s.count)
+                count = s.count
+                if later:
+                    count -= <uint64_t>later.get(sid, 0)
+                if count:
+                    pages.put(s.name >> 16, s.name & 0xFFFF, count)
         return pages
 
     def last_per_subject(self, filters, uint64_t up_to):

@@ -200,7 +200,7 @@ def connz(facts: Facts, options: ConnzOptions) -> Steps[Connz]:
     candidates = _candidates(facts, options)
     page.total = len(candidates)
     if len(candidates) > MONITOR_STEP_ENTRIES:
-        yield
+        yield 0
     rows = _filtered(candidates, options)
     key, descending = _SORTS[sort]
     rows.sort(key=lambda row: key(row, now_ns), reverse=descending)
@@ -208,7 +208,7 @@ def connz(facts: Facts, options: ConnzOptions) -> Steps[Connz]:
     entries: list[ConnectionInfo] = []
     for at in range(0, len(chosen), MONITOR_STEP_ENTRIES):
         if at:
-            yield
+            yield 0
         entries += [_entry(facts, row, now_ns, options) for row in chosen[at : at + MONITOR_STEP_ENTRIES]]
     page.connections, page.num_connections = entries, len(entries)
     return page

@@ -99,7 +99,7 @@ def _queues(facts: Facts, options: Any) -> Reply:
 
 
 ENDPOINTS: dict[str, Endpoint] = {
-    "/varz": Endpoint(_nothing, lambda facts, _: _json(varz(facts)), Counted.FIRST, "General"),
+    "/varz": Endpoint(_nothing, _shown(lambda facts, _: varz(facts)), Counted.FIRST, "General"),
     "/jsz": Endpoint(jsz_options, _shown(jsz), Counted.FIRST, "JetStream"),
     "/connz": Endpoint(connz_options, _shown(connz), Counted.WHEN_READ, "Connections"),
     "/accountz": Endpoint(accountz_options, _shown(accountz), Counted.FIRST, "Accounts"),

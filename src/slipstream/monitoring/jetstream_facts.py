@@ -7,10 +7,13 @@ takes, in the order and with the names of the JetStream API.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, Protocol
 
 import msgspec
+
+from slipstream.limits import MILLISECOND_NS
+from slipstream.monitoring.worker import Steps
 
 __all__ = [
     "AccountFacts",
@@ -22,8 +25,11 @@ __all__ = [
     "JetStreamStats",
     "JetStreamVarz",
     "StreamFacts",
+    "after_received",
     "varz_of",
 ]
+
+_COMMIT_LOOK_NS: Final = MILLISECOND_NS  # between two looks at a commit that is waited for: less than most take
 
 # An object of the JetStream API, ready for the encoder: a mapping in wire order.
 ApiObject = Mapping[str, object]
@@ -153,6 +159,10 @@ class JetStreamFacts(Protocol):
         """Whether it runs; False while it could not start or was shut down by an error."""
         ...
 
+    def received(self) -> Callable[[], bool]:
+        """Asks whether everything that has been received up to now is committed, and counted in what is shown."""
+        ...
+
     def config(self) -> JetStreamConfig: ...
     def limits(self) -> JetStreamLimits: ...
     def stats(self) -> JetStreamStats: ...
@@ -163,6 +173,15 @@ class JetStreamFacts(Protocol):
     def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
         """What is wrong with everything, or with one account, stream or consumer when named."""
         ...
+
+
+def after_received(jetstream: JetStreamFacts | None) -> Steps[None]:
+    """Let everything that was received before be committed and counted."""
+    if jetstream is None or not jetstream.enabled:
+        return
+    received = jetstream.received()
+    while not received() and jetstream.enabled:
+        yield _COMMIT_LOOK_NS
 
 
 def varz_of(jetstream: JetStreamFacts | None) -> JetStreamVarz:

@@ -16,6 +16,7 @@ from slipstream.monitoring.jetstream_facts import (
     JetStreamLimits,
     JetStreamStats,
     StreamFacts,
+    after_received,
 )
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.worker import Steps
@@ -132,6 +133,7 @@ def jsz(facts: Facts, options: JszOptions) -> Steps[Jsz]:
         if options.leader_only:
             raise NotLeader("filtered response: not leader")
         return _whole(facts, JetStreamStats(), JetStreamConfig(0, 0), disabled=True)
+    yield from after_received(jetstream)
     accounts = list(jetstream.accounts())
     whole = _whole(facts, jetstream.stats(), jetstream.config(), limits=jetstream.limits())
     whole.total = len(accounts)
@@ -139,7 +141,7 @@ def jsz(facts: Facts, options: JszOptions) -> Steps[Jsz]:
         for stream in account.streams():
             _count(whole, stream, leaders=options.raft)
             if not whole.streams % _STEP_STREAMS:
-                yield
+                yield 0
     for account in _chosen(accounts, options):
         detail = yield from _account(facts, account, options)
         whole.account_details = [*whole.account_details, detail]
@@ -157,6 +159,7 @@ def jsz_account(facts: Facts, options: JszOptions) -> Steps[AccountJetStream]:
         raise BadRequest("jetstream not enabled")
     if options.account not in facts.accounts:
         raise BadRequest(f'account "{options.account}" not found')
+    yield from after_received(jetstream)
     for account in jetstream.accounts():
         if account.name == options.account:
             return (yield from _account(facts, account, options))
@@ -225,7 +228,7 @@ def _account(facts: Facts, account: AccountFacts, options: JszOptions) -> Steps[
     for stream in account.streams() if options.streams or options.consumer else ():
         details.append(_stream(stream, options))
         if not len(details) % _STEP_STREAMS:
-            yield
+            yield 0
     stats = account.stats()
     configured = next((one.jetstream for one in facts.options.accounts if one.name == account.name), None)
     limits = configured or AccountJetStreamOptions()

@@ -113,13 +113,13 @@ def subsz(facts: Facts, options: SubszOptions) -> Steps[Subsz]:
     found: list[tuple[str, Subscription]] = []
     for account in accounts if options.subscriptions else ():
         if len(found) > MONITOR_STEP_ENTRIES:
-            yield
+            yield 0
         found += _found(account, test)
     shown: list[SubscriptionDetail] = []
     page = found[offset : offset + limit]
     for at in range(0, len(page), MONITOR_STEP_ENTRIES):
         if at:
-            yield
+            yield 0
         shown += [detail_of(subscription, name) for name, subscription in page[at : at + MONITOR_STEP_ENTRIES]]
     return Subsz(
         server_id=facts.server_id,

@@ -10,7 +10,8 @@ from slipstream.clock import rfc3339
 from slipstream.monitoring import varz_blocks as blocks
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number, seconds, uptime
-from slipstream.monitoring.jetstream_facts import JetStreamVarz, varz_of
+from slipstream.monitoring.jetstream_facts import JetStreamVarz, after_received, varz_of
+from slipstream.monitoring.worker import Steps
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 __all__ = ["ConnectionKinds", "Varz", "varz"]
@@ -110,7 +111,13 @@ class Varz(msgspec.Struct, omit_defaults=True, kw_only=True):
     tls_cert_not_after: str = ""
 
 
-def varz(facts: Facts) -> Varz:
+def varz(facts: Facts) -> Steps[Varz]:
+    """The server as it is, with everything that its streams have received."""
+    yield from after_received(facts.jetstream)
+    return _varz(facts)
+
+
+def _varz(facts: Facts) -> Varz:
     """The server as it is now."""
     options, hub = facts.options, facts.hub
     now_ns = facts.now_ns()

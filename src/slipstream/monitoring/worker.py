@@ -32,8 +32,8 @@ __all__ = ["Job", "Steps", "Worker", "finished", "in_steps"]
 
 T = TypeVar("T")
 
-# A computation that pauses now and then, and its result.
-Steps = Generator[None, None, T]
+# A computation that pauses now and then, for so many nanoseconds (0: a turn of the loop), and its result.
+Steps = Generator[int, None, T]
 Job = Steps[None]
 
 
@@ -59,7 +59,7 @@ class Worker:
 
     def __init__(self, server: Monitored) -> None:
         self._server = server
-        self._jobs: deque[Generator[None, None, Any]] = deque()
+        self._jobs: deque[Steps[Any]] = deque()
         self._credit_ns = MONITOR_BURST_NS  # time that may be used now; below zero it has to be waited for
         self._counted_ns = server.clock.monotonic_ns()  # when the credit was last added to
         self._timer: Cancellable | None = None
@@ -101,8 +101,10 @@ class Worker:
                 wait_ns = self._wait_ns()
                 if wait_ns:
                     self._continue_after(wait_ns)
-                elif not self._step(self._jobs.popleft()):
-                    self._continue_after(0)
+                else:
+                    pause_ns = self._step(self._jobs.popleft())
+                    if pause_ns is not None:
+                        self._continue_after(pause_ns)
         finally:
             self._is_running = False
 
@@ -110,21 +112,20 @@ class Worker:
         call: Callable[[int, Callable[[], object]], Cancellable] = self._server.call_later
         self._timer = call(delay_ns, self._run)
 
-    def _step(self, job: Job) -> bool:
-        """One step of a job; returns whether that was its last."""
+    def _step(self, job: Job) -> int | None:
+        """One step of a job; how long to wait before the next, None if that was its last."""
         started_ns = self._server.clock.monotonic_ns()
-        is_done = True
+        pause_ns: int | None = None
         try:
-            next(job)
+            pause_ns = next(job)
             self._jobs.append(job)
-            is_done = False
         except StopIteration:
             pass
         except Exception as error:
             # The root of a request: a bug in it must not end the server.
             self._server.log("ERR", f"Monitoring request failed: {type(error).__name__}: {error}")
         self._credit_ns -= self._server.clock.monotonic_ns() - started_ns
-        return is_done
+        return pause_ns
 
     def _wait_ns(self) -> int:
         """How long to wait until there is time to use."""

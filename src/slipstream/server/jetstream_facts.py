@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from slipstream.jetstream.api.info import config_fields, state_fields
+from slipstream.jetstream.api.received import all_received
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.gojson.times import format_time
@@ -35,6 +36,13 @@ class RunningJetStream:
         """Show what `runner` runs."""
         self._runner = runner
         self.enabled = True
+
+    def received(self) -> Callable[[], bool]:
+        """See `JetStreamFacts.received`."""
+        is_done: list[bool] = []
+        streams = [stream for account in self._runner.accounts.values() for stream in account.streams.values()]
+        all_received(streams, lambda: is_done.append(True))
+        return lambda: bool(is_done)
 
     def config(self) -> JetStreamConfig:
         """What it was started with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from monitoring.world import World
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
-from slipstream.monitoring.endpoints import Endpoints
+from slipstream.monitoring.endpoints import Endpoints, Reply
 from slipstream.monitoring.envelope import Sender
 from slipstream.monitoring.jetstream_facts import (
     ApiObject,
@@ -22,7 +22,7 @@ from slipstream.monitoring.jetstream_facts import (
     JetStreamStats,
 )
 from slipstream.monitoring.statsz import statsz
-from slipstream.monitoring.worker import finished
+from slipstream.monitoring.worker import Job, Worker, finished
 
 UNLIMITED = 2**64 - 1
 
@@ -68,6 +68,14 @@ class JetStream:
 
     def __init__(self) -> None:
         self.found: list[HealthProblem] = []
+        self.looks = 0  # how often somebody looks before everything is committed
+
+    def received(self) -> Callable[[], bool]:
+        def look() -> bool:
+            self.looks -= 1
+            return self.looks < 0
+
+        return look
 
     def config(self) -> JetStreamConfig:
         return JetStreamConfig(1000, 2000, store_dir="/data", sync_always=True, strict=True)
@@ -96,6 +104,26 @@ def world() -> World:
 def ask(world: World, path: str, query: str = "") -> tuple[int, Any]:
     reply = finished(Endpoints(world.facts).reply(path, query))
     return reply.status, json.loads(reply.body)
+
+
+@pytest.mark.parametrize("path", ["/jsz", "/varz"])
+def test_what_was_received_is_committed_first(world: World, path: str) -> None:
+    jetstream = JetStream()
+    jetstream.looks = 2
+    world.facts.jetstream = jetstream
+    worker = Worker(world)
+    replies: list[Reply] = []
+
+    def job() -> Job:
+        replies.append((yield from Endpoints(world.facts).reply(path, "")))
+
+    worker.submit(job())
+    for looks in (1, 0):
+        assert jetstream.looks == looks and not replies
+        timer = world.timers.pop()
+        assert timer.delay_ns > 0, "it does not look again and again"
+        timer.callback()
+    assert [reply.status for reply in replies] == [200]
 
 
 def test_totals_count_everything(world: World) -> None:

@@ -20,7 +20,7 @@ def job(log: list[str], name: str, steps: int, world: World | None = None, cost_
         if world is not None:
             world.clock.now += cost_ns
         if step < steps - 1:
-            yield
+            yield 0
 
 
 def fire(world: World) -> None:
@@ -105,7 +105,7 @@ def test_too_many_jobs_are_refused(world: World) -> None:
 
 def test_failing_job_is_logged_and_the_next_one_done(world: World) -> None:
     def failing() -> Job:
-        yield
+        yield 0
         raise RuntimeError("broken endpoint")
 
     log: list[str] = []
@@ -126,7 +126,7 @@ def test_job_may_submit_another(world: World) -> None:
         worker.submit(job(log, "inner", 1))
         log.append("outer")
         return
-        yield
+        yield 0
 
     worker.submit(asking())
     assert log == ["outer", "inner0"]
@@ -143,7 +143,7 @@ def test_stop_forgets_what_waits(world: World) -> None:
 
 def test_results() -> None:
     def counting() -> Steps[int]:
-        yield
+        yield 0
         return 7
 
     assert finished(counting()) == 7

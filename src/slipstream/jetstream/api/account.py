@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.received import all_received
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.versioning import API_LEVEL
 
@@ -20,8 +21,11 @@ class AccountApi:
         self._account = account
         account.api.register("INFO", "account_info_response", self.info)
 
-    def info(self, request: ApiRequest) -> Mapping[str, object]:
+    def info(self, request: ApiRequest) -> None:
         """Usage, limits and the API level; clients use it to find out whether JetStream is there."""
+        all_received(self._account.streams.values(), lambda: request.respond(self._fields()))
+
+    def _fields(self) -> Mapping[str, object]:
         account = self._account
         limits, counters = account.limits, account.api.counters
         fields: dict[str, object] = {

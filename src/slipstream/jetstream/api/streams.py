@@ -12,6 +12,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.api.info import stream_fields
+from slipstream.jetstream.api.received import all_committed, all_received
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
@@ -100,28 +101,39 @@ class StreamApi:
         asked = bodies.decode_optional(bodies.STREAM_LIST, request)
         names = self._account.matching(asked.subject)
         offset = min(max(asked.offset, 0), len(names))
-        total, page = len(names), iter(names[offset : offset + API_LIST_MAX])
-        described: list[dict[str, object]] = []
+        total, page = len(names), [self._account.streams[name] for name in names[offset : offset + API_LIST_MAX]]
+        left = iter(page)
+        described: dict[Stream, dict[str, object]] = {}
 
         def describe() -> None:
-            some = tuple(islice(page, _LIST_SLICE))
-            streams = [self._account.streams[name] for name in some if name in self._account.streams]
-            described.extend(self._fields(stream, versioned=False) for stream in streams)
+            some = tuple(islice(left, _LIST_SLICE))
+            for stream in some:
+                show(stream)
             if len(some) == _LIST_SLICE:
                 # Others have their turn before the rest is described.
                 self._account.ports.call_soon(lambda: request.attempt(describe))
-                return
+            else:
+                # Held back until what it shows is committed: nobody may see what could still be lost.
+                all_committed(described, show, respond)
+
+        def show(stream: Stream) -> None:
+            if self._account.streams.get(stream.name) is stream:
+                described[stream] = self._fields(stream, versioned=False)
+            else:
+                described.pop(stream, None)
+
+        def respond() -> None:
             fields: dict[str, object] = {
                 "total": total,
                 "offset": offset,
                 "limit": API_LIST_MAX,
-                "streams": described,
+                "streams": [*described.values()],
             }
             if self._account.offline:
                 fields["offline"] = dict(sorted(self._account.offline.items()))
             request.respond(fields)
 
-        describe()
+        all_received(page, lambda: request.attempt(describe))
 
     def info(self, request: ApiRequest) -> None:
         """One stream, perhaps with its subjects or deleted sequences."""

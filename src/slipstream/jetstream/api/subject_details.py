@@ -106,9 +106,9 @@ class SubjectDetails:
 
 
 def _state(stream: Stream) -> _State:
-    """Numbers of which at least one changes with every message that comes or goes."""
+    """Numbers of which at least one changes with every message that comes or goes for readers."""
     store = stream.store
-    return (store.first_seq, store.last_seq, store.messages, store.num_deleted, store.size_bytes)
+    return (store.first_seq, store.committed_seq, store.messages, store.num_deleted, store.size_bytes)
 
 
 def _written(page: list[tuple[bytes, int]]) -> msgspec.Raw | None:

@@ -260,7 +260,7 @@ class IndexedReads:
 
     def subject_pages(self, subject: bytes) -> SubjectPages:
         """See `Store.subject_pages`."""
-        return self._index.subject_pages((subject,))
+        return self._index.subject_pages((subject,), self.committed_seq)
 
     def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:
         """See `Store.subjects_between`."""

@@ -400,12 +400,13 @@ class Committer:
             self.idle = True
 
     def _release(self, batch: list[Pending], error: ApiError | None) -> None:
-        """Let go, in order; successes become refusals after an error."""
+        """Let go, in order; after an error every answer to a publish is that error.
+
+        Also those that were no success: what they were judged by may not have happened.
+        """
         if error is not None:
             refused = self._acks.refused(error)
-            batch = [
-                (item[0], refused) if isinstance(item, tuple) and isinstance(item[1], int) else item for item in batch
-            ]
+            batch = [(item[0], refused) if isinstance(item, tuple) else item for item in batch]
         at, end = 0, len(batch)
         while at < end:
             at = self._ports.publish_answers(batch, at, self._acks.prefix)

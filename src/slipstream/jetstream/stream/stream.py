@@ -173,6 +173,11 @@ class Stream:
         """The subjects of all messages that are or will be here; empty: others are possible."""
         return known_subjects(self.config, self.store)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing that was received or decided waits for its commit."""
+        return self.committer.idle and not self.ingest.held
+
     def after_commit(self, callback: AfterCommit) -> None:
         """Call back when everything decided so far is committed, or cannot be."""
         self.committer.after(callback)

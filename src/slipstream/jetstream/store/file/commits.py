@@ -152,6 +152,10 @@ class FileStoreCommits(FileStoreRemovals):
         self._journal.abandon()
         # Nothing that waited was removed; what was to be erased is found again in the log, if it got there.
         self.assigned = Assigned(self._index)
+        # Nor did what was assigned above the last commit happen: writers see it no more, until it is repaired.
+        index = self._index
+        lost = index.oldest_matching((), self.committed_seq + 1, index.last_seq, index.messages)
+        self.assigned.removals.remove_many(lost)
         self._logged_erasures, self._in_flight_erasures, self._in_flight_overwritten = [], [], 0
         self._logged_first = self._in_flight_first = 0
 
