@@ -9,7 +9,7 @@ Invariant: every subscription in `interest` belongs to a connection in `connecti
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.delivery import Delivery
@@ -26,6 +26,8 @@ __all__ = ["IMPORTING_SID", "Account", "Callback", "MessageTaker", "subscription
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
+
+P = ParamSpec("P")
 
 _NO_SID = b""
 # Marks an internal listener that hears imported streams as a client does.
@@ -176,7 +178,7 @@ class Account:
 
     def _interest_changed(self, pattern: bytes) -> None:
         for changed in self.interest_listeners:
-            changed()
+            self._guarded(changed)
         if not self._watchers:
             return
         if pattern in self._watchers:
@@ -187,13 +189,16 @@ class Account:
             heard = self.is_bound(subject, watcher.queue)
             if heard != watcher.heard:
                 watcher.heard = heard
-                try:
-                    watcher.on_change(heard)
-                except Exception as error:
-                    # Not the trouble of whoever came or went, nor of other watchers.
-                    if self.delivery.failed is None:
-                        raise
-                    self.delivery.failed(error)
+                self._guarded(watcher.on_change, heard)
+
+    def _guarded(self, callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Tell somebody; what goes wrong there is not the trouble of whoever came or went, nor of others."""
+        try:
+            callback(*args, **kwargs)
+        except Exception as error:
+            if self.delivery.failed is None:
+                raise
+            self.delivery.failed(error)
 
     def is_bound(self, subject: bytes, queue: bytes | None) -> bool:
         """Whether somebody subscribes to exactly this subject, in exactly this queue group or in none.

@@ -318,7 +318,13 @@ cdef class Delivery:
         sub.delivered += 1
         if sub.watched or sub.max_msgs:
             # The owner counts towards auto-unsubscribe or notes the reply it may answer.
-            sub.client.on_delivered(sub, PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None)
+            try:
+                sub.client.on_delivered(sub, PyBytes_FromStringAndSize(reply, reply_size) if reply_size else None)
+            except Exception as error:
+                # The receiver's trouble: neither its publisher nor other receivers notice.
+                if self.failed is None:
+                    raise
+                self.failed(error)
         return 1
 
     cdef Py_ssize_t _inside(

@@ -58,7 +58,8 @@ def decode_block(bytes block not None, Py_ssize_t size_max):
 cdef bint _decode(const uint8_t *p, const uint8_t *end, uint8_t *start, Py_ssize_t size) noexcept nogil:
     cdef uint8_t *out = start
     cdef uint8_t *limit = start + size
-    cdef Py_ssize_t length, offset = 0, found, extra, i, _i
+    cdef Py_ssize_t length, offset = 0, found, extra, i
+    cdef uint8_t *source
     cdef uint8_t tag
     while p < end:
         tag = p[0]
@@ -109,13 +110,13 @@ cdef bint _decode(const uint8_t *p, const uint8_t *end, uint8_t *start, Py_ssize
             length = (tag >> 2) + 1
         if offset == 0 or offset > out - start or length > limit - out:
             return False
-        if offset >= length:
-            memcpy(out, out - offset, length)
-            out += length
-        else:
-            for _i in range(length):
-                out[0] = out[-offset]
-                out += 1
+        source = out - offset
+        while length > 0:
+            # What was just written continues the pattern, so each step copies twice as much as the one before.
+            extra = min(length, out - source)
+            memcpy(out, source, extra)
+            out += extra
+            length -= extra
     return out == limit
 
 

@@ -12,6 +12,7 @@ from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
 from slipstream.jetstream.backup.legacy_writer import encode_state
 from slipstream.jetstream.backup.s2 import S2Reader, S2Writer
+from slipstream.kernels.record import crc32c
 from support.consumer_world import ConsumerWorld
 from support.jetstream_world import FakeStores, Recovered
 
@@ -246,3 +247,42 @@ def test_a_consumer_in_a_tar_comes_back() -> None:
     ]
     for state in states:
         assert consumer_state(encode_state(state, now_ns)) == state
+
+
+def _zeros(chunks: int) -> bytes:
+    """A stream of 4 MiB of zeros a chunk, each of about 20 bytes."""
+    size = 4 * 1024 * 1024
+    # A literal zero, a copy of one byte from one byte back, and a repeat of that for the rest.
+    block = b"\x80\x80\x80\x02" + b"\x00\x00" + b"\x02\x01\x00" + b"\x1d\x00" + (size - 2 - 65540).to_bytes(3, "little")
+    crc = crc32c(bytes(size))
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    chunk = b"\x00" + (len(block) + 4).to_bytes(3, "little") + masked.to_bytes(4, "little") + block
+    return b"\xff\x06\x00\x00S2sTwO" + chunk * chunks
+
+
+class TestBombs:
+    def test_kilobytes_that_would_become_gigabytes(self) -> None:
+        bomb = _zeros(550)
+        assert len(bomb) < 13_000
+        reader, content_bytes = S2Reader(trusted=False), 0
+        with pytest.raises(BadBackup, match="times larger"):
+            for content in reader.feed(bomb):
+                content_bytes += len(content)
+        assert 0 < content_bytes < 100 * 1024 * 1024
+
+    def test_what_is_trusted_may_be_very_small(self) -> None:
+        assert sum(map(len, S2Reader().feed(_zeros(20)))) == 20 * 4 * 1024 * 1024
+
+    def test_a_block_is_held_to_what_it_declares(self) -> None:
+        larger = _zeros(1).replace(b"\x80\x80\x80\x02", b"\x80\x80\x80\x01")
+        with pytest.raises(BadBackup, match="damaged"):
+            list(S2Reader(trusted=False).feed(larger))
+
+    def test_messages_of_zeros_are_restored(self) -> None:
+        """Well above what a backup usually gains, and far below what is refused."""
+        world, writer = ConsumerWorld(), S2Writer()
+        entries = [Entry(b"state.json", 1, 0, b"", b'{"bytes":5000000,"first_seq":1,"last_seq":5}')]
+        entries += [Entry(b"s.a", 1, seq, b"", bytes(1_000_000)) for seq in range(1, 6)]
+        data = writer.write(MAGIC + b"".join(map(encode_entry, [*entries, Entry()]))) + writer.close()
+        answer = {"config": {"name": "S", "subjects": ["s.*"], "storage": "memory"}, "state": {}}
+        assert restore(world, answer, data)["state"]["messages"] == 5

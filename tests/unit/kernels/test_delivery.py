@@ -247,3 +247,21 @@ def test_what_an_internal_subscriber_raises_is_not_the_publishers_trouble() -> N
     assert delivery.deliver(route, None, b"a.b", None, 0, b"hello") == 2
     assert client.take() == b"MSG a.b 7 5\r\nhello\r\n"
     assert [str(error) for error in failures] == ["a mistake"]
+
+
+def test_a_receiver_that_raises_is_the_trouble_of_nobody_else() -> None:
+    class Failing(Client):
+        def on_delivered(self, subscription: Subscription, reply: bytes | None) -> None:
+            raise ZeroDivisionError("a mistake")
+
+    failing, other, failures = Failing(), Client(), list[Exception]()
+    watched = subscription(failing, b"1")
+    watched.watched = True
+    delivery = Delivery(1)
+    route = Route((watched, subscription(other, b"2")))
+    with pytest.raises(ZeroDivisionError):
+        delivery.deliver(route, None, b"a.b", None, 0, b"x")
+    delivery.failed = failures.append
+    assert delivery.deliver(route, None, b"a.b", None, 0, b"x") == 2
+    assert other.take() == b"MSG a.b 2 1\r\nx\r\n"
+    assert [type(error) for error in failures] == [ZeroDivisionError]

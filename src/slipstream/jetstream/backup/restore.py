@@ -120,7 +120,7 @@ class Restore:
         self._owner = owner
         self._bounds = bounds
         self._created_ns = created_ns
-        self._s2 = S2Reader()
+        self._s2 = S2Reader(trusted=False)
         self._content = bytearray()  # decompressed, before its format is known
         self._reader: ArchiveReader | LegacyReader | None = None
         self._expected = 0  # consumers that still follow; `_DONE` after the end

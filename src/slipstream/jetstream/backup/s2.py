@@ -29,6 +29,10 @@ _IDENTITIES: Final = (b"S2sTwO", b"sNaPpY")
 _BLOCK_BYTES: Final = 64 * 1024
 _CONTENT_BYTES_MAX: Final = 4 * 1024 * 1024  # of one block of S2
 _CHUNK_BYTES_MAX: Final = _CONTENT_BYTES_MAX + 64 * 1024
+# Content that a stranger's stream may have for each of its bytes, beyond what it may have in any case. Messages have
+# sequences and times, so a real backup is far below; S2 itself reaches 200,000: gigabytes out of a few kilobytes.
+_RATIO_MAX: Final = 1_000
+_CONTENT_BYTES_FREE: Final = 64 * 1024 * 1024  # some 50 ms of work, in slices
 
 
 def is_s2(data: bytes) -> bool:
@@ -79,12 +83,15 @@ def _chunk(content: bytes) -> bytes:
 class S2Reader:
     """Gives back the content of a stream that arrives in pieces."""
 
-    __slots__ = ("_begun", "_waiting")
+    __slots__ = ("_begun", "_content_bytes", "_received_bytes", "_trusted", "_waiting")
 
-    def __init__(self) -> None:
-        """Wait for a stream."""
+    def __init__(self, *, trusted: bool = True) -> None:
+        """Wait for a stream. One that is not trusted is refused when it would become implausibly large."""
         self._begun = False
         self._waiting = bytearray()
+        self._trusted = trusted
+        self._received_bytes = 0
+        self._content_bytes = 0
 
     @property
     def is_between_chunks(self) -> bool:
@@ -98,6 +105,7 @@ class S2Reader:
             BadBackup: it is not such a stream, or damaged.
         """
         self._waiting += data
+        self._received_bytes += len(data)
         at = 0
         try:
             while len(self._waiting) - at >= 4:
@@ -127,13 +135,31 @@ class S2Reader:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
             raise BadBackup("the backup has a chunk that makes no sense")
+        if kind == _COMPRESSED and not self._trusted:
+            self._check_plausible(_declared_size(body[4:]))
         try:
             content = body[4:] if kind == _PLAIN else decode_block(body[4:], _CONTENT_BYTES_MAX)
         except ValueError as error:
             raise BadBackup(f"the backup is damaged: {error}") from None
         if _masked(crc32c(content)) != int.from_bytes(body[:4], "little"):
             raise BadBackup("the backup is damaged: a checksum does not fit")
+        self._content_bytes += len(content)
         return content
+
+    def _check_plausible(self, declared_bytes: int) -> None:
+        """Before anything is decompressed: a block says how large it will be, and is held to that."""
+        if self._content_bytes + declared_bytes > _CONTENT_BYTES_FREE + _RATIO_MAX * self._received_bytes:
+            raise BadBackup(f"the backup would become more than {_RATIO_MAX:,} times larger, which no real one does")
+
+
+def _declared_size(block: bytes) -> int:
+    """The size that a block says its content has; a block that is cut short is found out when it is read."""
+    size = 0
+    for shift, byte in enumerate(block[:5]):
+        size |= (byte & 127) << (7 * shift)
+        if byte < 128:
+            break
+    return size
 
 
 def _masked(crc: int) -> int:
