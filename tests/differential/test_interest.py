@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from models.interest import Interest as Model
-from slipstream.kernels.interest import Interest, Route, Subscription
+from slipstream.kernels.interest import Interest, Presence, Route, Subscription
 from slipstream.kernels.outbox import FlushQueue, Outbox
 
 token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])
@@ -37,6 +37,7 @@ class InterestMachine(RuleBasedStateMachine):
         self.asked: set[bytes] = set()
         self.next = 0
         self.clients: set[int] = set()
+        self.leaving: list[dict[bytes, Subscription]] = []
 
     @rule(
         target=subscriptions,
@@ -58,6 +59,43 @@ class InterestMachine(RuleBasedStateMachine):
     def remove(self, subscription: Subscription) -> None:
         assert self.kernel.remove(subscription) is self.model.remove(int(subscription.sid))
         assert self.kernel.remove(subscription) is False
+
+    @rule(
+        wanted=st.lists(st.tuples(st.one_of(literal, patterns()), st.booleans()), min_size=1, max_size=8),
+        queue=st.sampled_from([None, b"q1"]),
+    )
+    def come_and_leave(self, wanted: list[tuple[bytes, bool]], queue: bytes | None) -> None:
+        """Who leaves is gone at once; its subscriptions are taken out later."""
+        presence, mine = Presence(), dict[bytes, Subscription]()
+        for pattern, checked in wanted:
+            subscription = self.insert(pattern, queue, of_client=True)
+            subscription.presence, subscription.checked, subscription.cost = presence, checked, len(pattern)
+            mine[subscription.sid] = subscription
+        self.remembered_routes_are_never_out_of_date()
+        self.kernel.leave(presence, len(mine))
+        for sid in mine:
+            assert self.model.remove(int(sid))
+        self.leaving.append(mine)
+
+    @rule(most=st.integers(1, 5))
+    def take_out(self, most: int) -> None:
+        if self.leaving:
+            mine = self.leaving[0]
+            before = dict(mine)
+            checked, cost = self.kernel.take_out(mine, most)
+            taken = [subscription for sid, subscription in before.items() if sid not in mine]
+            assert len(taken) == min(most, len(before))
+            assert all(subscription.closed for subscription in taken)
+            assert checked == sum(subscription.checked for subscription in taken)
+            assert cost == sum(subscription.cost for subscription in taken)
+            if not mine:
+                self.leaving.pop(0)
+
+    def teardown(self) -> None:
+        """Nothing of those who left stays anywhere."""
+        for mine in self.leaving:
+            self.kernel.take_out(mine, 1_000)
+        self.nothing_is_lost()
 
     @rule(subject=literal)
     def publish(self, subject: bytes) -> None:

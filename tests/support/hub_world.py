@@ -96,6 +96,7 @@ class HubWorld:
         self.queue = FlushQueue(lambda: None)
         self.lines: list[str] = []
         self.checks: list[tuple[Callable[[], bool], Callable[[bool], None]]] = []  # passwords that wait to be checked
+        self.soon: list[Callable[[], object]] = []  # what was left for the next turn
         identity = ServerIdentity("N" + "A" * 55, "unit", "X" + "A" * 55, START_NS)
         self.hub = Hub(self.options, identity, self.clock, random.Random(seed), self, self.queue)
 
@@ -115,7 +116,17 @@ class HubWorld:
     ) -> None:
         self.checks.append((job, done))
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self.soon.append(callback)
+
     # Hands.
+
+    def take_turn(self) -> bool:
+        """Run what was left for the next turn; False if there was nothing."""
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
+        return bool(soon)
 
     def open(self, *, ip: str = "192.0.2.7", kind: str = "nats") -> HubClient:
         """A client that has sent nothing and was not greeted."""

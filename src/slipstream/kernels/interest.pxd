@@ -1,6 +1,10 @@
 from slipstream.kernels.outbox cimport Outbox
 
 
+cdef class Presence:
+    cdef readonly bint left
+
+
 cdef class Subscription:
     cdef readonly bytes subject
     cdef readonly bytes queue
@@ -15,6 +19,8 @@ cdef class Subscription:
     cdef public bint watched
     cdef public bint checked
     cdef public bint closed
+    cdef public unsigned int cost
+    cdef public Presence presence
 
 
 cdef class Route:
@@ -46,6 +52,7 @@ cdef class Interest:
     cdef bytes _last_stem
     cdef Route _last_family
     cdef unsigned long long _stems_seen[256]
+    cdef Py_ssize_t _leaving
 
     cdef Route route(self, bytes subject)
     cdef Route answer_route(self, bytes subject)
@@ -53,3 +60,5 @@ cdef class Interest:
     cdef Route _new_family(self, bytes stem)
     cdef int _forget(self, bytes subject, bint literal) except -1
     cdef list _collect(self, bytes subject)
+    cdef list _present(self, list found)
+    cdef bint _take(self, Subscription sub, bint literal) except -1

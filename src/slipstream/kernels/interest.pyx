@@ -41,6 +41,16 @@ cdef enum:
     KEPT_SUBJECT_MAX = 512
 
 
+cdef class Presence:
+    """That a client is in an account: what all its subscriptions there have in common.
+
+    Who leaves with very many is gone for everybody at once, and its subscriptions are taken out bit by bit.
+    """
+
+    def __cinit__(self):
+        self.left = False
+
+
 cdef class Subscription:
     """One SUB of one client, or one internal listener (`callback` instead of an outbox).
 
@@ -51,6 +61,8 @@ cdef class Subscription:
         watched: the client is told of each delivery (`on_delivered`), because it may answer the reply subject.
         checked: the planner has to ask the client's permissions for each concrete subject.
         closed: removed; a route that still lists it skips it.
+        cost: memory that it counts for, whoever counts it.
+        presence: of its client; None for an internal listener.
     """
 
     def __cinit__(self, bytes subject not None, bytes queue, bytes sid, Outbox outbox=None, client=None, callback=None):
@@ -67,6 +79,8 @@ cdef class Subscription:
         self.watched = False
         self.checked = False
         self.closed = False
+        self.cost = 0
+        self.presence = None
 
     def __repr__(self):
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
@@ -215,6 +229,7 @@ cdef class Interest:
         self._last_stem = None
         self._last_family = None
         memset(self._stems_seen, 0, sizeof(self._stems_seen))
+        self._leaving = 0
         self.count = self.inserts = self.removes = self.matches = self.misses = 0
 
     @property
@@ -236,22 +251,43 @@ cdef class Interest:
 
     def remove(self, Subscription sub not None):
         """Take a subscription out; False if it was not there."""
-        cdef bytes subject = sub.subject
-        cdef bint literal = not has_wildcard(subject)
-        cdef object found
-        sub.closed = True
-        if literal:
-            found = self._literals.get(subject)
-            if not left(found, sub):
-                return False
-            if not found:
-                del self._literals[subject]
-        elif not self._remove_pattern(subject.split(b"."), sub):
+        cdef bint literal = not has_wildcard(sub.subject)
+        if not self._take(sub, literal):
             return False
         self.count -= 1
         self.removes += 1
-        self._forget(subject, literal)
+        self._forget(sub.subject, literal)
         return True
+
+    def leave(self, Presence presence not None, Py_ssize_t count):
+        """A client with `count` subscriptions is gone: from now on nothing is found for it.
+
+        The subscriptions themselves are still to be taken out. No route lists them meanwhile, so that costs nobody a
+        route; finding receivers for a new one is a little slower until then.
+        """
+        presence.left = True
+        self._leaving += 1
+        self.count -= count
+        self.removes += count
+        self._forget(b"", False)
+
+    def take_out(self, dict subscriptions not None, Py_ssize_t most):
+        """Take at most so many subscriptions of a client that has left out of the dict and of here.
+
+        Returns how many of them were `checked`, and what they cost. The call that empties the dict ends the leaving.
+        """
+        cdef Subscription sub
+        cdef Py_ssize_t checked = 0
+        cdef unsigned long long cost = 0
+        while subscriptions and most > 0:
+            sub = <Subscription?>subscriptions.popitem()[1]
+            if self._take(sub, not has_wildcard(sub.subject)):
+                checked += sub.checked
+                cost += sub.cost
+            most -= 1
+        if not subscriptions:
+            self._leaving -= 1
+        return checked, cost
 
     def match(self, bytes subject not None):
         """Every subscription whose pattern matches the literal `subject`, in no particular order."""
@@ -295,7 +331,7 @@ cdef class Interest:
                 stack.append(node.any_token)
             if node.children:
                 stack.extend(node.children.values())
-        return found
+        return self._present(found)
 
     cdef Route route(self, bytes subject):
         cdef PyObject *cached = PyDict_GetItem(self._routes, subject)
@@ -398,11 +434,35 @@ cdef class Interest:
         cdef Route route
         if not varies:
             varies = collect_family(<_Node>self._root, tokens, 0, len(tokens), found)
-        route = Route(dynamic=True) if varies else plain_route(found)
+        route = Route(dynamic=True) if varies else plain_route(self._present(found))
         if len(self._families) >= self._routes_max:
             self._families = {}
         self._families[stem] = route
         return route
+
+    cdef bint _take(self, Subscription sub, bint literal) except -1:
+        """Take a subscription out of its place; False if it was not there."""
+        cdef object found
+        sub.closed = True
+        if not literal:
+            return self._remove_pattern(sub.subject.split(b"."), sub)
+        found = self._literals.get(sub.subject)
+        if not left(found, sub):
+            return False
+        if not found:
+            del self._literals[sub.subject]
+        return True
+
+    cdef list _present(self, list found):
+        """Without those whose client has left."""
+        cdef Subscription sub
+        cdef list kept = []
+        if not self._leaving:
+            return found
+        for sub in found:
+            if sub.presence is None or not sub.presence.left:
+                kept.append(sub)
+        return kept
 
     cdef list _collect(self, bytes subject):
         cdef list found = []
@@ -414,7 +474,7 @@ cdef class Interest:
             tokens = subject.split(b".")
             if b"" not in tokens:
                 collect_patterns(<_Node>self._root, tokens, 0, len(tokens), found)
-        return found
+        return self._present(found)
 
     def _insert_pattern(self, list tokens, Subscription sub):
         cdef _Node node = <_Node>self._root

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -62,6 +63,9 @@ class Host(Protocol):
     def account_of(self, identity: Identity) -> Account | None: ...
     def connected(self, connection: ClientConnection) -> None: ...
     def closed(self, connection: ClientConnection, reason: CloseReason) -> None: ...
+    def in_steps(self, work: Iterator[None]) -> None:
+        """Do the first step of some work now, and the others when everybody else had a turn."""
+
     def log(self, level: str, connection: ClientConnection, text: str) -> None: ...
     def mapped(self, connection: ClientConnection, subject: bytes) -> bytes | None: ...
     def publish(

@@ -12,7 +12,7 @@ import base64
 import secrets
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,7 +31,6 @@ from slipstream.kernels.delivery import Delivery
 from slipstream.kernels.interest import Route
 from slipstream.kernels.outbox import FlushQueue
 from slipstream.kernels.subject import is_valid_publish
-from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol import texts
 from slipstream.protocol.client import Client
 from slipstream.protocol.connection import ClientConnection
@@ -77,6 +76,10 @@ class Edge(Protocol):
         """Run a job off the loop when it is this client's turn, and report its result on the loop."""
         ...
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Run something when everybody else had a turn."""
+        ...
+
     def log(self, level: str, text: str) -> None: ...
 
 
@@ -99,10 +102,8 @@ class ClosedConnection:
         self.connection = connection
         self.reason = reason
         self.stop_ns = stop_ns
-        self.subscription_count = len(connection.last_subscriptions)
-        # Kept for monitoring while they are few.
-        few = self.subscription_count <= CLOSED_SUBSCRIPTIONS_MAX
-        self.subscriptions = connection.last_subscriptions if few else ()
+        self.subscription_count = connection.last_subscription_count
+        self.subscriptions = connection.last_subscriptions
         connection.last_subscriptions = ()
 
 
@@ -224,6 +225,12 @@ class Hub:
     def now_ns(self) -> int:
         """Wall clock."""
         return self.clock.now_ns()
+
+    def in_steps(self, work: Iterator[None]) -> None:
+        """Do the first step of some work now, and the others when everybody else had a turn."""
+        for _ in work:
+            self._edge.call_soon(lambda: self.in_steps(work))
+            return
 
     def new_nonce(self) -> str:
         """Eleven unguessable bytes as text; a client signs them to prove its nkey."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["ClientProtocol", "SocketPeer", "address_of", "bind"]
 
 TURN_WRITE_BYTES = 4 * MIB  # output of one read after which others have their turn: some 5 ms of work
+TURN_WORK_NS = 5_000_000  # a read that took longer is followed by shorter ones, too: control lines make no output
 READ_BYTES_FIRST = 32 * KIB  # of a connection whose receivers nobody has counted yet: 1,000 of them are 32 MiB
 READ_BYTES_MIN = 4 * KIB  # shorter ones would not make a turn shorter: each costs some microseconds by itself
 _RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
@@ -139,10 +140,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._stall()
         if parser.paused and not self._reading_paused:
             self._hold_reading()
-        output = server.queue.written - written
-        if output > TURN_WRITE_BYTES:
-            self._share_turns(nbytes, output)
-        elif nbytes == self._read_bytes < READ_BUFFER_BYTES and output * 2 <= TURN_WRITE_BYTES:
+        # How much of a turn this was.
+        share = (server.queue.written - written) / TURN_WRITE_BYTES
+        took = (time.time_ns() - connection.last_read_ns) / TURN_WORK_NS
+        if took > share:
+            share = took
+        if share > 1.0:
+            self._share_turns(int(nbytes / share))
+        elif share <= 0.5 and nbytes == self._read_bytes < READ_BUFFER_BYTES:
             self._read_bytes *= 2
 
     def eof_received(self) -> bool:
@@ -233,9 +238,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self.transport.pause_reading()
         self._server.call_later(PRODUCER_STALL_NS, self.resume_reading)
 
-    def _share_turns(self, nbytes: int, output: int) -> None:
-        """A read made much output: read less next time, and only when others had their turn."""
-        self._read_bytes = max(nbytes * TURN_WRITE_BYTES // output, READ_BYTES_MIN)
+    def _share_turns(self, read_bytes: int) -> None:
+        """A read made much work: read less next time, and only when others had their turn."""
+        self._read_bytes = max(read_bytes, READ_BYTES_MIN)
         if not self._reading_paused:
             self._hold_reading()
             self._server.call_soon(self.resume_reading)

@@ -92,6 +92,9 @@ class World:
     ) -> None:
         done(job())
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        callback()
+
     # Hands.
 
     def connect(self, *, feed: bytes = b"", kind: str = "nats", **connect: object) -> ClientConnection:
