@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 
-from benchmarks import js_api, js_restart, js_subjects
+from benchmarks import js_api, js_batches, js_restart, js_subjects
 from benchmarks.js_streams import StreamAdmin
 from benchmarks.scenario import Bar, Claim, Row, Scale, Scenario, Throughput
 from benchmarks.servers import Server
@@ -215,6 +215,7 @@ SCENARIOS = (
         _DEFAULT,
     ),
     Scenario("js-streams", (_row("1,000 streams in turn", 1.0),), _run_many_streams, _INTERVAL),
+    *js_batches.SCENARIOS,
     js_api.SCENARIO,
     *js_subjects.SCENARIOS,
     js_restart.SCENARIO,

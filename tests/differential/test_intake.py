@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.fast_batch import Batch
 from models.intake import Intake as Model
+from slipstream.kernels.fastbatch import FastBatch
 from slipstream.kernels.intake import Intake
 from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.subjectindex import MessageIndex
@@ -16,7 +18,15 @@ HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 message = st.tuples(
     st.integers(1, 50),
     st.sampled_from([b"a", b"a.b", b"orders.new"]),
-    st.sampled_from([None, b"", b"_INBOX.1", b"_INBOX.1", b".$FI", b"_INBOX.f.10.ok.2.1.$FI", b"_INBOX.FI"]),
+    st.one_of(
+        st.sampled_from([None, b"", b"_INBOX.1", b"_INBOX.1", b".$FI", b"_INBOX.FI"]),
+        st.builds(
+            lambda batch, seq, kind: b"_INBOX.%b.10.ok.%d.%d.$FI" % (batch, seq, kind),
+            st.sampled_from([b"f", b"f", b"g", b"unknown"]),
+            st.sampled_from([2, 2, 3, 3, 4, 5]),
+            st.sampled_from([1, 1, 1, 2, 3, 4]),
+        ),
+    ),
     st.sampled_from([b"", b"", b"", HEADER]),
     st.binary(max_size=12),
 )
@@ -41,6 +51,11 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
         return model.resumes
 
     kernel.resume = resume
+    for batch_id, ack_at in ((b"f", 5), (b"g", 3)):
+        known = kernel.batches[batch_id] = FastBatch(True, 10)
+        known.seq = known.stored = 1
+        known.ack_at = ack_at
+        model.batches[batch_id] = Batch(ack_at)
     for step in steps:
         if step == "open":
             kernel.open(writer)
@@ -64,6 +79,11 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
         assert kernel.is_open == model.is_open
         assert kernel.pending == model.pending
         assert kernel.buffered_bytes == model.buffered_bytes
+        for batch_id, batch in kernel.batches.items():
+            expected_batch = model.batches[batch_id]
+            assert (batch.seq, batch.stored) == (expected_batch.seq, expected_batch.stored)
+            assert batch.stream_seq == expected_batch.stream_seq
+            assert batch.last_active_ns == expected_batch.last_active_ns
         assert (kernel.last_seq, kernel.last_ts_ns) == (len(model.appended), model.last_ts_ns)
     assert slow == model.slow
     assert seen == [(seq, subject, 0) for seq, _, subject, _ in model.appended]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from models.fast_batch import SUFFIX, Batch, parse_reply
+
 
 class Intake:
     def __init__(self, bytes_max: int, msgs_max: int, payload_bytes_max: int) -> None:
@@ -14,12 +16,15 @@ class Intake:
         self.pending: list[tuple[bytes, int]] = []
         self.buffered_bytes = 0
         self.last_ts_ns = 0
+        self.batches: dict[bytes, Batch] = {}
 
     def take(self, now_ns: int, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
+        in_batch = reply is not None and len(reply) > len(SUFFIX) and reply.endswith(SUFFIX)
+        batch = self._next_in_batch(reply) if in_batch and reply is not None else None
         if (
             not self.is_open
             or header
-            or (reply is not None and len(reply) > 4 and reply.endswith(b".$FI"))  # part of a fast batch
+            or (in_batch and batch is None)
             or len(payload) > self.payload_bytes_max
             or self.buffered_bytes > self.bytes_max
             or len(self.pending) > self.msgs_max
@@ -35,5 +40,15 @@ class Intake:
         self.last_ts_ns = max(now_ns, self.last_ts_ns)
         self.appended.append((len(self.appended) + 1, self.last_ts_ns, subject, payload))
         self.buffered_bytes += len(payload)
-        if reply:
+        if batch is not None:
+            batch.seq = batch.stored = batch.seq + 1
+            batch.stream_seq = len(self.appended)
+            batch.last_active_ns = now_ns
+        elif reply:
             self.pending.append((reply, len(self.appended)))
+
+    def _next_in_batch(self, reply: bytes) -> Batch | None:
+        """The batch to which a message is added without a word."""
+        found = parse_reply(reply)
+        batch = self.batches.get(found[0]) if found is not None else None
+        return batch if found is not None and batch is not None and batch.is_next(found) else None

@@ -1,4 +1,5 @@
 from slipstream.kernels.delivery cimport Listener
+from slipstream.kernels.fastbatch cimport FastBatch
 from slipstream.kernels.logwriter cimport LogWriter
 
 
@@ -15,5 +16,8 @@ cdef class Intake(Listener):
     cdef public Py_ssize_t buffered_bytes
     cdef public Py_ssize_t payload_bytes_max
     cdef public bint answers
+    cdef public dict batches
     cdef Py_ssize_t _room_bytes
     cdef Py_ssize_t _room_msgs
+
+    cdef FastBatch _next_in_batch(self, const char *reply, Py_ssize_t size)

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from slipstream.kernels.delivery import Listener
+from slipstream.kernels.fastbatch import FastBatch
 from slipstream.kernels.logwriter import LogWriter
 
 class Intake(Listener):
@@ -12,6 +13,7 @@ class Intake(Listener):
     buffered_bytes: int
     payload_bytes_max: int
     answers: bool
+    batches: dict[bytes, FastBatch]
     appended: Callable[[int, bytes, int], None] | None
     resume: Callable[[], bool] | None
     def __init__(

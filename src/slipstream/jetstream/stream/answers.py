@@ -13,7 +13,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream.commit import AfterCommit, Committer
+from slipstream.jetstream.stream.commit import Committer
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.traced import REPEATED
 
@@ -57,21 +57,13 @@ class Answers:
     def stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
         """Answer that a message is stored, and more, when that is committed."""
         if reply and self.wanted:
-            self._committer.after(self.ack(reply, seq, tail))
+            self._committer.answer(*self.ack(reply, seq, tail))
 
     def tell(self, reply: bytes | None, payload: bytes) -> None:
         """Answer something that is true once everything decided before is committed."""
         if reply:
-            self._committer.after(self._either(reply, payload))
+            self._committer.answer(reply, payload)
 
-    def ack(self, reply: bytes, seq: int, tail: bytes) -> AfterCommit:
-        """The ack of a stored message with more in it than its sequence."""
-        return self._either(reply, self._acks.stored(seq)[:-1] + tail + b"}")
-
-    def _either(self, reply: bytes, payload: bytes) -> AfterCommit:
-        """Sends this, or that it could not be."""
-
-        def send(error: ApiError | None) -> None:
-            self._ports.publish(reply, None, None, payload if error is None else self._acks.refused(error))
-
-        return send
+    def ack(self, reply: bytes, seq: int, tail: bytes) -> tuple[bytes, bytes]:
+        """The ack of a stored message with more in it than its sequence, to be sent after its commit."""
+        return reply, self._acks.stored(seq)[:-1] + tail + b"}"

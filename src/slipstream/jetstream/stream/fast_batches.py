@@ -8,13 +8,14 @@ Answers go to it: `ack` (stored up to a sequence, and how many messages to the n
 `err` (one was refused), and at the end an ordinary ack with id and count. With `gap: fail` the first missing or refused
 message ends the batch with what was stored until then; with `ok` it goes on.
 
+The intake's kernel stores what is next in an open batch and due for no answer, as long as messages without headers need
+no look; everything else comes here, and so does the first message after that has changed.
+
 What this is not: atomic. Invariant: an `ack` leaves only after the commit of everything it speaks of.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from slipstream.errors import ApiError
@@ -24,19 +25,19 @@ from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
-from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
+from slipstream.jetstream.ports import BatchLimits, Ports
 from slipstream.jetstream.stream.batches import BatchTarget, batch_tail
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.staging import Prepared, Refused, Staging
+from slipstream.kernels.fastbatch import FastBatch
+from slipstream.kernels.fastbatch import parse_reply as read_reply
 from slipstream.limits import BATCH_ID_BYTES_MAX, FAST_BATCH_ACK_EVERY_MAX
 
 __all__ = ["FAST_SUFFIX", "FastBatches", "FastTarget", "Operation", "parse_reply"]
 
 FAST_SUFFIX: Final = b".$FI"
-_START, _APPEND, _COMMIT, _END, _PING = range(5)
-_DIGITS = re.compile(rb"[0-9]{1,20}")
-_DEFAULT_FLOW: Final = 10
-_FLOW_MAX: Final = 2**16 - 1
+_COMMIT, _END, _PING = 2, 3, 4
+_NEVER: Final = 2**64 - 1  # no message of a batch has this sequence
 
 
 class Operation(NamedTuple):
@@ -74,46 +75,21 @@ class FastTarget(BatchTarget, Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Batch:
-    """One open batch."""
-
-    gap_ok: bool
-    ack_every_max: int  # what the client allows
-    ack_every: int = 1
-    seq: int = 0  # highest sequence of the batch seen
-    stored: int = 0  # up to here everything was stored, refused or recognised
-    acked: int = 0  # up to here the client was told
-    stream_seq: int = 0  # sequence of the last message stored
-    last_active_ns: int = 0
-    timer: Cancel | None = None
-
-
 def parse_reply(reply: bytes) -> Operation | None:
     """What a reply subject that ends with `FAST_SUFFIX` says; None if it is malformed."""
-    parts = reply[: -len(FAST_SUFFIX)].rsplit(b".", 5)
-    if len(parts) != 6:
-        return None
-    _prefix, batch_id, flow_text, gap, seq_text, kind_text = parts
-    kind = int(kind_text) if _DIGITS.fullmatch(kind_text) else -1
-    seq = int(seq_text) if _DIGITS.fullmatch(seq_text) else 0
-    if not _START <= kind <= _PING or not 0 < seq < 2**64 - 1 or gap not in (b"ok", b"fail"):
-        return None
-    if (seq == 1 and kind in (_END, _APPEND)) or (seq != 1 and kind == _START):
-        return None
-    flow = int(flow_text) if _DIGITS.fullmatch(flow_text) else 0
-    return Operation(batch_id, min(flow, _FLOW_MAX) or _DEFAULT_FLOW, gap == b"ok", seq, kind)
+    found = read_reply(reply)
+    return None if found is None else Operation(*found)
 
 
 class FastBatches:
     """The open fast batches of one stream."""
 
-    def __init__(self, target: FastTarget, ports: Ports, limits: BatchLimits) -> None:
-        """Store into `target`, within the limits all streams share."""
+    def __init__(self, target: FastTarget, ports: Ports, limits: BatchLimits, batches: dict[bytes, FastBatch]) -> None:
+        """Store into `target`, within the limits all streams share; the intake knows the open `batches`, too."""
         self._target = target
         self._ports = ports
         self._limits = limits
-        self._open: dict[bytes, _Batch] = {}
+        self._open = batches
 
     def __len__(self) -> int:
         """Open batches."""
@@ -164,7 +140,7 @@ class FastBatches:
                 self._store(batch, operation, subject, reply, header, payload)
         return None
 
-    def _ping(self, batch: _Batch, operation: Operation, reply: bytes) -> None:
+    def _ping(self, batch: FastBatch, operation: Operation, reply: bytes) -> None:
         """The client asks how far we are; what it has sent and we have not seen is a gap."""
         if operation.seq > batch.seq:
             self._tell_gap(reply, batch.seq + 1, operation.seq + 1)
@@ -176,7 +152,7 @@ class FastBatches:
                 return
         self._ack(batch, reply)
 
-    def _is_next(self, batch: _Batch, operation: Operation, reply: bytes) -> bool:
+    def _is_next(self, batch: FastBatch, operation: Operation, reply: bytes) -> bool:
         """Count the message; False if a gap ends the batch."""
         batch.seq += 1
         if batch.seq == operation.seq:
@@ -190,11 +166,11 @@ class FastBatches:
         return False
 
     def _store(
-        self, batch: _Batch, operation: Operation, subject: bytes, reply: bytes, header: bytes, payload: bytes
+        self, batch: FastBatch, operation: Operation, subject: bytes, reply: bytes, header: bytes, payload: bytes
     ) -> None:
         target = self._target
         if operation.seq == 1 and not operation.commits:
-            self._tell(reply, {"type": "ack", "seq": 0, "msgs": batch.ack_every})
+            self._ack(batch, reply)
         block = headers.remove(header, b"Nats-Request-Info") if header else header
         checked = Staging(target).check(target.transformed(subject), block, payload)
         if isinstance(checked, Prepared):
@@ -217,7 +193,7 @@ class FastBatches:
         else:
             self._ack_if_due(batch, reply)
 
-    def _refused(self, batch: _Batch, operation: Operation, reply: bytes, refused: Refused) -> None:
+    def _refused(self, batch: FastBatch, operation: Operation, reply: bytes, refused: Refused) -> None:
         if refused.is_repeated:
             batch.stored = operation.seq
             self._ack_if_due(batch, reply)
@@ -241,29 +217,30 @@ class FastBatches:
             batch.stored = batch.seq
         self._finish(batch, operation.batch_id, reply)
 
-    def _finish(self, batch: _Batch, batch_id: bytes, reply: bytes) -> None:
+    def _finish(self, batch: FastBatch, batch_id: bytes, reply: bytes) -> None:
         """Answer for the whole batch."""
         self._end(batch_id)
         self._target.ack_stored(reply, batch.stream_seq, batch_tail(batch_id, batch.seq))
 
     # --- flow control ---
 
-    def _ack_if_due(self, batch: _Batch, reply: bytes) -> bool:
+    def _ack_if_due(self, batch: FastBatch, reply: bytes) -> bool:
         """Tell how far we are, every so many messages; how many changes slowly with the number of open batches."""
-        steps = (batch.stored - batch.acked) // batch.ack_every
-        if steps <= 0:
+        if batch.stored < batch.ack_at:
             return False
+        steps = (batch.stored - batch.acked) // batch.ack_every
         batch.acked += steps * batch.ack_every
         most = min(max(FAST_BATCH_ACK_EVERY_MAX // len(self._open), 1), batch.ack_every_max)
         if batch.ack_every < most:
             batch.ack_every = min(batch.ack_every * 2, most)
         elif batch.ack_every > most:
             batch.ack_every = max(batch.ack_every // 2, most)
+        batch.ack_at = min(batch.acked + batch.ack_every, _NEVER)
         self._ack(batch, reply)
         return True
 
-    def _ack(self, batch: _Batch, reply: bytes) -> None:
-        self._tell(reply, {"type": "ack", "seq": batch.acked, "msgs": batch.ack_every})
+    def _ack(self, batch: FastBatch, reply: bytes) -> None:
+        self._target.tell(reply, b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.ack_every))
 
     def _tell_gap(self, reply: bytes, expected_seq: int, seq: int) -> None:
         self._tell(reply, {"type": "gap", "last_seq": expected_seq, "seq": seq})
@@ -273,16 +250,17 @@ class FastBatches:
 
     # --- life of a batch ---
 
-    def _begin(self, operation: Operation) -> _Batch:
-        batch = _Batch(operation.gap_ok, operation.flow)
+    def _begin(self, operation: Operation) -> FastBatch:
+        batch = FastBatch(operation.gap_ok, operation.flow)
         self._watch(operation.batch_id, batch, self._limits.timeout_ns)
         self._open[operation.batch_id] = batch
         self._limits.fast_open += 1
         # Alone it may go as fast as it likes; beside others it starts slowly.
         batch.ack_every = min(FAST_BATCH_ACK_EVERY_MAX, operation.flow) if len(self._open) == 1 else 1
+        batch.ack_at = batch.ack_every
         return batch
 
-    def _watch(self, batch_id: bytes, batch: _Batch, delay_ns: int) -> None:
+    def _watch(self, batch_id: bytes, batch: FastBatch, delay_ns: int) -> None:
         """Forget the batch when it was silent for too long."""
 
         def look() -> None:

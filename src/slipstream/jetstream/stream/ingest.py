@@ -161,6 +161,12 @@ class Ingest:
         self._publish(subject, None, header, payload, stores=False)
         return self.answers.refusal
 
+    def open_short_way(self) -> None:
+        """A message was appended by another way, and its commit is on its way: plain ones may follow it directly."""
+        resources = self._resources
+        if self.admission.is_plain and not (resources.limited or resources.server_exceeded or self.intake.is_open):
+            self.intake.open(self._store.direct_writer())
+
     def _resume(self) -> bool:
         """The short way was left open by a commit on the spot: look at what may have changed since, once a batch."""
         resources = self._resources

@@ -39,6 +39,7 @@ class StreamBatches:
     def __init__(self, ingest: Ingest, committer: Committer, ports: Ports, facts: ServerFacts) -> None:
         """Store through `ingest`; limits are shared by all streams of the server."""
         self._appends = ingest.appends
+        self._open_short_way = ingest.open_short_way
         self._admission = ingest.admission
         self._answers = ingest.answers
         self._ports = ports
@@ -47,7 +48,7 @@ class StreamBatches:
         self.store: Store = ingest.appends.store
         self.ids: MessageIds = ingest.appends.ids
         self.atomic = AtomicBatches(self, ports, Advisories(ports, facts), facts.batches, ingest.admission.resources)
-        self.fast = FastBatches(self, ports, facts.batches)
+        self.fast = FastBatches(self, ports, facts.batches, ingest.intake.batches)
 
     def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
         """Whether the message belongs to a batch; then it was taken care of."""
@@ -120,7 +121,10 @@ class StreamBatches:
 
     def store_one(self, message: Prepared) -> ApiError | None:
         """See `FastTarget.store_one`."""
-        return self._appends.add_checked(message)
+        refusal = self._appends.add_checked(message)
+        if refusal is None:
+            self._open_short_way()
+        return refusal
 
     def store_unit(self, messages: list[Prepared], reply: bytes | None, tail: bytes) -> ApiError | None:
         """See `BatchTarget.store_unit`."""
