@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from models.handout import frames
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.handout import Batch, hand_out
+from slipstream.kernels.handout import Batch, hand_out, is_congested
 from slipstream.kernels.interest import Interest, Subscription
 from slipstream.kernels.outbox import FlushQueue, Outbox
-from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.record import RECORD_HEAD, StoredMessage
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 SIDS = {b"inbox.1": b"1", b"inbox.2": b"77"}
@@ -67,6 +67,9 @@ def test_kernel_agrees_with_model(
     expected = [found for found in store.read_batch(filters, from_seq, **bounds) if isinstance(found, StoredMessage)]
     assert [batch.message(i) for i in range(len(batch))] == expected
     assert batch.seqs(0, len(batch)) == [found.seq for found in expected]
+    sizes = [len(found.subject) + len(found.headers) + len(found.payload) for found in expected]
+    expiries = sum(8 for found in expected if found.expires_ns)
+    assert batch.record_bytes == sum(sizes) + RECORD_HEAD * len(expected) + expiries
 
     interest, delivery = Interest(16), Delivery(1)
     outbox = Outbox(FlushQueue(lambda: None), None, 1 << 20)
@@ -190,3 +193,20 @@ def test_damage_ends_a_batch(cut: int, flip: int) -> None:
     short = Batch()
     store._index.select((), 0, 4, 9, 1000, short.chosen)
     assert short.take(data[:cut], base, salt) <= 3
+
+
+@given(levels=st.lists(st.integers(0, 130), min_size=3, max_size=3))
+def test_who_is_near_a_limit_is_congested(levels: list[int]) -> None:
+    interest = Interest(16)
+    queue = FlushQueue(lambda: None)
+    boxes = [Outbox(queue, None, 200) for _ in levels]
+    for box, level, (subject, group) in zip(
+        boxes, levels, [(b"a", None), (b"*", None), (b"a", b"workers")], strict=True
+    ):
+        box.stall_at = 100
+        box.in_flight = level // 2
+        box.write(b"x" * (level - level // 2))
+        interest.insert(Subscription(subject, group, b"1", box))
+    assert is_congested(interest, b"a") == any(level > 100 for level in levels)
+    assert is_congested(interest, b"b") == (levels[1] > 100)
+    assert not is_congested(interest, b"b.c")

@@ -63,6 +63,9 @@ class ConsumerPorts(FakePorts):
                 return i + 1, total, size
         return count, total, size
 
+    def is_congested(self, target: bytes) -> bool:
+        return not self.smooth
+
     def flush(self) -> None:
         """Everything is sent at once anyway."""
 

@@ -173,6 +173,10 @@ class Ports(Protocol):
         """
         ...
 
+    def is_congested(self, target: bytes) -> bool:
+        """Whether a receiver of what is handed out to `target` is close to its limit of pending bytes."""
+        ...
+
     def flush(self) -> None:
         """Send what was written so far at once instead of at the end of the turn."""
         ...

@@ -6,6 +6,7 @@ from slipstream.kernels.subjectindex cimport Selection
 
 cdef class Batch:
     cdef readonly Selection chosen
+    cdef readonly Py_ssize_t record_bytes
     cdef list parts
     cdef const unsigned char **at
     cdef Py_ssize_t n, cap

@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.delivery cimport Delivery
 from slipstream.kernels.heap cimport grown
-from slipstream.kernels.interest cimport Interest, Route
+from slipstream.kernels.interest cimport Interest, Route, Subscription
 from slipstream.kernels.record cimport FLAG_EXPIRES, HEAD, KIND_MASK, KIND_MSG, StoredMessage, record_size
 from slipstream.kernels.runtable cimport LENGTH_EXPIRES, LENGTH_MASK, Cursor, Run, lower, seq_at
 from slipstream.kernels.subjectindex cimport MessageIndex, Selection
@@ -55,7 +55,10 @@ cdef inline char *put_number(char *target, uint64_t number) noexcept nogil:
 
 
 cdef class Batch:
-    """Messages found in a store, in order. `chosen` says where they lie; `take` gives the bytes."""
+    """Messages found in a store, in order. `chosen` says where they lie; `take` gives the bytes.
+
+    `record_bytes` is the size of the records taken so far.
+    """
 
     def __cinit__(self):
         self.chosen = Selection()
@@ -118,6 +121,7 @@ cdef class Batch:
                 break
             self.at[self.n] = q
             self.n += 1
+            self.record_bytes += need
         return self.n
 
     def seq(self, Py_ssize_t i):
@@ -215,6 +219,25 @@ cdef class SizedHeaders:
         end = put_number(self.block + size + 15, <uint64_t>payload)
         memcpy(end, b"\r\n\r\n", 4)
         return end + 4 - self.block
+
+
+cdef inline bint congested(Subscription sub) noexcept:
+    return sub.outbox is not None and sub.outbox._waiting + sub.outbox.in_flight > sub.outbox.stall_at
+
+
+def is_congested(Interest interest not None, bytes target not None):
+    """Whether somebody who may receive what is sent to `target` is near its limit of pending bytes."""
+    cdef Route route = interest.answer_route(target)
+    cdef Subscription sub
+    cdef tuple members
+    for sub in route.subscriptions:
+        if congested(sub):
+            return True
+    for members in route.queues:
+        for sub in members:
+            if congested(sub):
+                return True
+    return False
 
 
 def hand_out(

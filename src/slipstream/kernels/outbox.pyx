@@ -29,7 +29,8 @@ cdef extern from *:
     #if defined(__GLIBC__)
     #include <malloc.h>
     static int keep_freed_memory(int bytes) {
-        return mallopt(M_TRIM_THRESHOLD, bytes) && mallopt(M_MMAP_THRESHOLD, bytes);
+        const int most = 32 * 1024 * 1024;  /* what the allocator allows */
+        return mallopt(M_TRIM_THRESHOLD, bytes) && mallopt(M_MMAP_THRESHOLD, bytes < most ? bytes : most);
     }
     #else
     static int keep_freed_memory(int bytes) { (void)bytes; return 0; }

@@ -32,6 +32,7 @@ cdef enum:
     SKIP_BYTES = 8
     ERASE_BYTES = 20
     TOMB_BYTES = 8            # and this one a multiple of it
+    LARGE_PAYLOAD = 65536     # from here on a checksum takes longer than giving up the GIL and getting it back
 
 cdef uint64_t OFFSET_MAX = 0xFFFFFFFF  # of a record in its segment
 cdef uint64_t FRAMES_LOST_MAX = <uint64_t>1 << 48  # between two that are there; numbers must not come near their end
@@ -111,7 +112,11 @@ cdef class SegmentScan:
             if self.at >= self.end or (self.frame_end == 0 and self.at >= self.used_end):
                 self.finish()
                 return False
-            size = record_size(self.p + self.at, self.end - self.at, <uint32_t>self.salt)
+            if self.end - self.at >= HEAD and get32(self.p + self.at + 28) > LARGE_PAYLOAD:
+                with nogil:  # so long that others would wait
+                    size = record_size(self.p + self.at, self.end - self.at, <uint32_t>self.salt)
+            else:
+                size = record_size(self.p + self.at, self.end - self.at, <uint32_t>self.salt)
             if size and self.accept(size):
                 continue
             if (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from slipstream.ids import new_nuid
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
-from slipstream.kernels.handout import hand_out
+from slipstream.kernels.handout import hand_out, is_congested
 from slipstream.limits import SECOND_NS
 from slipstream.routing.services import REPLY_PREFIX
 from slipstream.server.shared_memory import lend_file, share_memory
@@ -174,6 +174,11 @@ class AccountPorts:
         return hand_out(
             delivery, interest, targets, batch, start, count, prefix, dseq, pending, max_bytes, headers_only
         )
+
+    def is_congested(self, target: bytes) -> bool:
+        """Whether who receives this is near a limit, in whatever account."""
+        account, target = self._answer_to(target) if target.startswith(REPLY_PREFIX) else (self._account, target)
+        return is_congested(account.interest, target)
 
     def _hand_out_abroad(
         self,

@@ -351,11 +351,10 @@ class Consumer:
         if stop in (Stop.END, Stop.REFUSED):
             self.owner.hungry(self)
         smooth = self.send_waiting()
-        if stop is Stop.MORE:
-            if smooth:
-                self.wake()
-            else:
-                self.deliverer.pause()
+        if stop is Stop.CONGESTED or (stop is Stop.MORE and not smooth):
+            self.deliverer.pause()
+        elif stop is Stop.MORE:
+            self.wake()
 
     def handed_out(self, deadline_ns: int) -> None:
         """Something is out and wants an ack by this time."""

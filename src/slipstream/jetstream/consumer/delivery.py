@@ -46,6 +46,7 @@ class Stop(Enum):
     FULL = auto()  # max_ack_pending
     REFUSED = auto()  # the sink takes nothing at the moment, or the message has to wait its time
     MORE = auto()  # the slice is used up
+    CONGESTED = auto()  # a receiver has not caught up since the last slice
 
 
 class Deliverer:
@@ -61,6 +62,9 @@ class Deliverer:
         self._rate: RateLimit | None = None
         self._pace_timer: Cancel | None = None
         self.last_delivered_ns = 0
+        self._slice_bytes = 0  # read in the slice under way
+        self._target = b""  # who got the last message
+        self._congested = False  # and was near its limit then
         self._expecting: tuple[PullRequest, ConsumerConfig] | None = None  # who gets the next message, and why
         if consumer.config.replay_policy is ReplayPolicy.ORIGINAL:
             self._replay = Replay(self._store.last_seq)
@@ -94,8 +98,15 @@ class Deliverer:
         consumer = self._consumer
         acks, sink = consumer.state.acks, consumer.sink
         self._expecting = None
+        if self._congested:
+            self._congested = self._ports.is_congested(self._target)
+            if self._congested:
+                return Stop.CONGESTED
+        self._slice_bytes = 0
         left = CONSUMER_SLICE_MSGS
         while left > 0 and (seq := acks.next_redelivery()):
+            if self._slice_bytes >= CONSUMER_SLICE_BYTES:
+                return Stop.MORE
             if not sink.demand():
                 return Stop.IDLE
             message = self._store.get(seq)
@@ -105,7 +116,7 @@ class Deliverer:
             if not self._hand_out(message, acks.deliveries(seq) + 1):
                 return Stop.REFUSED
             left -= 1
-        while left > 0:
+        while left > 0 and self._slice_bytes < CONSUMER_SLICE_BYTES:
             wanted = sink.demand()
             if not wanted:
                 return Stop.IDLE
@@ -136,13 +147,13 @@ class Deliverer:
         if plan is None:
             return 0
         if state.resume_seq and (seqs := ahead.snapshot(plan.messages)):
-            batch = store.gather_seqs(seqs, max_bytes=CONSUMER_SLICE_BYTES)
+            batch = store.gather_seqs(seqs, max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes)
         else:
             batch = store.gather(
                 consumer.filters.for_store,
                 state.next_seq,
                 max_msgs=plan.messages,
-                max_bytes=CONSUMER_SLICE_BYTES,
+                max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes,
                 up_to_seq=store.committed_seq,
             )
         if not batch:
@@ -160,6 +171,8 @@ class Deliverer:
             plan.max_bytes,
             headers_only=consumer.config.headers_only,
         )
+        self._slice_bytes += batch.record_bytes
+        self._target = plan.targets if isinstance(plan.targets, bytes) else plan.targets[count - 1]
         if alone:
             self._ports.flush()  # the client need not wait for our bookkeeping
         self._record(batch, count)
@@ -236,7 +249,7 @@ class Deliverer:
             consumer.filters.for_store,
             state.next_seq,
             max_msgs=min(count, CONSUMER_CAREFUL_MSGS),
-            max_bytes=CONSUMER_SLICE_BYTES,
+            max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes,
             up_to_seq=committed_seq,
         )
         if not found:
@@ -259,6 +272,7 @@ class Deliverer:
     def _hand_out(self, message: StoredMessage, deliveries: int) -> bool:
         """The careful way: one message, if somebody takes it now."""
         consumer, now_ns = self._consumer, self._ports.now_ns()
+        self._slice_bytes += len(message.headers) + len(message.payload)
         pending = self.ahead.pending()
         after = pending - 1 if deliveries == 1 else pending
         dseq = consumer.state.acks.dseq + 1
@@ -276,11 +290,13 @@ class Deliverer:
                 return False
             if consumer.config.priority_policy is PriorityPolicy.PINNED_CLIENT:
                 block = headers.append(block or b"", b"Nats-Pin-Id", consumer.groups.pin_id.encode())
+            self._target = request.reply
             consumer.out.append((request.reply, message.subject, reply, block, payload))
             sink.settle(request)
         else:
             if not sink.accepts():
                 return False
+            self._target = sink.target
             consumer.out.append((sink.target, message.subject, reply, block, payload))
         if deliveries == 1:
             self._record_first([message.seq])
@@ -304,7 +320,8 @@ class Deliverer:
         return True
 
     def pause(self) -> None:
-        """A receiver is congested: go on in a moment."""
+        """A receiver is congested: go on when it has caught up, and look at that in a moment."""
+        self._congested = True
         self._later(CONSUMER_CONGESTED_NS)
 
     def _later(self, delay_ns: int) -> None:

@@ -177,8 +177,31 @@ def test_congested_receivers_get_a_pause() -> None:
     w.ports.smooth = False
     inbox = w.pull(3_000)
     assert len(inbox.take()) == 1_024
+    w.ports.advance(20 * MS)
+    assert inbox.take() == [], "it has not caught up"
+    w.ports.smooth = True
     w.ports.advance(2 * MS)
-    assert len(inbox.take()) == 1_024
+    assert len(inbox.take()) == 3_000 - 1_024
+
+
+def test_a_slice_ends_after_so_many_bytes() -> None:
+    w = ConsumerWorld()
+    w.stream()
+    w.fill(12, payload=b"x" * 400_000)
+    for options in ({}, {"headers_only": True}, {"replay_policy": "original"}):  # the last goes the careful way
+        w.ports.smooth = True
+        w.add(ack_wait=SECOND_NS, **options)
+        w.ports.smooth = False  # what would be the next slice waits
+        inbox = w.pull(12)
+        assert inbox.seqs() == [1, 2, 3], "a mebibyte, and the message that crossed the line"
+        w.ports.smooth = True
+        w.ports.advance(2 * MS)
+        assert inbox.seqs() == list(range(4, 13))
+        w.ports.smooth = False
+        w.ports.advance(2 * SECOND_NS)
+        again = w.pull(12)
+        assert again.seqs() == [1, 2, 3], "redeliveries as well"
+        w.api("CONSUMER.DELETE.S.C")
 
 
 def test_bodies_of_every_kind_get_an_answer() -> None:
