@@ -167,6 +167,17 @@ def test_created_paused(sides: list[Side]) -> None:
     compare(found, ["consumer_action", "consumer_pause"])
 
 
+def test_who_asks_a_paused_consumer_without_waiting(sides: list[Side]) -> None:
+    found = []
+    for side in sides:
+        side.fill(2)
+        side.create(pause_until="2099-01-01T00:00:00Z")
+        pulls = [{"no_wait": True, "expires": 0}, {"no_wait": True, "expires": 100 * MS}, {"expires": 100 * MS}]
+        found.append([side.pull(1, **pull) for pull in pulls])
+    assert found[0] == found[1]
+    assert [frames[0][2].split()[1] for frames in found[0]] == [b"404", b"408", b"408"]
+
+
 def test_pins(sides: list[Side]) -> None:
     found = []
     for side in sides:

@@ -344,6 +344,8 @@ class Consumer:
         self.full = False
         paused = self.state.config.pause_until_ns is not None and self.is_paused()
         stop = Stop.IDLE if paused or self.deliverer.waits else self.deliverer.run(alone=alone)
+        if paused and isinstance(self.sink, PullSink):
+            self.sink.on_end()
         if stop is Stop.END and isinstance(self.sink, PullSink):
             self.sink.on_end()
             self.deliverer.expect()
