@@ -168,3 +168,22 @@ def test_store_directory_is_shown(pair: Pair) -> None:
         folder = Path(json.loads(get(server, "/jsz").body)["config"]["store_dir"])
         assert (server.directory / folder).is_dir()
         assert folder.name == "jetstream"
+
+
+def test_what_waits_has_the_same_names(pair: Pair) -> None:
+    real, ours = (set(json.loads(get(server, "/ipqueuesz?all=1").body)) for server in (pair.real, pair.ours))
+    assert ours <= real
+    assert {"JetStream API queue", "System recvQ", "[ACC:A] stream 'ORDERS' messages"} <= ours
+
+
+def test_every_subscription_is_listed(pair: Pair) -> None:
+    for server in (pair.real, pair.ours):
+        page = json.loads(get(server, "/subsz?subs=1&limit=10000").body)
+        assert page["total"] == page["num_subscriptions"] == len(page["subscriptions_list"])
+        assert {one["account"] for one in page["subscriptions_list"]} == {"$G", "SYS", "A", "B", "C"}
+
+
+def test_the_api_is_an_export_of_the_system_account(pair: Pair) -> None:
+    pages = [json.loads(get(server, "/accountz?acc=SYS").body) for server in (pair.real, pair.ours)]
+    real, ours = (sorted(map(str, page["account_detail"]["exports"])) for page in pages)
+    assert real == ours

@@ -143,7 +143,7 @@ def account_detail(facts: Facts, name: str) -> AccountDetail:
         client_connections=len(account.connections),
         subscriptions=account.interest.count,
         mappings={mapping.source: _destinations(mapping) for mapping in options.mappings},
-        exports=[_export(export) for export in options.exports] + (_system_exports() if account.is_system else []),
+        exports=[_export(export) for export in options.exports] + _system_exports(facts, account),
         imports=_imports(options.imports) + _system_imports(facts, account),
         name_tag=name,
         sublist_stats=stats_of([account.interest]),
@@ -223,16 +223,19 @@ def _import(entry: ImportOptions) -> ImportInfo:
     )
 
 
-def _system_exports() -> list[ExportInfo]:
+def _system_exports(facts: Facts, account: Account) -> list[ExportInfo]:
     """What the system account offers to all the others."""
-    return [
-        ExportInfo(subject=subject, type="service", response_type=kind)
-        for subject, kind in (
-            ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
-            ("$SYS.REQ.ACCOUNT.*.STATZ", "Streamed"),
-            ("$SYS.REQ.USER.*.INFO", "Singleton"),
-        )
+    if not account.is_system:
+        return []
+    services = [
+        ("$SYS.REQ.ACCOUNT.*.CONNZ", "Streamed"),
+        ("$SYS.REQ.ACCOUNT.*.STATZ", "Streamed"),
+        ("$SYS.REQ.USER.*.INFO", "Singleton"),
+        ("$SYS.DEBUG.SUBSCRIBERS", "Singleton"),
     ]
+    if facts.jetstream is not None and facts.jetstream.enabled:
+        services.append(("$JS.API.>", "Singleton"))
+    return [ExportInfo(subject=subject, type="service", response_type=kind) for subject, kind in services]
 
 
 def _system_imports(facts: Facts, account: Account) -> list[ImportInfo]:

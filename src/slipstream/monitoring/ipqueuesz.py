@@ -1,4 +1,8 @@
-"""/ipqueuesz: what waits inside the server."""
+"""/ipqueuesz: what waits inside the server, under the names that nats-server has for it.
+
+Of nats-server's queues those are shown where something can wait here, too: requests to the system account, calls of the
+JetStream API, and messages of each stream that are not committed.
+"""
 
 from __future__ import annotations
 
@@ -34,5 +38,8 @@ def ipqueuesz_options(query: Query) -> IpqueueszOptions:
 
 def ipqueuesz(facts: Facts, options: IpqueueszOptions) -> dict[str, QueueInfo]:
     """The server's inner queues by name."""
-    lengths = {name: length() for name, length in sorted(facts.queues.items()) if options.filter in name}
-    return {name: QueueInfo(length) for name, length in lengths.items() if options.all or length}
+    lengths = {name: length() for name, length in facts.queues.items()}
+    if facts.jetstream is not None and facts.jetstream.enabled:
+        lengths.update(facts.jetstream.queues())
+    shown = sorted(name for name, length in lengths.items() if options.filter in name and (options.all or length))
+    return {name: QueueInfo(lengths[name]) for name in shown}

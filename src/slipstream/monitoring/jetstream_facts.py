@@ -170,6 +170,10 @@ class JetStreamFacts(Protocol):
         """The accounts that use JetStream."""
         ...
 
+    def queues(self) -> Mapping[str, int]:
+        """How much waits, by nats-server's name of the queue."""
+        ...
+
     def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
         """What is wrong with everything, or with one account, stream or consumer when named."""
         ...

@@ -31,7 +31,7 @@ class Monitoring:
         self._sender: Sender | None = None
         self._events = Events(self.facts, self._ready_sender)
         self._worker = Worker(server)
-        self.facts.queues["Monitoring"] = self._worker.__len__
+        self.facts.queues["System recvQ"] = self._worker.__len__
         self._requests = Requests(self.facts, self._events, self._ready_sender, self._worker)
         self._has_system_account = False
 

@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 
+_SERVER_CID = 0  # no client has it
+
+
 class SubszOptions(msgspec.Struct, kw_only=True):
     """What to show; the names are those of a `$SYS` request."""
 
@@ -133,9 +136,9 @@ def subsz(facts: Facts, options: SubszOptions) -> Steps[Subsz]:
 
 
 def _found(account: Account, test: bytes) -> list[tuple[str, Subscription]]:
-    """Subscriptions of clients, with the name of their account; the server's own are nobody's business."""
+    """Subscriptions with the name of their account: those of clients and the server's own."""
     candidates = account.interest.match(test) if test else account.interest.subscriptions()
-    return [(account.name, subscription) for subscription in candidates if subscription.client is not None]
+    return [(account.name, subscription) for subscription in candidates]
 
 
 def detail_of(subscription: Subscription, account: str) -> SubscriptionDetail:
@@ -148,7 +151,7 @@ def detail_of(subscription: Subscription, account: str) -> SubscriptionDetail:
         sid=text(subscription.sid),
         msgs=subscription.delivered,
         max=subscription.max_msgs,
-        cid=subscription.client.cid,
+        cid=_SERVER_CID if subscription.client is None else subscription.client.cid,
     )
 
 

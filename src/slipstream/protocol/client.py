@@ -74,6 +74,7 @@ class Client(PublishingClient):
         self.protocol = options.protocol or 0
         self.name, self.lang, self.version = options.name or "", options.lang or "", options.version or ""
         self.claimed_user = options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")
+        self.claimed_as = _claim(options)
         self.parser.headers = self.headers
         self.parser.no_responders = self.no_responders
         self.refresh_short_way()
@@ -182,3 +183,12 @@ class Client(PublishingClient):
         else:
             self._host.log("ERR", self, f"bad arguments: '{shown}'")
             self.close(CloseReason.PROTOCOL_VIOLATION)
+
+
+def _claim(options: ConnectOptions) -> str:
+    """Who a client says it is, as the log shows it; nothing secret."""
+    if options.nkey:
+        return f"nkey:{options.nkey}"
+    if options.user:
+        return f"user:{options.user}"
+    return "token" if options.auth_token else ""

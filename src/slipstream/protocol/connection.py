@@ -55,6 +55,7 @@ class ClientConnection:
         "account",
         "answered_anywhere",
         "cid",
+        "claimed_as",
         "claimed_user",
         "close_reason",
         "connected",
@@ -114,6 +115,7 @@ class ClientConnection:
         self.protocol = 0
         self.name = self.lang = self.version = ""
         self.claimed_user = ""  # who it says it is, without anything secret
+        self.claimed_as = ""  # the same for the log: with what kind of name it is
         self.connected = False  # a CONNECT was accepted
         self.pings_out = 0
         self.ping_sent_ns = 0
@@ -182,7 +184,9 @@ class ClientConnection:
 
     def refuse(self, why: str) -> None:
         """The credentials are not good."""
-        self._host.log("ERR", self, f"authentication error{why and f' - {why}'}")
+        kind, _, name = self.claimed_as.partition(":")
+        who = f" - {kind.capitalize()} {texts.quoted_text(name or '[REDACTED]')}" if kind else ""
+        self._host.log("ERR", self, f"authentication error{who}{why and f' - {why}'}")
         self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
 
     def admit(self, identity: Identity) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "escaped",
     "publish_violation",
     "quoted",
+    "quoted_text",
     "reply_violation",
     "subscription_violation",
 ]
@@ -92,7 +93,11 @@ def escaped(text: str) -> str:
 
 def quoted(name: bytes) -> str:
     """A name a peer sent, inside a text that goes back to it: escaped as Go's `%q` would."""
-    text = name.decode("utf-8", "surrogateescape")
+    return quoted_text(name.decode("utf-8", "surrogateescape"))
+
+
+def quoted_text(text: str) -> str:
+    """The same for one that was decoded."""
     return '"' + "".join(c if c.isprintable() and c not in _ESCAPES else _escape(c) for c in text) + '"'
 
 

@@ -421,7 +421,8 @@ class Hub:
         forwarded = getattr(peer, "forwarded_ip", "")
         if forwarded:
             forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
-        self._edge.log(level, f"{forwarded}{peer.ip}:{peer.port} - {prefix}:{connection.cid} - {text}")
+        about = "".join(f" - {texts.quoted_text(label)}" for label in _labels(connection))
+        self._edge.log(level, f"{forwarded}{peer.ip}:{peer.port} - {prefix}:{connection.cid}{about} - {text}")
 
     def log_own(self, account: Account, subject: bytes, body: bytes) -> None:
         """Log a message of the server itself, if the trace is to show these, too."""
@@ -519,3 +520,13 @@ def _owner(subscription: Subscription) -> Account | None:
 
 def _kind(connection: ClientConnection) -> ConnectionKind:
     return "WEBSOCKET" if connection.peer.kind == "websocket" else "STANDARD"
+
+
+def _labels(connection: ClientConnection) -> list[str]:
+    """What the log says about a client that was let in: what it runs, and who it is in which account."""
+    if connection.identity is None or connection.account is None or not connection.connected:
+        return []
+    version = connection.version and f"v{connection.version}"
+    program = ":".join(filter(None, (version, connection.lang, connection.name)))
+    who = connection.claimed_as and f"{connection.account.name}/{connection.claimed_as}"
+    return [label for label in (program, who) if label]

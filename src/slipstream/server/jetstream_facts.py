@@ -94,6 +94,18 @@ class RunningJetStream:
         """The accounts that use JetStream."""
         return [_AccountFacts(account) for account in self._runner.accounts.values()]
 
+    def queues(self) -> Mapping[str, int]:
+        """See `JetStreamFacts.queues`."""
+        accounts = self._runner.accounts.values()
+        calls, looks = (
+            sum(account.api.load.waiting_of(looks=looks) for account in accounts) for looks in (False, True)
+        )
+        lengths = {"JetStream API queue": calls, "JetStream API info queue": looks}
+        for account in accounts:
+            for name, stream in account.streams.items():
+                lengths[f"[ACC:{account.name}] stream '{name}' messages"] = stream.committer.waiting
+        return lengths
+
     def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
         """What is wrong with everything, or with what was named."""
         found = self._runner.accounts

@@ -89,6 +89,9 @@ class JetStream:
     def accounts(self) -> list[Account]:
         return [Account("Z", [Stream("s", 3, 1), Stream("t", 4, 0)]), Account("$G", [])]
 
+    def queues(self) -> dict[str, int]:
+        return {"JetStream API queue": 2, "[ACC:Z] stream 's' messages": 0}
+
     def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
         assert (account, stream, consumer) in (("", "", ""), ("Z", "s", "c"))
         return self.found
@@ -124,6 +127,12 @@ def test_what_was_received_is_committed_first(world: World, path: str) -> None:
         assert timer.delay_ns > 0, "it does not look again and again"
         timer.callback()
     assert [reply.status for reply in replies] == [200]
+
+
+def test_what_waits(world: World) -> None:
+    assert ask(world, "/ipqueuesz")[1] == {"JetStream API queue": {"pending": 2}}
+    shown = ask(world, "/ipqueuesz", "all=1&queues=ACC")[1]
+    assert shown == {"[ACC:Z] stream 's' messages": {"pending": 0}}
 
 
 def test_totals_count_everything(world: World) -> None:

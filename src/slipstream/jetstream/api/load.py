@@ -47,6 +47,10 @@ class ApiLoad:
         """Calls that are not answered yet."""
         return sum(self._waiting)
 
+    def waiting_of(self, *, looks: bool) -> int:
+        """Calls of one kind that are not answered yet."""
+        return self._waiting[looks]
+
     def admits(self, *, looks: bool) -> bool:
         """Whether one more call may be taken; if not, it is reported."""
         if self._waiting[looks] < self._limits[looks]:
