@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
-from slipstream.jetstream.backup.consumers import SavedState
+from slipstream.jetstream.backup.consumers import SavedState, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
 from slipstream.jetstream.backup.legacy_writer import encode_state
@@ -235,6 +235,28 @@ class TestFormats:
     def test_a_tar_that_is_none(self) -> None:
         with pytest.raises(BadBackup):
             list(LegacyReader().feed(b"x" * 512))
+
+    @pytest.mark.parametrize("size", [b"-0000000600\0", b"0_0000000_1\0", b"+0000000001\0"])
+    def test_a_file_of_a_size_that_is_none(self, size: bytes) -> None:
+        """Read as a number, a negative size would leave the reader where it is, for ever."""
+        head = bytearray(512)
+        head[:8], head[124:136], head[156:157] = b"meta.inf", size, b"x"
+        head[148:156] = b"%06o\0 " % (sum(head) + 8 * ord(" "))
+        with pytest.raises(BadBackup, match="invalid tar header"):
+            list(LegacyReader().feed(bytes(head) + bytes(1024)))
+
+    def test_an_extended_size_that_is_none(self) -> None:
+        line = b"13 size=-600\n"
+        head = bytearray(512)
+        head[:8], head[124:136], head[156:157] = b"meta.inf", b"%011o\0" % len(line), b"x"
+        head[148:156] = b"%06o\0 " % (sum(head) + 8 * ord(" "))
+        with pytest.raises(BadBackup, match="invalid tar header"):
+            list(LegacyReader().feed(bytes(head) + line.ljust(512, b"\0") + bytes(head) + bytes(1024)))
+
+    def test_a_consumer_without_end(self) -> None:
+        """Nested deeper than anything that is read: a complaint like any other."""
+        with pytest.raises(BadBackup, match="failed to decode consumer"):
+            state_of("C", b"[" * 100_000, SavedState(), 0)
 
 
 def test_a_consumer_in_a_tar_comes_back() -> None:

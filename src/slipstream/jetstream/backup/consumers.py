@@ -131,7 +131,7 @@ def state_of(name: str, config_json: bytes, saved: SavedState, now_ns: int) -> C
         raise BadBackup(f'failed to decode consumer "{name}" state: a number is out of range')
     try:
         config = CONSUMER_CONFIG.decode(_without_extras(config_json), strict=False)
-    except (JsonError, ValueError) as error:
+    except (JsonError, ValueError, RecursionError) as error:
         raise BadBackup(f'failed to decode consumer "{name}" state: {error}') from None
     return ConsumerState(
         config=config,

@@ -37,6 +37,7 @@ _UINT64: Final = (1 << 64) - 1
 _TOMBSTONE: Final = 1 << 62
 _BLOCK = re.compile(r"msgs/\d+\.blk")
 _CONSUMER = re.compile(r"obs/([^/]+)/(meta\.inf|o\.dat)")
+_DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _MAGIC: Final = 22
 _VERSIONS: Final = (1, 2)
 
@@ -112,14 +113,20 @@ class LegacyReader:
     def _size(self, head: bytes) -> int:
         checksum = sum(head[:148]) + sum(head[156:]) + 8 * ord(" ")
         try:
-            if int(head[148:156].rstrip(b"\0 ") or b"0", 8) != checksum:
+            if _octal(head[148:156]) != checksum:
                 raise ValueError
-            size = int(self._extended.get("size") or int(head[124:136].rstrip(b"\0 ") or b"0", 8))
+            size = self._extended_size() or _octal(head[124:136])
         except ValueError:
             raise BadBackup("archive/tar: invalid tar header") from None
         if size > BACKUP_ENTRY_BYTES_MAX:
             raise BadBackup("a file of the backup is too large")
         return size
+
+    def _extended_size(self) -> int:
+        digits = self._extended.get("size", "0")
+        if not _DIGITS.fullmatch(digits):
+            raise ValueError
+        return int(digits)
 
     def _entry(self, head: bytes, content: bytes) -> Iterator[Found]:
         kind = head[156:157]
@@ -142,6 +149,14 @@ class LegacyReader:
             if meta is None:
                 raise BadBackup(f'error restoring consumer ["{consumer[1]}"]: there is no configuration')
             yield OldConsumer(consumer[1], meta, consumer_state(content))
+
+
+def _octal(field: bytes) -> int:
+    """A number of a tar header: digits, filled up with zeros or blanks. A sign would make sizes go backwards."""
+    digits = field.strip(b"\0 ")
+    if not _DIGITS.fullmatch(digits.decode("ascii", "replace") or "0"):
+        raise ValueError
+    return int(digits or b"0", 8)
 
 
 def _extended(content: bytes) -> dict[str, str]:
