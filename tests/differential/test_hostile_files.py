@@ -170,6 +170,17 @@ def test_a_frame_that_says_anything(records: list[Record], fields: tuple[int, ..
     index.check()
 
 
+@pytest.mark.parametrize(("count", "regions"), [(1, []), (2, [(136, 136)])])
+def test_a_record_that_reaches_beyond_its_frame(count: int, regions: list[tuple[int, int]]) -> None:
+    """It is read once, and a region never ends before it begins."""
+    low = SALT & 0xFFFFFFFF
+    head = FRAME.pack(MAGIC ^ low, 72, 1, 1, count, 0, 0, 0, 5, 0)
+    note = encode_record(Record(0, 1, b"key", b"", b"value" * 7, kind=13), SALT)
+    scan = scanned(head + struct.pack("<I", crc32c(head, low)) + note)
+    assert [(region.start, region.end) for region in scan.regions] == regions
+    assert len(scan.controls) == 1
+
+
 # --- a whole directory ----------------------------------------------------------------------------------------------
 
 

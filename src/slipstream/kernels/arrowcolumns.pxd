@@ -34,8 +34,9 @@ cdef int end_offsets(Column *c, Py_ssize_t end) except -1
 cdef inline bint put(Column *c, const void *data, Py_ssize_t n) noexcept nogil:
     if unlikely(n > c.cap - c.size) and not more_room(c, n):
         return False
-    memcpy(c.p + c.size, data, n)
-    c.size += n
+    if n:  # an empty column has no memory yet, and from nowhere to nowhere nothing may be copied
+        memcpy(c.p + c.size, data, n)
+        c.size += n
     return True
 
 

@@ -302,7 +302,8 @@ cdef class Delivery:
             outbox.put_whole(self._whole)
             start = p = outbox.reserve(2)
         else:
-            memcpy(p, body, size)
+            if size:
+                memcpy(p, body, size)
             p += size
         p[0] = b"\r"
         p[1] = b"\n"

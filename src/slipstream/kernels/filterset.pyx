@@ -221,7 +221,8 @@ cdef class FilterSet:
         if at + n > self.arena_cap:
             self.arena_cap = <uint32_t>(at + n + (at >> 1) + 256)
             self.arena = <char *>grown(self.arena, self.arena_cap)
-        memcpy(self.arena + at, p, n)
+        if n:
+            memcpy(self.arena + at, p, n)
         self.arena_len = <uint32_t>(at + n)
         return at
 

@@ -88,11 +88,12 @@ cdef char *put_time(char *target, int64_t time_ns) noexcept nogil:
 
 cdef inline uint64_t sequence_in(const char *body, Py_ssize_t size) noexcept nogil:
     """The number in `{"seq":N}` or `{"seq": N}`, 0 for any other body."""
-    cdef const char *p = body + 7
-    cdef const char *end = body + size - 1
+    cdef const char *p
+    cdef const char *end
     cdef uint64_t number = 0
-    if size < 9 or memcmp(body, b'{"seq":', 7) != 0 or end[0] != b"}":
+    if size < 9 or memcmp(body, b'{"seq":', 7) != 0 or body[size - 1] != b"}":
         return 0
+    p, end = body + 7, body + size - 1
     if p[0] == b" ":
         p += 1
     if p == end or end - p > SEQUENCE_DIGITS_MAX or p[0] == b"0":

@@ -23,6 +23,7 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset
 
+from slipstream.kernels.bytes_le cimport get32
 from slipstream.kernels.record cimport HEAD, KIND_MSG
 
 cdef extern from "crc32c.h" nogil:
@@ -33,6 +34,8 @@ cdef enum:
     HEADERS_MAX = 65535
     PIECE_BYTES = 96 << 10  # records are handed over in pieces of about this size, while they are in the cache
     RELEASE_BYTES = 4 << 20  # a buffer larger than this is not kept
+
+cdef Py_ssize_t ROWS_MAX = <Py_ssize_t>1 << 40  # of a column, and before its first: sums of them cannot overflow
 
 cdef enum Fault:
     FINE = 0
@@ -107,7 +110,7 @@ cdef class _Views:
     cdef int text(self, tuple parts, Text *out) except -1:
         """Resolve a column; its length must be what the tuple says."""
         cdef Py_ssize_t size, offset = parts[3], length = parts[4]
-        if offset < 0 or length < 0 or offset > (1 << 40) or length > (1 << 40):
+        if offset < 0 or length < 0 or offset > ROWS_MAX or length > ROWS_MAX:
             raise ValueError("a column has an offset or a length that cannot be")
         out.valid = <const uint8_t *>self.pointer(parts[0], (offset + length + 7) // 8, &size)
         out.offsets = <const int32_t *>self.pointer(parts[1], 4 * (offset + length + 1) if length else 0, &size)
@@ -136,16 +139,21 @@ cdef inline bint is_valid(const uint8_t *valid, Py_ssize_t i) noexcept nogil:
     return valid == NULL or (valid[i >> 3] >> (i & 7)) & 1
 
 
+cdef inline int32_t number_at(const int32_t *numbers, Py_ssize_t i) noexcept nogil:
+    """A buffer of the caller's need not be aligned."""
+    return <int32_t>get32(<const unsigned char *>numbers + 4 * i)
+
+
 cdef inline Fault span_of(Text *t, Py_ssize_t row, Span *out) noexcept nogil:
     cdef int32_t a, b
     cdef Py_ssize_t i = t.at + row
     if not is_valid(t.valid, i):
         out.n = -1
         return FINE
-    a, b = t.offsets[i], t.offsets[i + 1]
+    a, b = number_at(t.offsets, i), number_at(t.offsets, i + 1)
     if a < 0 or b < a or b > t.data_size:
         return BAD_OFFSETS
-    out.p = t.data + a
+    out.p = t.data + a if b > a else NULL  # there may be no data at all
     out.n = b - a
     return FINE
 
@@ -301,8 +309,8 @@ cdef class RowEncoder:
     cdef int map_column(self, _Views views, tuple parts, Py_ssize_t rows, Columns *c) except -1:
         cdef Py_ssize_t size, keys
         c.map_at, c.map_offsets_at, c.list_at = parts[1], parts[3], parts[6]
-        if min(c.map_at, c.map_offsets_at, c.list_at) < 0:
-            raise ValueError("a column has an offset that cannot be")
+        if min(c.map_at, c.map_offsets_at, c.list_at) < 0 or max(c.map_at, c.map_offsets_at, c.list_at, rows) > ROWS_MAX:
+            raise ValueError("a column has an offset or a length that cannot be")
         c.map_valid = <const uint8_t *>views.pointer(parts[0], (c.map_at + rows + 7) // 8, &size)
         c.map_offsets = <const int32_t *>views.pointer(parts[2], 4 * (c.map_offsets_at + rows + 1) if rows else 0, &size)
         views.text(parts[4], &c.keys)
@@ -431,7 +439,8 @@ cdef class RowEncoder:
         return FINE
 
     cdef Fault add_map(self, Columns *c, Py_ssize_t row, Py_ssize_t begin) noexcept nogil:
-        cdef int32_t a = c.map_offsets[c.map_offsets_at + row], b = c.map_offsets[c.map_offsets_at + row + 1]
+        cdef int32_t a = number_at(c.map_offsets, c.map_offsets_at + row)
+        cdef int32_t b = number_at(c.map_offsets, c.map_offsets_at + row + 1)
         cdef int32_t i, k, first, stop
         cdef Span name, value
         cdef Fault fault
@@ -445,7 +454,8 @@ cdef class RowEncoder:
                 return BAD_NAME
             first, stop = i, i + 1
             if c.list_offsets != NULL:
-                first, stop = c.list_offsets[c.list_at + i], c.list_offsets[c.list_at + i + 1]
+                first = number_at(c.list_offsets, c.list_at + i)
+                stop = number_at(c.list_offsets, c.list_at + i + 1)
                 if first < 0 or stop < first or stop > c.values.length:
                     return BAD_OFFSETS
             for k in range(first, stop):

@@ -160,10 +160,12 @@ cdef class SegmentScan:
         return 0
 
     cdef int leave_frame(self) except -1:
+        # A record may reach beyond the end that its frame says: what was read is not read again.
+        cdef Py_ssize_t end = max(self.at, self.frame_end)
         if self.frame_seen < self.frame.count:
-            self.regions.append(Region(self.at, self.frame_end, self.frame.no, self.n, len(self.controls), self.unit))
-        elif self.frame_end <= self.end:
-            self.at = self.frame_end
+            self.regions.append(Region(self.at, end, self.frame.no, self.n, len(self.controls), self.unit))
+        elif end <= self.end:
+            self.at = end
         if not self.frame.flags & FRAME_MORE and self.frame_seen >= self.frame.count:
             self.end_unit()
         self.frame_end = 0

@@ -38,7 +38,8 @@ cdef class SubjectPages:
         self.entries = <Entry *>malloc((cap or 1) * sizeof(Entry))
         if self.names == NULL or self.entries == NULL:
             raise MemoryError
-        memcpy(self.names, arena, arena_len)
+        if arena_len:
+            memcpy(self.names, arena, arena_len)
         self.cap = cap
         return 0
 
