@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(wildcard src/slipstream/kernels/*.pyx src/slipstream/kernels/*.pxd src/slipstream/kernels/*.c src/slipstream/kernels/*.h src/slipstream/kernels/subject.py)
 
-.PHONY: campaigns demo test check format bench soak clean install
+.PHONY: campaigns demo test check format bench sanitize soak clean install
 
 install: $(STAMP)
 
@@ -39,6 +39,9 @@ campaigns: $(STAMP)  ## the long proofs, one to two hours; rewrites docs/proofs.
 
 campaign-%: $(STAMP)  ## one of them: kill power crash-states at-rest disk-errors model oracle hostile
 	@$(BIN)/python tools/prove.py $*
+
+sanitize: $(STAMP)  ## tests of the kernels, built with AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(BIN)/python tools/sanitize.py
 
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30

@@ -1,0 +1,1 @@
+"""Targets for fuzzing: bytes in, and whatever they are, nothing but what was promised may happen."""
