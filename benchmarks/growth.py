@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from benchmarks import growth_bulky, growth_control, growth_data
+from benchmarks import growth_bulky, growth_clients, growth_control, growth_data
 from benchmarks.bystander import bystander
 from benchmarks.growth_case import PATIENT, Case
 from benchmarks.scenario import Bar, Claim, Row, Scale, Scenario
@@ -22,7 +22,7 @@ __all__ = ["CASES", "SCENARIOS"]
 
 _CALM = Bar(Claim.AT_MOST_OR_TWICE, 50.0)
 
-CASES: tuple[Case, ...] = (*growth_control.CASES, *growth_data.CASES, *growth_bulky.CASES)
+CASES: tuple[Case, ...] = (*growth_control.CASES, *growth_data.CASES, *growth_bulky.CASES, *growth_clients.CASES)
 
 
 def _scenario(case: Case) -> Scenario:
@@ -45,4 +45,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     *growth_control.SCENARIOS,
     *growth_data.SCENARIOS,
     *growth_bulky.SCENARIOS,
+    *growth_clients.SCENARIOS,
 )

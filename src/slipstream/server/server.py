@@ -26,12 +26,12 @@ from slipstream.kernels.outbox import Outbox
 from slipstream.limits import (
     AUTH_AFTER_TLS_NS,
     AUTH_TIMEOUT_NS,
-    LISTEN_BACKLOG,
     PASSWORD_CHECK_THREADS,
     READ_BUFFER_BYTES,
 )
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
+from slipstream.server.acceptor import Acceptor
 from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
 from slipstream.server.listener import ClientProtocol, bind
@@ -111,7 +111,7 @@ class Server(Turns):
         self.opens_late = False  # JetStream may follow when the server is ready, if it has no streams
         self._door: JetStreamDoor | None = None  # where JetStream will be
         self._storage: Storage | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Acceptor | None = None
         self._gate: ClientGate | None = None
         self._others: list[Closable] = []
         self._ports_file: PortsFile | None = None
@@ -243,13 +243,13 @@ class Server(Turns):
         if options.websocket.port:
             from slipstream.server.websocket_listener import WebsocketListener
 
-            self.websocket = await WebsocketListener.open(self)
+            self.websocket = WebsocketListener.open(self)
             self._others.append(self.websocket)
             self._show_port("websocket", self.websocket.port)
         listening = self.bind("port", options.host, options.port)
         self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
         self._gate = self._gate_for(options)
-        self._listener = await self._loop.create_server(self._new_client, sock=listening, backlog=LISTEN_BACKLOG)
+        self._listener = Acceptor(self, listening, self._new_client)
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()

@@ -14,11 +14,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from slipstream.limits import DEFAULT_HOST, LISTEN_BACKLOG
+from slipstream.limits import DEFAULT_HOST
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.websocket import WebSocketConnection, WebSocketState
 from slipstream.protocol.ws_handshake import CookieNames, HandshakeSettings
 from slipstream.protocol.ws_origin import OriginPolicy
+from slipstream.server.acceptor import Acceptor
 from slipstream.server.listener import address_of
 from slipstream.server.tls import TlsContext
 from slipstream.server.tls_layer import TlsFacts, TlsFailed
@@ -75,10 +76,10 @@ class WebsocketListener:
         self.port = server.options.websocket.port
         # Sockets that are not clients yet; the server knows nothing of them.
         self.waiting: set[WebsocketProtocol] = set()
-        self._listener: asyncio.Server | None = None
+        self._listener: Acceptor | None = None
 
     @classmethod
-    async def open(cls, server: Server) -> WebsocketListener:
+    def open(cls, server: Server) -> WebsocketListener:
         """Listen.
 
         Raises:
@@ -89,10 +90,7 @@ class WebsocketListener:
         listening = server.bind("websocket", listener.host, listener.port)
         listener.port = listening.getsockname()[1]
         server.hub.websocket_host, server.hub.websocket_port = listener.host, listener.port
-        loop = asyncio.get_running_loop()
-        listener._listener = await loop.create_server(
-            lambda: WebsocketProtocol(server, listener), sock=listening, backlog=LISTEN_BACKLOG
-        )
+        listener._listener = Acceptor(server, listening, lambda: WebsocketProtocol(server, listener))
         server.log("INF", f"Listening for websocket clients on {listener._scheme}://{listener.host}:{listener.port}")
         if listener.front.tls is None:
             server.log("WRN", "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
