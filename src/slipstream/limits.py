@@ -591,9 +591,9 @@ BACKUP_CONFIRM_NS: Final = 5 * SECOND_NS
 BACKUP_SILENCE_NS: Final = 5 * SECOND_NS
 # Backups and restores of one account at the same time: each holds a window in memory.
 BACKUPS_MAX: Final = 8
-# Messages and bytes read for a backup before other work gets its turn.
-BACKUP_SLICE_MSGS: Final = 256
-BACKUP_SLICE_BYTES: Final = 256 * KIB
+# Messages and bytes read for a backup before other work gets its turn: about a millisecond.
+BACKUP_SLICE_MSGS: Final = 8_192
+BACKUP_SLICE_BYTES: Final = 1 * MIB
 # Bytes restored between two commits.
 RESTORE_COMMIT_BYTES: Final = 4 * MIB
 # Largest name and content of an entry that is believed: a name is a subject, the content a message or a configuration.

@@ -196,6 +196,30 @@ def subjects_between(MessageIndex index not None, uint64_t first, uint64_t last)
     return out
 
 
+def longest_record(MessageIndex index not None, uint64_t from_seq, uint64_t up_to, Py_ssize_t limit):
+    """Bytes of the longest message among the next `limit` entries from `from_seq` on: `(bytes, where to go on)`.
+
+    The bytes are those of head, subject, headers and payload. 0 to go on: there is nothing more up to `up_to`.
+    """
+    cdef Py_ssize_t i = max(index.run_at(max(from_seq, index.first_seq)), 0)
+    cdef Run *r
+    cdef uint32_t pos, longest = 0
+    while i < index.n_runs and index.runs[i].first <= up_to:
+        r = index.runs[i]
+        i += 1
+        if r.live == 0:
+            continue
+        pos = lower(r, from_seq)
+        while pos < r.n and seq_at(r, pos) <= up_to:
+            if limit <= 0:
+                return longest, seq_at(r, pos)
+            limit -= 1
+            if r.sid[pos] != NO_SUBJECT and (r.len[pos] & LENGTH_MASK) > longest:
+                longest = r.len[pos] & LENGTH_MASK
+            pos += 1
+    return longest, 0
+
+
 cdef class SizedHeaders:
     """A header block with one more line, which says how long the payload is."""
 

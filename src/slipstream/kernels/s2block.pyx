@@ -16,6 +16,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+cdef extern from "crc32c.h" nogil:
+    uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
+
 cdef enum:
     HASH_BITS = 14
     WINDOW = 65535           # farthest a copy looks back
@@ -209,3 +212,46 @@ cdef Py_ssize_t _encode(const uint8_t *p, Py_ssize_t size, uint8_t *start) noexc
     if size > kept:
         out = _literal(out, p + kept, size - kept)
     return out - start
+
+
+def encode_chunks(bytes content not None):
+    """`content` as chunks of an S2 stream, of 64 KiB each and a last one of what is left; without the GIL.
+
+    A chunk is its kind, its length, a masked checksum of its content, and a block, or the content itself where a block
+    would save less than an eighth.
+    """
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(content), left = size, part, used
+    cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(content)
+    cdef bytes room = PyBytes_FromStringAndSize(NULL, _chunks_room(size))
+    cdef uint8_t *start = <uint8_t *>PyBytes_AS_STRING(room)
+    cdef uint8_t *out = start
+    cdef uint32_t crc
+    with nogil:
+        while left > 0:
+            part = min(left, <Py_ssize_t>INPUT_MAX)
+            used = _encode(p, part, out + 8)
+            out[0] = 0
+            if used >= part - part // 8:
+                out[0] = 1
+                memcpy(out + 8, p, part)
+                used = part
+            used += 4
+            out[1] = <uint8_t>(used & 255)
+            out[2] = <uint8_t>((used >> 8) & 255)
+            out[3] = <uint8_t>(used >> 16)
+            crc = slip_crc32c(0, p, part)
+            crc = ((crc >> 15) | (crc << 17)) + <uint32_t>0xA282EAD8
+            out[4] = <uint8_t>(crc & 255)
+            out[5] = <uint8_t>((crc >> 8) & 255)
+            out[6] = <uint8_t>((crc >> 16) & 255)
+            out[7] = <uint8_t>(crc >> 24)
+            out += used + 4
+            p += part
+            left -= part
+    return room[:out - start]
+
+
+cdef Py_ssize_t _chunks_room(Py_ssize_t size) noexcept nogil:
+    """What all chunks take at most: the last one may be half longer while it is made, see `encode_block`."""
+    cdef Py_ssize_t count = (size + INPUT_MAX - 1) // INPUT_MAX
+    return count * (INPUT_MAX + 8) + 8 + INPUT_MAX // 2

@@ -94,9 +94,11 @@ class TestSending:
         assert receiver.end == b"NATS/1.0 500 stream closed\r\n\r\n"
 
     def test_what_comes_later_is_not_in_it(self, world: ConsumerWorld) -> None:
+        for number in range(40):  # more than one slice
+            world.publish("s.1", random.Random(number).randbytes(30_000))
         receiver = Receiver(world, confirms=0, window_size=1024)
         world.publish("s.1", b"later")
-        world.api("STREAM.MSG.DELETE.S", {"seq": 20})
+        world.api("STREAM.MSG.DELETE.S", {"seq": 60})
         receiver.confirms = 10**6
         for reply in [sent[1] for sent in world.ports.sent if sent[0] == b"to" and sent[1]]:
             assert reply is not None
@@ -104,7 +106,33 @@ class TestSending:
         world.ports.settle()
         other = ConsumerWorld()
         restored = restore(other, receiver.answer, b"".join(receiver.chunks))
-        assert (restored["state"]["messages"], restored["state"]["last_seq"]) == (19, 20)
+        assert (restored["state"]["messages"], restored["state"]["last_seq"]) == (59, 60)
+
+    def test_a_message_too_long_for_the_old_form(self) -> None:
+        """33 MiB: older servers take it for damage, so the backup has the newer form."""
+        world = ConsumerWorld()
+        world.stream("S", ["s.>"], storage="file")
+        world.publish("s.1", b"before")
+        world.publish("s.1", bytes(33 * 1024 * 1024))
+        receiver = Receiver(world, chunk_size=1 << 20)
+        assert receiver.end == b"NATS/1.0 204\r\n\r\n"
+        content = b"".join(S2Reader().feed(b"".join(receiver.chunks)))
+        assert content.startswith(MAGIC)
+        found = [(one.name, one.seq, len(one.payload)) for one in ArchiveReader().feed(content)]
+        assert found[1:] == [(b"s.1", 1, 6), (b"s.1", 2, 33 * 1024 * 1024), (b"", 0, 0)]
+        world.api("STREAM.MSG.DELETE.S", {"seq": 2})
+        assert not b"".join(S2Reader().feed(b"".join(Receiver(world).chunks))).startswith(MAGIC)
+
+    def test_an_exception_in_a_piece_ends_the_backup(
+        self, world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.ports.tolerant = True
+        monkeypatch.setattr(S2Writer, "write", lambda _self, _data: 1 // 0)
+        receiver = Receiver(world)
+        assert receiver.end == b"NATS/1.0 500 ZeroDivisionError: integer division or modulo by zero\r\n\r\n"
+        assert [what for what, _ in world.ports.reported] == ["A piece of a backup"]
+        monkeypatch.undo()
+        assert Receiver(world).end == b"NATS/1.0 204\r\n\r\n"
 
     def test_there_is_a_limit(self, world: ConsumerWorld) -> None:
         answers = [Receiver(world, confirms=0, window_size=1024).answer for _ in range(9)]

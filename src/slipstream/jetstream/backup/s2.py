@@ -16,7 +16,7 @@ from typing import Final
 
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.kernels.record import crc32c
-from slipstream.kernels.s2block import decode_block, encode_block
+from slipstream.kernels.s2block import decode_block, encode_chunks
 
 __all__ = ["S2Reader", "S2Writer", "is_s2"]
 
@@ -64,20 +64,12 @@ class S2Writer:
         if not self._begun:
             self._begun = True
             out += _IDENTITY
-        at = 0
-        while len(self._waiting) - at >= least:
-            out += _chunk(bytes(self._waiting[at : at + _BLOCK_BYTES]))
-            at += _BLOCK_BYTES
-        del self._waiting[:at]
+        size = len(self._waiting)
+        size -= size % least
+        if size:
+            out += encode_chunks(bytes(memoryview(self._waiting)[:size]))
+            del self._waiting[:size]
         return bytes(out)
-
-
-def _chunk(content: bytes) -> bytes:
-    block = encode_block(content)
-    kind, body = (_COMPRESSED, block) if len(block) < len(content) - len(content) // 8 else (_PLAIN, content)
-    return (
-        bytes((kind,)) + (len(body) + 4).to_bytes(3, "little") + _masked(crc32c(content)).to_bytes(4, "little") + body
-    )
 
 
 class S2Reader:

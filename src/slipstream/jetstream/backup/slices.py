@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from slipstream.jetstream.backup.errors import UnreadableMessage
 from slipstream.jetstream.store.base import ALL, Damaged, Store, StoredMessage
+from slipstream.kernels.handout import Batch
 from slipstream.limits import BACKUP_SLICE_BYTES, BACKUP_SLICE_MSGS
 
-__all__ = ["slices"]
+__all__ = ["Slice", "lengths", "slices"]
+
+_CAREFUL_MSGS: Final = 256  # read as objects at a time, where a batch cannot be had
+_LENGTHS: Final = 1_000_000  # messages whose lengths are looked at before others have their turn: a millisecond
+
+Slice = Batch | list[StoredMessage]
 
 
-def slices(store: Store, last_seq: int) -> Iterator[list[StoredMessage]]:
+def slices(store: Store, last_seq: int) -> Iterator[Slice]:
     """Everything up to `last_seq`, in order.
 
     Raises:
@@ -19,13 +26,26 @@ def slices(store: Store, last_seq: int) -> Iterator[list[StoredMessage]]:
     """
     seq = store.first_seq
     while seq <= last_seq:
-        batch = store.read_batch(ALL, seq, max_msgs=BACKUP_SLICE_MSGS, max_bytes=BACKUP_SLICE_BYTES, up_to_seq=last_seq)
-        if not batch:
+        batch = store.gather(ALL, seq, max_msgs=BACKUP_SLICE_MSGS, max_bytes=BACKUP_SLICE_BYTES, up_to_seq=last_seq)
+        if batch:
+            seq = batch.seq(len(batch) - 1) + 1
+            yield batch
+            continue
+        read = store.read_batch(ALL, seq, max_msgs=_CAREFUL_MSGS, max_bytes=BACKUP_SLICE_BYTES, up_to_seq=last_seq)
+        if not read:
             return
         messages: list[StoredMessage] = []
-        for message in batch:
+        for message in read:
             if isinstance(message, Damaged):
                 raise UnreadableMessage(f"couldn't load message {message.seq}: {message.reason}")
             messages.append(message)
+        seq = read[-1].seq + 1
         yield messages
-        seq = batch[-1].seq + 1
+
+
+def lengths(store: Store, last_seq: int) -> Iterator[int]:
+    """Subject, headers and payload of the longest message of each of many slices, in bytes."""
+    seq = store.first_seq
+    while seq:
+        longest, seq = store.longest_message(seq, last_seq, _LENGTHS)
+        yield longest

@@ -1,4 +1,4 @@
-"""A backup of one stream in the making: read in slices, compressed, cut into chunks, sent as they are confirmed.
+"""A backup of one stream in the making: read in slices, encoded and compressed in a thread, sent as it is confirmed.
 
 States::
 
@@ -27,7 +27,10 @@ from slipstream.limits import (
     BACKUP_WINDOW_BYTES_MAX,
 )
 
-__all__ = ["Snapshot"]
+__all__ = ["Piece", "Snapshot"]
+
+Piece = Callable[[], bytes]
+"""Makes a part of the backup, perhaps an empty one, in a thread. Raises `UnreadableMessage` if that cannot be done."""
 
 Finished = Callable[[str], None]
 """Called with why it failed, or an empty text."""
@@ -42,7 +45,7 @@ class Snapshot:
         ports: Ports,
         *,
         target: bytes,
-        content: Iterator[bytes],
+        content: Iterator[Piece],
         chunk_bytes: int,
         window_bytes: int,
         on_finished: Finished,
@@ -53,7 +56,7 @@ class Snapshot:
             stream: its name.
             ports: the way out.
             target: where chunks go.
-            content: what it holds, a slice at a time; raises `UnreadableMessage` if that is not to be had.
+            content: what it holds, read a slice at a time; raises `UnreadableMessage` if that is not to be had.
             chunk_bytes: size of a chunk, 0 for the default.
             window_bytes: how much may be unconfirmed, 0 for the default.
             on_finished: told once.
@@ -64,7 +67,9 @@ class Snapshot:
         self._chunk_bytes = min(max(chunk_bytes or BACKUP_CHUNK_BYTES, BACKUP_CHUNK_BYTES_MIN), BACKUP_CHUNK_BYTES_MAX)
         window_bytes = min(max(window_bytes or BACKUP_WINDOW_BYTES, BACKUP_CHUNK_BYTES_MIN), BACKUP_WINDOW_BYTES_MAX)
         self._slots = max(window_bytes, self._chunk_bytes) // self._chunk_bytes  # chunks that may be sent now
-        self._pieces = self._compressed(content)
+        self._content = content
+        self._writer = S2Writer()  # used by one thread at a time
+        self._making: _Making | None = None  # in a thread
         self._ready = bytearray()  # compressed and not sent
         self._index = 0  # of the last chunk sent
         self._read_all = False
@@ -120,14 +125,16 @@ class Snapshot:
             self._ports.call_soon(self._step)
 
     def _step(self) -> None:
-        """Read one slice and send what is full."""
+        """Send what is full, and let the next slice be made."""
         self._scheduled = False
         if self._done:
             return
         while self._slots and len(self._ready) >= self._chunk_bytes:
-            self._send(bytes(self._ready[: self._chunk_bytes]))
+            with memoryview(self._ready) as ready:
+                chunk = bytes(ready[: self._chunk_bytes])
             del self._ready[: self._chunk_bytes]
-        if not self._slots:
+            self._send(chunk)
+        if not self._slots or self._making is not None:
             return
         if self._read_all:
             if self._ready:
@@ -135,15 +142,28 @@ class Snapshot:
             self._finish(b"NATS/1.0 204\r\n\r\n" if self._index else None, "")
             return
         try:
-            piece = next(self._pieces, None)
+            piece = next(self._content, None)
         except UnreadableMessage as problem:
-            self._finish(f"NATS/1.0 500 {problem}\r\n\r\n".encode(), str(problem))
+            self._fail(str(problem))
             return
-        if piece is None:
-            self._read_all = True
+        self._read_all = piece is None
+        self._making = _Making(piece, self._writer)
+        self._ports.run_blocking(self._making.run, self._made)
+
+    def _made(self) -> None:
+        making, self._making = self._making, None
+        assert making is not None
+        if isinstance(making.outcome, UnreadableMessage):
+            self._fail(str(making.outcome))
+        elif isinstance(making.outcome, Exception):
+            self._ports.report("A piece of a backup", making.outcome)
+            self._fail(f"{type(making.outcome).__name__}: {making.outcome}")
         else:
-            self._ready += piece
-        self._schedule()
+            self._ready += making.outcome
+            self._schedule()
+
+    def _fail(self, problem: str) -> None:
+        self._finish(f"NATS/1.0 500 {problem}\r\n\r\n".encode(), problem)
 
     def _send(self, chunk: bytes) -> None:
         self._slots -= 1
@@ -164,9 +184,19 @@ class Snapshot:
         self._ports.publish(self._target, None, header, b"")
         self._on_finished(problem)
 
-    def _compressed(self, content: Iterator[bytes]) -> Iterator[bytes]:
-        """The backup as it is sent, a slice at a time."""
-        writer = S2Writer()
-        for piece in content:
-            yield writer.write(piece)
-        yield writer.close()
+
+class _Making:
+    """A piece that is encoded and compressed in a thread; without one, the end of the compressed stream."""
+
+    __slots__ = ("_piece", "_writer", "outcome")
+
+    def __init__(self, piece: Piece | None, writer: S2Writer) -> None:
+        self._piece = piece
+        self._writer = writer
+        self.outcome: bytes | Exception = b""
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._writer.write(self._piece()) if self._piece is not None else self._writer.close()
+        except Exception as error:  # told on the loop
+            self.outcome = error

@@ -295,6 +295,13 @@ class Store(Protocol):
         """The same for chosen sequences, ascending. Ends before one that is not there."""
         ...
 
+    def longest_message(self, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
+        """Subject, headers and payload of the longest of the next `limit` messages, in bytes, and where to go on.
+
+        0 to go on: there is none behind them up to `up_to_seq`. Reads no message.
+        """
+        ...
+
     def load_last(self, subject: bytes) -> Read | None:
         """The newest committed message under a subject or wildcard."""
         ...

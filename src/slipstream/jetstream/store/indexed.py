@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.base import SEQ_MAX, Damaged, Filters, Read, SubjectState
-from slipstream.kernels.handout import Batch, select_seqs, subjects_between
-from slipstream.kernels.record import StoredMessage, read_message, read_selection
+from slipstream.kernels.handout import Batch, longest_record, select_seqs, subjects_between
+from slipstream.kernels.record import RECORD_HEAD, StoredMessage, read_message, read_selection
 from slipstream.kernels.subjectindex import MessageIndex, Selection
 from slipstream.kernels.subjectpages import SubjectPages
 from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
@@ -219,6 +219,11 @@ class IndexedReads:
             if taken == before:
                 break
         return batch
+
+    def longest_message(self, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
+        """See `Store.longest_message`."""
+        longest, next_seq = longest_record(self._index, max(from_seq, 0), max(up_to_seq, 0), limit)
+        return max(longest - RECORD_HEAD, 0), next_seq
 
     def load_last(self, subject: bytes) -> Read | None:
         """See `Store.load_last`."""
