@@ -23,11 +23,11 @@ from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from slipstream.config.record import Record, replace
 from slipstream.errors import ConfigError
 from slipstream.kernels.subject import is_valid_subscription, overlaps
-from slipstream.subjects.mapping import AccountMappings
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import AccountLimitsOptions
     from slipstream.config.options import Options
+    from slipstream.subjects.mapping import AccountMappings
 
 __all__ = ["AccountGraph", "ResolvedAccount", "build_accounts"]
 
@@ -115,7 +115,11 @@ def _mappings(account: AccountOptions, options: Options) -> AccountMappings | No
         for suffix, prefix in _DOMAIN_SUBJECTS:
             source = prefix + suffix
             chosen.setdefault(source, MappingOptions(source, (MappingDestination(f"$JS.{domain}.API.{suffix}"),)))
-    return AccountMappings(tuple(chosen.values()), options.cluster.name) if chosen else None
+    if not chosen:
+        return None
+    from slipstream.subjects.mapping import AccountMappings
+
+    return AccountMappings(tuple(chosen.values()), options.cluster.name)
 
 
 def _with_default_accounts(options: Options, named: Mapping[str, AccountOptions]) -> Iterable[AccountOptions]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal
 from slipstream.config.record import Record
 from slipstream.errors import ConfigError
 from slipstream.kernels.subject import is_literal, is_valid_subscription, matches
-from slipstream.subjects.transform import InvalidTransform, SubjectTransform
 
 if TYPE_CHECKING:
     from slipstream.accounts.exports import Export
     from slipstream.config.account_options import ImportOptions, LatencyOptions
+    from slipstream.subjects.transform import SubjectTransform
 
 __all__ = ["ServiceImport", "StreamImport", "resolve_service", "resolve_stream"]
 
@@ -113,6 +113,8 @@ def resolve_service(options: ImportOptions, export: Export) -> ServiceImport:
 
 
 def _transform(kind: str, remote: bytes, local: bytes) -> SubjectTransform:
+    from slipstream.subjects.transform import InvalidTransform, SubjectTransform
+
     try:
         return SubjectTransform(remote, _with_markers(local), reversible=True)
     except InvalidTransform as problem:

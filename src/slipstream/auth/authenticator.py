@@ -32,12 +32,12 @@ from slipstream.auth.identity import (
 )
 from slipstream.auth.nkeys import KeyKind, verify
 from slipstream.auth.password import BcryptCheck, check
-from slipstream.auth.tls_map import CertificateUsers
 from slipstream.auth.users import Login, UserTable
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.config.record import Record
 
 if TYPE_CHECKING:
+    from slipstream.auth.tls_map import CertificateUsers
     from slipstream.config.options import Options
 
 __all__ = [
@@ -109,6 +109,8 @@ class Authenticator:
             self._websocket = _Listener(standard.user, standard.token, standard.no_auth_user, maps_certificates)
         self._certificate_users: CertificateUsers[Login] | None = None
         if self._standard.maps_certificates or maps_certificates:
+            from slipstream.auth.tls_map import CertificateUsers
+
             self._certificate_users = CertificateUsers(self._table.users)
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from slipstream.auth.tls_map import PeerCertificate
 from slipstream.auth.users import Login
 from slipstream.config.record import Record
 
 if TYPE_CHECKING:
     from slipstream.auth.password import BcryptCheck
+    from slipstream.auth.tls_map import PeerCertificate
     from slipstream.routing.permissions import Permissions
 
 __all__ = [

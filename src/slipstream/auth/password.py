@@ -10,8 +10,6 @@ Invariant: an empty stored value matches nothing. A user without a password is o
 
 from __future__ import annotations
 
-from hmac import compare_digest
-
 __all__ = ["BcryptCheck", "check", "is_bcrypt"]
 
 # bcrypt looks at no more; nats-server accepts longer passwords, so what follows is cut instead of refused.
@@ -30,6 +28,8 @@ def check(stored: str, given: str) -> bool | BcryptCheck:
         return False
     if is_bcrypt(stored):
         return BcryptCheck(stored, given)
+    from hmac import compare_digest
+
     return compare_digest(_encoded(stored), _encoded(given))
 
 

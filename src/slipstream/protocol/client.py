@@ -1,10 +1,13 @@
 """The operations of a client: what the parser kernel calls when it has found one.
 
 CONNECT, PING and PONG, SUB and UNSUB, and what a client should not send; PUB and HPUB are in `publishing`. What follows
-from them for the connection is in `connection`. Nothing is kept here.
+from them for the connection is in `connection`. Nothing is kept here. What reads CONNECT is loaded when the server is
+ready, or with the first client: see docs/adr/0022-jetstream-opens-after-the-server-is-ready.md.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import subscription_cost
 from slipstream.kernels import wire
@@ -12,10 +15,12 @@ from slipstream.kernels.subject import is_valid_subscription, token_count
 from slipstream.protocol import texts
 from slipstream.protocol.connection import OK_LINE
 from slipstream.protocol.host import Host, Peer, State
-from slipstream.protocol.info import ConnectOptions, decode_connect
 from slipstream.protocol.publishing import PublishingClient
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.tracelog import connect_line, operation_line, refused_line
+
+if TYPE_CHECKING:
+    from slipstream.protocol.info import ConnectOptions
 
 __all__ = ["Client"]
 
@@ -39,12 +44,16 @@ class Client(PublishingClient):
 
     def on_early_operation(self) -> bool:
         """Something came before CONNECT: fine on an open server, or where there is a user for such clients."""
+        from slipstream.protocol.info import ConnectOptions
+
         self.parser.awaiting_connect = False
         self._host.authenticate(self, ConnectOptions())
         return self.state is State.READY or self.parser.paused
 
     def on_connect(self, text: bytes) -> None:
         """CONNECT, also when it is not the first one."""
+        from slipstream.protocol.info import decode_connect
+
         if self.tracing:
             self._host.log("TRC", self, connect_line(text))
         options = decode_connect(text)

@@ -8,9 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import quoted
 
 if TYPE_CHECKING:
@@ -29,6 +26,10 @@ def connect_line(connect: bytes) -> str:
     It is shown as it came when its secrets can be seen for sure: it is what it should be and nothing in it is escaped.
     Else only what was understood is shown, or nothing.
     """
+    import msgspec
+
+    from slipstream.protocol.info import decode_connect
+
     options = decode_connect(connect)
     if options is None:
         shown = "[REDACTED]"

@@ -9,7 +9,7 @@ Several hubs live side by side in one process: there is no global state.
 from __future__ import annotations
 
 import base64
-import secrets
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,6 @@ from slipstream.protocol import texts
 from slipstream.protocol.client import Client
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import Peer, State
-from slipstream.protocol.info import ConnectOptions, ServerInfo, encode_info
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.topology import Topology
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.options import Options
     from slipstream.kernels.interest import Subscription
+    from slipstream.protocol.info import ConnectOptions
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
@@ -234,10 +234,12 @@ class Hub:
 
     def new_nonce(self) -> str:
         """Eleven unguessable bytes as text; a client signs them to prove its nkey."""
-        return base64.urlsafe_b64encode(secrets.token_bytes(11)).rstrip(b"=").decode()
+        return base64.urlsafe_b64encode(os.urandom(11)).rstrip(b"=").decode()
 
     def info_line(self, connection: ClientConnection, *, after_connect: bool = False, lame_duck: bool = False) -> bytes:
         """INFO as this connection should see it; `lame_duck` asks it to go elsewhere."""
+        from slipstream.protocol.info import ServerInfo, encode_info
+
         options = self.options
         tls = options.tls
         account = connection.account

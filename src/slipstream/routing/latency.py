@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from slipstream.clock import rfc3339
 from slipstream.protocol.headers import find_header, parse_headers
 
@@ -100,6 +98,8 @@ class LatencyReporter:
             event["header"] = probe.header
         event["start"] = rfc3339(probe.sent_ns - _rtt(probe.requestor))
         event["service"], event["system"], event["total"] = times
+        import msgspec
+
         self._exporter.publish(self._options.subject.encode(), None, 0, msgspec.json.encode(event))
 
 

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from slipstream.kernels.interest import Subscription
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
 from slipstream.protocol.headers import set_header, strip_header
@@ -243,6 +241,8 @@ class ServiceImport:
             header_size, body = strip_header(REQUEST_INFO, header_size, body)
         header = body[:header_size]
         if info:
+            import msgspec
+
             header_size, body = set_header(REQUEST_INFO, msgspec.json.encode(info), header_size, body)
         way_back = None
         if reply is not None:

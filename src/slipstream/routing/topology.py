@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from slipstream.accounts.account import Account
 from slipstream.accounts.graph import AccountGraph, build_accounts
 from slipstream.ids import new_nuid
-from slipstream.routing.latency import LatencyReporter
 from slipstream.routing.planner import Planner, StreamLink
 from slipstream.routing.services import Asked, ResponseTable, ServiceImport
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.delivery import Delivery
     from slipstream.kernels.interest import Route, Subscription
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.routing.latency import LatencyReporter
 
 __all__ = ["Topology"]
 
@@ -159,6 +159,8 @@ class Topology:
     def _reporter(self, latency: LatencyOptions | None, exporter: str) -> LatencyReporter | None:
         if latency is None:
             return None
+        from slipstream.routing.latency import LatencyReporter
+
         return LatencyReporter(
             latency, self.accounts[exporter], self._clock.now_ns, self._rng.randrange, lambda: new_nuid(self._rng)
         )

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from slipstream.clock import rfc3339
 from slipstream.kernels.interest import Route, Subscription
 from slipstream.protocol.headers import find_header, parse_headers, remove_header, set_header
@@ -123,6 +121,8 @@ class MessageTrace:
     def encode(self, server: object, header_size: int, body: bytes) -> bytes:
         """The event as it is published."""
         request = {"header": parse_headers(body[:header_size]), "msgsize": len(body)}
+        import msgspec
+
         return msgspec.json.encode({"server": server, "request": request, "events": self.events})
 
     def _send(self, home: Account, subject: bytes, route: Route, reply: bytes | None, size: int, body: bytes) -> int:

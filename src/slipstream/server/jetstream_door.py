@@ -2,8 +2,8 @@
 
 A server without streams has nothing to recover, so it need not load the code for them before it listens: that is half
 of the time of a start. The door is there from the beginning: it says in INFO that there is JetStream, and keeps the
-calls that come. When the server is ready, a thread imports the modules, so that the loop has its turns meanwhile; then
-JetStream starts and gets what waited, in order.
+calls that come. When the server is ready, a thread imports the modules (`late`); then JetStream starts and gets what
+waited, in order.
 
 What this is not: a way to run without JetStream. Everything that has to look at it (a reload, the end of the server)
 opens or closes the door first. A server inside another program starts JetStream at once.
@@ -11,17 +11,13 @@ opens or closes the door first. A server inside another program starts JetStream
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slipstream.protocol.publishing import PublishingClient
 
 if TYPE_CHECKING:
-    import asyncio
-
     from slipstream.accounts.account import Account
     from slipstream.config.options import Options
     from slipstream.kernels.interest import Subscription
@@ -78,17 +74,6 @@ class JetStreamDoor:
     def is_open(self) -> bool:
         """Whether JetStream is there, or has been."""
         return not self._listening
-
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Open soon: when everything is loaded."""
-
-        def load() -> None:
-            import slipstream.server.jetstream  # noqa: F401  # who opens it imports it again, at once
-
-            with suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(self.open)
-
-        threading.Thread(target=load, name="slipstream-start", daemon=True).start()
 
     def open(self) -> None:
         """Start JetStream now, and let it have what waits."""

@@ -18,10 +18,14 @@ _NEW_OBJECTS_BEFORE_LOOK = 20_000  # 700 took a quarter of the processor time of
 
 def main(arguments: list[str] | None = None) -> int:
     """Run until a signal; returns the exit code."""
+    import gc
+
+    gc.disable()  # nothing that is made at the start is garbage, and there may be much
     from slipstream.server.configure import Exit, configure
 
     outcome = configure(sys.argv[1:] if arguments is None else arguments, os.environ)
     if isinstance(outcome, Exit):
+        gc.enable()
         sys.stdout.write(outcome.stdout)
         sys.stderr.write(outcome.stderr)
         return outcome.code

@@ -15,7 +15,6 @@ import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from slipstream.config.reload import diff
 from slipstream.errors import ConfigError, SlipstreamError
 from slipstream.server.configure import Configured, reconfigure
 from slipstream.server.logs import Log, open_log
@@ -51,7 +50,6 @@ class Process:
             asyncio.get_running_loop().set_exception_handler(self._on_exception)
             # Before the server says that it is ready: whoever waits for that may send a signal at once.
             self._listen_for_signals()
-            gc.disable()  # nothing that is made at the start is garbage, and there may be much
             await server.start()
         except SlipstreamError as error:
             log("FTL", str(error))
@@ -129,6 +127,8 @@ class Process:
         Raises:
             ConfigError: the file is wrong, or asks for something that needs a restart; nothing has changed then.
         """
+        from slipstream.config.reload import diff
+
         assert self._server is not None
         server = self._server
         loaded = reconfigure(self._flags, os.environ)

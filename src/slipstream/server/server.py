@@ -166,8 +166,10 @@ class Server(Turns):
             raise
         self.running = True
         self.log("INF", "Server is ready")
-        if self._door is not None:
-            self._door.begin(self._loop)
+        if self.opens_late:
+            from slipstream.server.late import load_the_rest
+
+            load_the_rest(self._loop, self._door)
 
     def _start_jetstream(self) -> None:
         if not self.options.jetstream.enabled:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from slipstream.errors import ConfigError
 from slipstream.kernels.subject import is_literal, is_subset, is_valid_subscription
-from slipstream.subjects.transform import RandomBelow, SubjectTransform
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import MappingDestination, MappingOptions
+    from slipstream.subjects.transform import RandomBelow, SubjectTransform
 
 __all__ = ["AccountMappings", "Mapping"]
 
@@ -35,6 +35,8 @@ class Mapping:
         Raises:
             ConfigError: the source, a destination or the weights cannot be used, with nats-server's text.
         """
+        from slipstream.subjects.transform import SubjectTransform
+
         self.source = options.source.encode()
         if not is_valid_subscription(self.source):
             raise ConfigError("invalid subject")
