@@ -246,7 +246,9 @@ STREAM_HEADER_BYTES_MAX: Final = 65_535
 # Messages expired in one go before other work gets its turn: a few milliseconds.
 EXPIRE_SLICE_MSGS: Final = 1_000
 # Messages removed in one go by a purge, by tighter limits or by age: some milliseconds.
-PURGE_SLICE_MSGS: Final = 10_000
+PURGE_SLICE_MSGS: Final = 5_000
+# Removed messages that may wait for their commit before long work goes on: that many leave the index in one go.
+PURGE_WAITING_MSGS: Final = 10_000
 # Sequences looked at in one go for messages to purge.
 PURGE_SLICE_SEQS: Final = 1_000_000
 # Oldest messages dropped one by one for the place of a new one, or in one go when limits became tighter.

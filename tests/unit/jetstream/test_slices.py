@@ -10,10 +10,10 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream import expirer, limit_keeper, slices
+from slipstream.jetstream.stream import expirer, limit_keeper, slices, stream
 from slipstream.jetstream.stream.slices import Slices
 from slipstream.limits import SECOND_NS
-from support.jetstream_world import FakePorts, World
+from support.jetstream_world import FakePorts, FakeStores, World
 
 SLICE = 50
 MESSAGES = 1_000
@@ -131,6 +131,32 @@ def test_a_stream_that_goes_answers_the_purge(turns: Turns) -> None:
     assert world.api("STREAM.DELETE.LONG")["success"]
     assert turns.answer("_INBOX.purge") is not None
     world.create("LONG", subjects=["long.*"])
+
+
+def test_a_purge_does_not_run_ahead_of_its_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one commit removes leaves the index in one go: that must not be everything."""
+    monkeypatch.setattr(slices, "PURGE_SLICE_MSGS", SLICE)
+    monkeypatch.setattr(stream, "PURGE_WAITING_MSGS", 2 * SLICE)
+    world = World(stores=FakeStores(disk_like=True))
+    world.create("LONG", subjects=["long.*"])
+    for number in range(MESSAGES):
+        world.ports.route(b"long.%d" % number, None, None, b"x")
+    world.ports.settle()
+    store, ports = world.account.streams["LONG"].store, world.ports
+    ports.route(b"$JS.API.STREAM.PURGE.LONG", b"_INBOX.purge", None, b'{"filter":"long.*"}')
+    most = 0
+    while not [sent for sent in ports.sent if sent[0] == b"_INBOX.purge"]:
+        for _ in range(5):  # turns that a sync takes
+            soon, ports._soon = ports._soon, []
+            for callback in soon:
+                callback()
+            most = max(most, store.assigned.removals.messages)
+        before = store.messages
+        assert before - store.assigned.removals.messages == store.assigned.messages
+        ports.run_jobs()
+        assert before - store.messages <= 3 * SLICE
+    assert 2 * SLICE <= most <= 3 * SLICE
+    assert store.messages == 0
 
 
 class TestSlices:

@@ -1,7 +1,8 @@
 """Work of one stream that is too long for one turn of the loop: done a slice a turn, in the order it was asked for.
 
 The first slice of the first work runs at once, so that short work is done when the call returns. Everything else waits
-for the turns to come, in which other streams and clients are served.
+for the turns to come, in which other streams and clients are served. What was removed leaves the index when it is
+committed, all of one commit in one go; so the work does not run ahead of the commits (`pace`).
 
 What this is not: the work itself. A slice says whether it was the last.
 """
@@ -29,9 +30,10 @@ SliceDone = Callable[[StorageFault | None], None]
 class Slices:
     """Long work in progress."""
 
-    def __init__(self, ports: Ports) -> None:
-        """Take turns through `ports`."""
+    def __init__(self, ports: Ports, pace: Callable[[Callable[[], None]], None] | None = None) -> None:
+        """Take turns through `ports`; `pace` sees to the turn behind a slice, at the end of this one without it."""
         self._ports = ports
+        self._pace = pace or ports.call_soon
         self._waiting: deque[tuple[Slice, SliceDone]] = deque()
 
     @property
@@ -77,7 +79,7 @@ class Slices:
         if is_last:
             self._waiting.popleft()
         if self._waiting:
-            self._ports.call_soon(self._turn)
+            self._pace(self._turn)
         if is_last:
             done(fault)
 

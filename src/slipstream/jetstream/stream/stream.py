@@ -45,6 +45,7 @@ from slipstream.jetstream.stream.slices import Slices
 from slipstream.jetstream.stream.together import StreamBatches
 from slipstream.jetstream.stream.traced import TracedStream
 from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
+from slipstream.limits import PURGE_WAITING_MSGS
 
 __all__ = ["Stream"]
 
@@ -72,7 +73,7 @@ class Stream:
         self._stopped = False
         self.holds = Holds(ports)  # what retention must leave alone
         self.holds.released.append(self._released)
-        self.slices = Slices(ports)  # removals that take several turns
+        self.slices = Slices(ports, self._pace)  # removals that take several turns
         self.health = Health(config.name, store, ports, resources)
         acks = PubAcks(config.name, facts.domain)
         self.committer = Committer(
@@ -285,6 +286,13 @@ class Stream:
         for subject in subjects:
             if subject not in self._subscriptions:
                 self._subscriptions[subject] = self._ports.listen(subject.encode(), self.ingest.intake, self._traced)
+
+    def _pace(self, turn: Callable[[], None]) -> None:
+        """The next slice of long work: in the next turn, or when what was removed so far is committed."""
+        if self.store.assigned.removals.messages < PURGE_WAITING_MSGS:
+            self._ports.call_soon(turn)
+        else:
+            self.committer.after(lambda _: self._ports.call_soon(turn))
 
     def _released(self) -> None:
         """Less is held than before: what retention had to leave goes now."""
