@@ -19,7 +19,7 @@ from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
 from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS
 from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts
+from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts, Subscription
 from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import to_stored
@@ -157,6 +157,10 @@ class FakePorts:
             intake(None, found, reply, len(header or b""), (header or b"") + payload)
 
         return self.subscribe(subject, take)
+
+    def close_all(self, listening: list[Subscription]) -> None:
+        for one in listening:
+            one.close()
 
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> FakeSubscription:
         def take(found: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:

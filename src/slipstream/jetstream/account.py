@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-import msgspec
-
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.precheck import Prechecked, with_level
 from slipstream.jetstream.config.sources import check_filters
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.update import updated
@@ -29,8 +28,6 @@ from slipstream.jetstream.config.versioning import (
     API_LEVEL,
     REQUIRED_LEVEL_KEY,
     same_but_for_versioning,
-    stream_level,
-    with_required_level,
 )
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
@@ -197,7 +194,32 @@ class JetStreamAccount:
             self._names = sorted(self.streams)
         return self._names
 
-    def create_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
+    def precheck(self, config: StreamConfig, *, pedantic: bool) -> Prechecked:
+        """Judge a configuration before its turn, perhaps in a thread."""
+        asked = with_level(config)
+        seen: dict[str, StreamConfig | None] = {}
+
+        def find(name: str) -> StreamConfig | None:
+            seen[name] = self._config_of(name)
+            return seen[name]
+
+        context = self.config_context(find)
+        outcome: StreamConfig | ApiError
+        try:
+            outcome = checked(asked, context, pedantic=pedantic)
+        except ApiError as error:
+            outcome = error
+        return Prechecked(asked, context.limits_of(asked), seen, outcome)
+
+    def _checked(self, config: StreamConfig, prechecked: Prechecked | None, *, pedantic: bool) -> StreamConfig:
+        context = self.config_context()
+        if prechecked is None or not prechecked.holds_for(config, context):
+            return checked(config, context, pedantic=pedantic)
+        return prechecked.result()
+
+    def create_stream(
+        self, config: StreamConfig, done: Done, *, pedantic: bool = False, prechecked: Prechecked | None = None
+    ) -> None:
         """Make a stream, or find that exactly this one exists; `done` gets it when it is durable.
 
         Raises:
@@ -205,9 +227,9 @@ class JetStreamAccount:
         """
         if self._wait(config.name, lambda: self._retry(config, done, pedantic)):
             return
-        config = msgspec.structs.replace(config, metadata=with_required_level(config.metadata, stream_level(config)))
+        config = with_level(config)
         self._check_room(config, new=config.name not in self.streams)
-        config = checked(config, self.config_context(), pedantic=pedantic)
+        config = self._checked(config, prechecked, pedantic=pedantic)
         if config.num_replicas > 1:
             raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
         existing = self.streams.get(config.name)
@@ -229,8 +251,7 @@ class JetStreamAccount:
         Raises:
             ApiError: what the request itself breaks.
         """
-        config = msgspec.structs.replace(config, metadata=with_required_level(config.metadata, stream_level(config)))
-        config = checked(config, self.config_context())
+        config = checked(with_level(config), self.config_context())
         if config.num_replicas > 1:
             raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
         self._check_room(config, new=True)
@@ -244,7 +265,9 @@ class JetStreamAccount:
             raise TableError(table.STREAM_RESTORE, err=problem) from None
         self._create_store(config, done, fill)
 
-    def update_stream(self, config: StreamConfig, done: Done, *, pedantic: bool = False) -> None:
+    def update_stream(
+        self, config: StreamConfig, done: Done, *, pedantic: bool = False, prechecked: Prechecked | None = None
+    ) -> None:
         """Change a stream; `done` gets it when the change is durable.
 
         Raises:
@@ -253,9 +276,8 @@ class JetStreamAccount:
         if self._wait(config.name, lambda: self._retry_update(config, done, pedantic)):
             return
         stream = self.get_stream(config.name)
-        config = msgspec.structs.replace(config, metadata=with_required_level(config.metadata, stream_level(config)))
         old = stream.config
-        config = updated(old, checked(config, self.config_context(), pedantic=pedantic))
+        config = updated(old, self._checked(with_level(config), prechecked, pedantic=pedantic))
         growth = max(max(config.max_bytes, 0) - max(old.max_bytes, 0), 0)
         check_limits(
             config,
@@ -312,12 +334,12 @@ class JetStreamAccount:
 
     # --- inside ---
 
-    def config_context(self) -> ConfigContext:
-        """What a configuration of this account is checked against."""
+    def _config_of(self, name: str) -> StreamConfig | None:
+        stream = self.streams.get(name)
+        return stream.config if stream is not None else None
 
-        def find(name: str) -> StreamConfig | None:
-            stream = self.streams.get(name)
-            return stream.config if stream is not None else None
+    def config_context(self, find: Callable[[str], StreamConfig | None] | None = None) -> ConfigContext:
+        """What a configuration of this account is checked against."""
 
         def ceiling(storage: StorageType) -> int:
             limits = self.limits
@@ -325,7 +347,7 @@ class JetStreamAccount:
             return limits.memory_max_stream_bytes if memory else limits.storage_max_stream_bytes
 
         return ConfigContext(
-            find_stream=find,
+            find_stream=find or self._config_of,
             duplicate_window_max_ns=self.facts.duplicate_window_max_ns,
             max_bytes_required=self.limits.max_bytes_required,
             stream_bytes_max=ceiling,
@@ -396,7 +418,9 @@ class JetStreamAccount:
                 self._abandon(config, store, store_error(fault), done)
                 return
             self._release(name)
-            stream.after_commit(lambda error: self._announce(stream, "create", error, done))
+            # Answered when it listens on all of its subjects, which may be many.
+            announce = partial(self._announce, stream, "create", done=done)
+            stream.slices.after(lambda: stream.after_commit(announce))
 
         self.holdings.take(config)
         self._busy[name] = []

@@ -204,6 +204,10 @@ class Ports(Protocol):
         """Let a kernel receive what is published in the account on `subject`; `taker` gets what is traced instead."""
         ...
 
+    def close_all(self, listening: list[Subscription]) -> None:
+        """Listen no more on any of these, which `listen` gave: there may be very many."""
+        ...
+
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> Subscription:
         """Let a stream answer requests for single messages, which are published in the account on `subject`."""
         ...

@@ -20,6 +20,7 @@ from slipstream.server.shared_memory import lend_file, share_memory
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker
+    from slipstream.jetstream.ports import Subscription as Listening
     from slipstream.kernels.ackintake import AckIntake
     from slipstream.kernels.handout import Batch
     from slipstream.kernels.intake import Intake
@@ -35,18 +36,24 @@ __all__ = ["AccountPorts"]
 class _Listening:
     """A subscription of the server itself, as JetStream holds it."""
 
-    __slots__ = ("_account", "_subscription")
+    __slots__ = ("_account", "_closed", "_subscription")
 
     def __init__(self, account: Account, subscription: Subscription) -> None:
         self._account = account
-        self._subscription: Subscription | None = subscription
+        self._subscription = subscription
+        self._closed = False
 
     def close(self) -> None:
         """Stop listening."""
-        if self._subscription is not None:
+        if not self._closed:
+            self._closed = True
             self._account.takers.pop(self._subscription, None)
             self._account.remove(self._subscription)
-            self._subscription = None
+
+    def take(self) -> Subscription:
+        """The subscription, for somebody else to remove."""
+        self._closed = True
+        return self._subscription
 
 
 class AccountPorts:
@@ -249,6 +256,13 @@ class AccountPorts:
         if taker is not None:
             self._account.takers[subscription] = taker
         return _Listening(self._account, subscription)
+
+    def close_all(self, listening: list[Listening]) -> None:
+        """Listen no more on any of these."""
+        taken = [one.take() for one in listening if isinstance(one, _Listening)]
+        for subscription in taken:
+            self._account.takers.pop(subscription, None)
+        self._account.remove_all(taken)
 
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> _Listening:
         """Let a stream answer requests for single messages."""

@@ -15,7 +15,7 @@ from slipstream.kernels.subjectset import SubjectSet, TooManySteps
 
 __all__ = ["COMPARE_STEPS_MAX", "SubjectSet", "TooManySteps", "covers_all", "overlap_within", "subset_within"]
 
-COMPARE_STEPS_MAX: Final = 500_000  # of one question: 25 to 40 ms; 20,000 ordinary subjects take a tenth of it
+COMPARE_STEPS_MAX: Final = 250_000  # of one question: 12 to 20 ms; 20,000 ordinary subjects take a fifth of it
 _FEW: Final = 32  # subjects that are compared pair by pair
 
 Pair = tuple[int, int]

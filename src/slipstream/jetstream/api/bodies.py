@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -37,6 +37,8 @@ __all__ = [
     "decode",
     "decode_optional",
     "is_empty",
+    "prepare",
+    "prepare_optional",
     "quick_get",
 ]
 
@@ -129,6 +131,8 @@ class Asked(Protocol):
     """What is needed of a call to read its body."""
 
     body: bytes
+    decoded: object
+    """What `prepare` made of the body, until somebody takes it; None if nobody prepared it."""
 
     @property
     def strict(self) -> bool:
@@ -149,18 +153,49 @@ def decode(struct: GoStruct[StructT], request: Asked) -> StructT:
     return _decoded(struct, request, request.body)
 
 
+def prepare(struct: GoStruct[StructT], request: Asked) -> StructT | None:
+    """Read a long body before its turn, perhaps in a thread; `decode` gives what was found, or raises it.
+
+    Returns the same; None if there was no body to be had, or `decode` has to look for itself.
+    """
+    return _prepared(struct, request, request.body)
+
+
+def prepare_optional(struct: GoStruct[StructT], request: Asked) -> StructT | None:
+    """The same for `decode_optional`."""
+    return _prepared(struct, request, _optional(request.body))
+
+
+def _prepared(struct: GoStruct[StructT], request: Asked, body: bytes) -> StructT | None:
+    try:
+        request.decoded = decoded = struct.decode(body)
+    except JsonError as error:
+        if request.strict:
+            request.decoded = ApiError(table.INVALID_JSON, err=error)
+        return None
+    return decoded
+
+
 def decode_optional(struct: GoStruct[StructT], request: Asked) -> StructT:
     """Read a body that counts only if it looks like an object or array; anything else is ignored.
 
     Raises:
         ApiError: 10025 with Go's words.
     """
-    body = request.body
+    return _decoded(struct, request, _optional(request.body))
+
+
+def _optional(body: bytes) -> bytes:
     at = skip_blank(body, 0)
-    return _decoded(struct, request, body if body[at : at + 1] in (b"{", b"[") else b"")
+    return body if body[at : at + 1] in (b"{", b"[") else b""
 
 
 def _decoded(struct: GoStruct[StructT], request: Asked, body: bytes) -> StructT:
+    prepared, request.decoded = request.decoded, None
+    if isinstance(prepared, ApiError):
+        raise prepared
+    if prepared is not None:
+        return cast(StructT, prepared)
     try:
         try:
             return struct.decode(body)

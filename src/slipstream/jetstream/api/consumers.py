@@ -97,9 +97,13 @@ class ConsumerApi:
         self._account = account
         account.on_started.append(self._attach)
         register = account.api.register
-        register("CONSUMER.CREATE.*", "consumer_create_response", self.create)
-        register("CONSUMER.CREATE.*.>", "consumer_create_response", self.create_named)
-        register("CONSUMER.DURABLE.CREATE.*.>", "consumer_create_response", self.create_durable)
+        for pattern, create in (
+            ("CREATE.*", self.create),
+            ("CREATE.*.>", self.create_named),
+            ("DURABLE.CREATE.*.>", self.create_durable),
+        ):
+            prepare = partial(bodies.prepare, _CREATE)
+            register(f"CONSUMER.{pattern}", "consumer_create_response", create, prepare=prepare)
         register("CONSUMER.NAMES.*", "consumer_names_response", self.names, error_fields={**_PAGING, "consumers": []})
         register("CONSUMER.LIST.*", "consumer_list_response", self.list, error_fields={**_PAGING, "consumers": []})
         register("CONSUMER.INFO.*.*", "consumer_info_response", self.info)

@@ -10,13 +10,14 @@ kernel (`PointGet`), with the same bytes as here, unless messages wait for their
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
-from slipstream.jetstream.api.dispatch import level_suffices
+from slipstream.jetstream.api.dispatch import LONG_BODY_BYTES, level_suffices
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
@@ -119,11 +120,29 @@ class DirectGet:
         if header and not level_suffices(header):
             self._status(reply, b"412 Required Api Level")
             return
-        asked = self._decoded(reply, payload) if payload else None
-        if asked is None:
-            if not payload:
-                self._status(reply, b"408 Empty Request")
+        if len(payload) > LONG_BODY_BYTES:
+            outcome: list[MsgGetRequest] = []
+
+            def read() -> None:
+                with suppress(JsonError):
+                    outcome.append(MSG_GET.decode(payload, strict=False))
+
+            self._ports.run_blocking(read, lambda: self._on_long_request(reply, outcome))
             return
+        asked = self._decoded(reply, payload) if payload else None
+        if asked is not None:
+            self._on_asked(reply, asked)
+        elif not payload:
+            self._status(reply, b"408 Empty Request")
+
+    def _on_long_request(self, reply: bytes, outcome: list[MsgGetRequest]) -> None:
+        """A long list of subjects was read, in a thread."""
+        if outcome:
+            self._on_asked(reply, outcome[0])
+        else:
+            self._status(reply, b"408 Malformed Request")
+
+    def _on_asked(self, reply: bytes, asked: MsgGetRequest) -> None:
         timed = asked.start_time_ns is not None
         if not (asked.seq or asked.last_by_subj or asked.next_by_subj or asked.multi_last or timed):
             self._status(reply, b"408 Empty Request")

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from slipstream.errors import ApiError, StorageFault
@@ -33,11 +34,12 @@ from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.commit import store_error
 from slipstream.jetstream.stream.pubacks import error_object
-from slipstream.limits import SECOND_NS
+from slipstream.limits import KIB, SECOND_NS
 
 __all__ = [
     "API_PREFIX",
     "API_SUBSCRIPTIONS",
+    "LONG_BODY_BYTES",
     "TYPE_PREFIX",
     "ApiCounters",
     "ApiDispatcher",
@@ -79,6 +81,7 @@ _ANSWERED_BY_STREAMS: Final = (f"{API_PREFIX}DIRECT.GET.", f"{API_PREFIX}CONSUME
 Fields = Mapping[str, object]
 Grants = Callable[[bytes], bool]
 _PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
+LONG_BODY_BYTES: Final = 16 * KIB  # reading and judging a longer one takes more than some milliseconds
 _LOST_LOOK_NS: Final = SECOND_NS  # how often calls are looked for that nothing will answer, while some wait
 
 
@@ -99,7 +102,9 @@ class ApiRequest:
         "_route",
         "_waits",
         "body",
+        "checked",
         "client",
+        "decoded",
         "grants",
         "header",
         "names",
@@ -130,6 +135,8 @@ class ApiRequest:
         self.header = header
         self.body = body
         self.client = client
+        self.decoded: object = None  # see `bodies.prepare`
+        self.checked: object = None  # a configuration that was found to be good before its turn
         self.grants = grants
         """Whether who asks may publish to a subject, or to all that a pattern matches."""
 
@@ -158,7 +165,7 @@ class ApiRequest:
 
     def wait(self) -> None:
         """Its handler returned; unless it has answered already, the call waits. For the dispatcher."""
-        if not self._answered:
+        if not self._answered and not self._waits:
             self._dispatcher.load.wait(looks=self._route.looks)
             self._waits = True
             self._dispatcher.watch()
@@ -207,6 +214,7 @@ class _Route:
     handler: Handler
     error_fields: Fields
     checks_level: bool
+    prepare: Callable[[ApiRequest], object] | None
     looks: bool  # changes nothing: counted apart from calls that do
 
 
@@ -254,6 +262,7 @@ class ApiDispatcher:
         *,
         error_fields: Fields | None = None,
         checks_level: bool = True,
+        prepare: Callable[[ApiRequest], object] | None = None,
     ) -> None:
         """Answer calls on a subject.
 
@@ -263,12 +272,18 @@ class ApiDispatcher:
             handler: see `Handler`.
             error_fields: members an error answer has beside `error`.
             checks_level: whether `Nats-Required-Api-Level` is looked at first.
+            prepare: what can be done for a call with a long body in a thread, before its turn: it changes nothing.
         """
         tokens = pattern.split(".")
         literal = [token for token in tokens if token not in ("*", ">")]
         assert tokens[: len(literal)] == literal and len(literal) <= _PATTERN_TOKENS_MAX, pattern
         route = _Route(
-            TYPE_PREFIX + response_type, handler, error_fields or {}, checks_level, looks=pattern in INFO_PATTERNS
+            TYPE_PREFIX + response_type,
+            handler,
+            error_fields or {},
+            checks_level,
+            prepare,
+            looks=pattern in INFO_PATTERNS,
         )
         prefix, variable = ".".join(literal), len(tokens) - len(literal)
         if tokens[-1] == ">":
@@ -311,6 +326,20 @@ class ApiDispatcher:
         if not self.load.admits(looks=route.looks):
             return
         request = ApiRequest(self, route, text, names, reply, header or b"", body, client, grants)
+        if route.prepare is not None and len(body) > LONG_BODY_BYTES:
+            request.wait()
+            self._ports.run_blocking(partial(self._prepare, request, route.prepare), partial(self._go, request, route))
+        else:
+            self._go(request, route)
+
+    def _prepare(self, request: ApiRequest, prepare: Callable[[ApiRequest], object]) -> None:
+        """In a thread."""
+        try:
+            prepare(request)
+        except Exception:  # found again, and answered, when the handler does the same
+            request.decoded = request.checked = None
+
+    def _go(self, request: ApiRequest, route: _Route) -> None:
         try:
             self._run(request, route)
         except Exception as error:

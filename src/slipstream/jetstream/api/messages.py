@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
@@ -23,7 +25,8 @@ class MessageApi:
     def __init__(self, account: JetStreamAccount) -> None:
         """Register the handlers with the account's dispatcher."""
         self._account = account
-        account.api.register("STREAM.MSG.GET.*", "stream_msg_get_response", self.get)
+        prepare = partial(bodies.prepare, bodies.MSG_GET)
+        account.api.register("STREAM.MSG.GET.*", "stream_msg_get_response", self.get, prepare=prepare)
         account.api.register("STREAM.MSG.DELETE.*", "stream_msg_delete_response", self.delete)
 
     def get(self, request: ApiRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -15,6 +16,7 @@ from slipstream.jetstream.api.info import stream_fields
 from slipstream.jetstream.api.received import all_committed, all_received
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
+from slipstream.jetstream.config.precheck import Prechecked
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import ApiError as TableError
@@ -39,13 +41,20 @@ class StreamApi:
         self._account = account
         self._details = SubjectDetails(account.ports)
         register = account.api.register
-        register("STREAM.CREATE.*", "stream_create_response", self.create)
-        register("STREAM.UPDATE.*", "stream_update_response", self.update)
+        register("STREAM.CREATE.*", "stream_create_response", self.create, prepare=self._prepare)
+        register("STREAM.UPDATE.*", "stream_update_response", self.update, prepare=self._prepare)
         register("STREAM.NAMES", "stream_names_response", self.names, error_fields={**_PAGING, "streams": None})
         register("STREAM.LIST", "stream_list_response", self.list, error_fields={**_PAGING, "streams": []})
         register("STREAM.INFO.*", "stream_info_response", self.info, error_fields=_PAGING)
         register("STREAM.DELETE.*", "stream_delete_response", self.delete)
-        register("STREAM.PURGE.*", "stream_purge_response", self.purge, error_fields={"purged": 0})
+        prepare = partial(bodies.prepare_optional, bodies.STREAM_PURGE)
+        register("STREAM.PURGE.*", "stream_purge_response", self.purge, error_fields={"purged": 0}, prepare=prepare)
+
+    def _prepare(self, request: ApiRequest) -> None:
+        """In a thread: read a long configuration, and judge it as far as that depends on nothing that may change."""
+        asked = bodies.prepare(STREAM_CONFIG_REQUEST, request)
+        if asked is not None:
+            request.checked = self._account.precheck(asked.config(), pedantic=asked.pedantic)
 
     def create(self, request: ApiRequest) -> None:
         """Make a stream, or confirm that it is there."""
@@ -68,13 +77,17 @@ class StreamApi:
 
         config = asked.config()
         self._judge(request, config)
-        self._account.create_stream(config, done, pedantic=asked.pedantic)
+        self._account.create_stream(config, done, pedantic=asked.pedantic, prechecked=_prechecked(request))
 
     def update(self, request: ApiRequest) -> None:
         """Replace a stream's configuration."""
         asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
         # Checked before the name is compared, as nats-server does, so that its complaint comes first.
-        checked(asked.config(), self._account.config_context(), pedantic=asked.pedantic)
+        prechecked = _prechecked(request)
+        if prechecked is not None:
+            prechecked.result()
+        else:
+            checked(asked.config(), self._account.config_context(), pedantic=asked.pedantic)
         if asked.name != request.names[0]:
             raise TableError(table.STREAM_MISMATCH)
 
@@ -86,7 +99,7 @@ class StreamApi:
 
         config = asked.config()
         self._judge(request, config)
-        self._account.update_stream(config, done, pedantic=asked.pedantic)
+        self._account.update_stream(config, done, pedantic=asked.pedantic, prechecked=prechecked)
 
     def names(self, request: ApiRequest) -> Fields:
         """A page of names."""
@@ -208,3 +221,8 @@ class StreamApi:
     def _fields(self, stream: Stream, *, versioned: bool = True, domain: bool = True) -> dict[str, object]:
         now_ns = self._account.ports.now_ns()
         return stream_fields(stream, self._account.facts, now_ns, versioned=versioned, domain=domain)
+
+
+def _prechecked(request: ApiRequest) -> Prechecked | None:
+    found, request.checked = request.checked, None
+    return found if isinstance(found, Prechecked) else None

@@ -55,6 +55,10 @@ class ConfigContext:
     stream_bytes_max: Callable[[StorageType], int] = lambda _: 0
     """Largest `max_bytes` the account allows for a storage type; 0 or less for no limit."""
 
+    def limits_of(self, config: StreamConfig) -> tuple[object, ...]:
+        """All that a verdict about a configuration depends on besides itself and other streams."""
+        return self.duplicate_window_max_ns, self.max_bytes_required, self.stream_bytes_max(config.storage)
+
 
 def is_valid_asset_name(name: str) -> bool:
     """Whether a stream or consumer may be called this (length apart)."""

@@ -287,6 +287,8 @@ class GoList:
             raise Unusual
         take, zero = self.element.take, _ZEROS.get(self.element.name)
         before = current if isinstance(current, list) else []
+        if self.element is STRING and set(map(type, value)) <= _TEXTS:
+            return value  # there may be very many
         if not before:
             return [take(element, zero) for element in value]
         return [take(element, before[i] if i < len(before) else zero) for i, element in enumerate(value)]
@@ -294,7 +296,7 @@ class GoList:
     def wire(self, value: object) -> object:
         """A list of written elements."""
         assert isinstance(value, Sequence)
-        return [self.element.wire(element) for element in value]
+        return list(value) if self.element is STRING else [self.element.wire(element) for element in value]
 
 
 class GoMap:
@@ -468,6 +470,7 @@ class GoStruct(Generic[StructT]):
 
 
 STRING = _GoString()
+_TEXTS = frozenset((str,))
 BOOL = _GoBool()
 INT = GoInt("int", -(2**63), 2**63 - 1)
 INT32 = GoInt("int32", -(2**31), 2**31 - 1)

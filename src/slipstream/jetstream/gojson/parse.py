@@ -45,7 +45,9 @@ def parse(body: bytes) -> object:
     Raises:
         Unusual: it has to be looked at more closely, perhaps because it is wrong.
     """
-    if not body or len(body) > _BODY_BYTES_MAX or body.count(b"{") > _OBJECTS_MAX or _ODD.search(body):
+    if not body or len(body) > _BODY_BYTES_MAX or body.count(b"{") > _OBJECTS_MAX:
+        raise Unusual
+    if (b"\\u" in body or b"-0" in body) and _ODD.search(body):
         raise Unusual
     try:
         return _decode(body.decode())

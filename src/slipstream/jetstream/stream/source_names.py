@@ -9,7 +9,6 @@ first two words, or a whole ack subject; newer ones add a sixth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from slipstream.jetstream.config.structs import StreamSource
@@ -46,10 +45,15 @@ def stable_id(stream: str, account: str, domain: str) -> str:
     return hashed(f"{stream} {account} {domain}" if domain else f"{stream} {account}")
 
 
-def consumer_name(source: StreamSource, sources: Sequence[StreamSource | None], base: str) -> str:
-    """What the consumer of a source is to be called; `base` is the stream's `stable_id`."""
-    of_same_stream = [other for other in sources if other is not None and other.name == source.name]
-    identity = f"{base} {index_name(source)}" if len(of_same_stream) > 1 else base
+def consumer_name(source: StreamSource, base: str, *, alone: bool) -> str:
+    """What the consumer of a source is to be called.
+
+    Args:
+        source: of some stream.
+        base: that stream's `stable_id`.
+        alone: whether it has no other source of the same name.
+    """
+    identity = base if alone else f"{base} {index_name(source)}"
     return f"JS_SRC_{hashed(identity)}"
 
 

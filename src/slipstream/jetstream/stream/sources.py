@@ -8,6 +8,7 @@ What this is not: how messages arrive (`source_feed`).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from slipstream.errors import ApiError
@@ -173,11 +174,12 @@ class Sources:
         """Keep sources that stay as they are, in the order of the configuration."""
         before, self._sources = self._sources, {}
         self._positions.at_once = messages_go_by_themselves(config)
+        namesakes = Counter(source.name for source in config.sources if source is not None)
         for wanted in config.sources:
             assert wanted is not None
             index = index_name(wanted)
             present = before.get(index)
-            name = consumer_name(wanted, config.sources, self._base)
+            name = consumer_name(wanted, self._base, alone=namesakes[wanted.name] == 1)
             if present is None or present.config != wanted:
                 present = Source(self._stream, wanted, self._positions, self._ports, name=name, reader=self._reader)
             self._sources[index] = present

@@ -17,7 +17,8 @@ an answer that says "done" leaves only after the commit of what was done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
@@ -48,6 +49,8 @@ from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
 from slipstream.limits import PURGE_WAITING_MSGS
 
 __all__ = ["Stream"]
+
+_LISTEN_SLICE = 1_000  # subjects that are listened on in one turn: some 5 ms
 
 
 class Stream:
@@ -138,7 +141,7 @@ class Stream:
         parts: list[Callable[[], None]] = [
             self._expirer.stop,
             self._ids.stop,
-            lambda: self._subscribe([]),
+            self._listen_no_more,
             self.batches.stop,
             lambda: self.upstream.stop(deleted=deleted),
             lambda: self.interest.stop(deleted=deleted),
@@ -280,12 +283,26 @@ class Stream:
         self._expirer.configure(config)
 
     def _subscribe(self, subjects: list[str]) -> None:
-        """Listen on exactly these."""
-        for subject in [present for present in self._subscriptions if present not in subjects]:
-            self._subscriptions.pop(subject).close()
-        for subject in subjects:
-            if subject not in self._subscriptions:
-                self._subscriptions[subject] = self._ports.listen(subject.encode(), self.ingest.intake, self._traced)
+        """Listen on exactly these; on very many bit by bit, so that others have their turns."""
+        wanted = dict.fromkeys(subjects)
+        present = self._subscriptions
+
+        def steps() -> Iterator[None]:
+            for subject in [one for one in present if one not in wanted]:
+                present.pop(subject).close()
+                yield
+            for subject in wanted:
+                if subject not in present:
+                    present[subject] = self._ports.listen(subject.encode(), self.ingest.intake, self._traced)
+                    yield
+
+        left = steps()
+        self.slices.run(lambda: sum(1 for _ in islice(left, _LISTEN_SLICE)) < _LISTEN_SLICE, lambda _: None)
+
+    def _listen_no_more(self) -> None:
+        listening = [*self._subscriptions.values()]
+        self._subscriptions.clear()
+        self._ports.close_all(listening)
 
     def _pace(self, turn: Callable[[], None]) -> None:
         """The next slice of long work: in the next turn, or when what was removed so far is committed."""
