@@ -162,21 +162,19 @@ def test_a_process_of_its_own(streams: Streams, name: str, tmp_path: Path) -> No
     assert done.stderr == ""
 
 
-def test_a_session_of_its_own_says_nothing_by_itself() -> None:
-    """Neither about its log, nor about workers that still wrote when Spark had enough of them."""
-    code = (
-        "import slipstream.spark; rows = slipstream.spark.session('test').sparkContext.parallelize(range(100_000), 2)"
-    )
-    code += "; print(len(rows.map(lambda number: 'x' * 1000).take(1)))"
+def test_a_session_of_its_own_says_what_others_log_and_nothing_else() -> None:
+    """Nothing of workers that still wrote when Spark had enough of them, nor of the address that Spark takes."""
+    code = """
+import slipstream.spark
+spark = slipstream.spark.session("batch", master="local[2]")
+rows = spark.sparkContext.parallelize(range(100_000), 2)
+print(len(rows.map(lambda number: "x" * 1000).take(1)))
+log = spark._jvm.org.apache.logging.log4j.LogManager.getLogger("org.apache.spark.util.Utils")
+log.warn("Your hostname, box, resolves to a loopback address: 127.0.1.1; using 10.0.0.1 instead")
+log.warn("Set SPARK_LOCAL_IP if you need to bind to another address")
+log.warn("Something else")
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
-
-
-def test_which_address_spark_takes_is_no_news() -> None:
-    code = "import slipstream.spark; spark = slipstream.spark.session('batch', master='local[1]')"
-    code += "; log = spark._jvm.org.apache.logging.log4j.LogManager.getLogger('org.apache.spark.util.Utils')"
-    code += "; log.warn('Your hostname, box, resolves to a loopback address: 127.0.1.1; using 10.0.0.1 instead')"
-    code += "; log.warn('Set SPARK_LOCAL_IP if you need to bind to another address'); log.warn('Something else')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
     assert done.stderr.endswith(" WARN Utils: Something else\n")
