@@ -55,9 +55,19 @@ def old_backup(*messages: Entry, files: dict[str, bytes] | None = None, name: st
     return compressed(out.getvalue())
 
 
-def restore(world: ConsumerWorld, backup: bytes, config: dict[str, Any] | None = None, stream: str = "S") -> Any:
+# Who calls from another account has no rights in this one.
+FOREIGN = b'NATS/1.0\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n'
+
+
+def restore(
+    world: ConsumerWorld,
+    backup: bytes,
+    config: dict[str, Any] | None = None,
+    stream: str = "S",
+    header: bytes | None = None,
+) -> Any:
     asked = {"config": {"name": stream, "subjects": ["s.>"], "storage": "memory", **(config or {})}, "state": {}}
-    begun = world.api(f"STREAM.RESTORE.{stream}", asked)
+    begun = world.api(f"STREAM.RESTORE.{stream}", asked, header)
     if "error" in begun:
         return begun
     for at in range(0, len(backup), 64 * KIB):
@@ -67,9 +77,11 @@ def restore(world: ConsumerWorld, backup: bytes, config: dict[str, Any] | None =
     return json.loads(reply[1])
 
 
-def refusal(world: ConsumerWorld, backup: bytes, config: dict[str, Any] | None = None) -> str:
+def refusal(
+    world: ConsumerWorld, backup: bytes, config: dict[str, Any] | None = None, header: bytes | None = None
+) -> str:
     """Why a backup was not restored; nothing of it is there."""
-    answer = restore(world, backup, config)
+    answer = restore(world, backup, config, header=header)
     assert "error" in answer, answer
     assert world.api("STREAM.NAMES")["streams"] is None
     assert answer["error"]["code"] < 600 and answer["error"]["err_code"] > 10_000
@@ -90,8 +102,23 @@ def test_subjects_that_nobody_could_publish(packed: Any, subject: bytes) -> None
 
 
 @BOTH
-def test_subjects_of_others(packed: Any) -> None:
-    assert "not one of the stream's" in refusal(ConsumerWorld(), packed(Entry(b"t.x", 1, 1, b"", b"x")))
+def test_subjects_that_whoever_restores_may_not_publish_to(packed: Any) -> None:
+    backup = packed(Entry(b"t.x", 1, 1, b"", b"x"))
+    assert "not one of the stream's" in refusal(ConsumerWorld(), backup, header=FOREIGN)
+
+
+@BOTH
+def test_a_stream_that_had_other_subjects_before(packed: Any) -> None:
+    """Its messages are its own, and its consumers get them."""
+    world = ConsumerWorld()
+    answer = restore(world, packed(Entry(b"t.x", 1, 1, b"", b"x"), Entry(b"s.x", 1, 2, b"", b"y")))
+    assert "error" not in answer, answer
+    assert answer["state"]["messages"] == 2
+    world.api(
+        "CONSUMER.CREATE.S.C",
+        {"stream_name": "S", "config": {"name": "C", "durable_name": "C", "filter_subject": "s.>"}},
+    )
+    assert world.api("CONSUMER.INFO.S.C")["num_pending"] == 1
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,14 @@ class _Restoring:
         subject = f"$JS.SNAPSHOT.RESTORE.{name}.{self._ports.new_nuid()}"
         facts = self._account.facts
         self._restore = Restore(
-            self._config, store, self._ports, self, self._bounds, self._ports.now_ns(), facts.max_payload_bytes
+            self._config,
+            store,
+            self._ports,
+            self,
+            self._bounds,
+            self._ports.now_ns(),
+            facts.max_payload_bytes,
+            self._request.grants,
         )
         self._chunks = self._ports.subscribe(subject.encode(), self._on_chunk)
         self._ports.log("INF", f"Starting restore for stream '{self._account.name} > {name}'")

@@ -35,7 +35,7 @@ from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store
-from slipstream.jetstream.store.notes import RESTORING
+from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
 from slipstream.jetstream.stream.conditions import message_ttl
 from slipstream.limits import BACKUP_SILENCE_NS, MIB, RESTORE_COMMIT_BYTES, SECOND_NS
 
@@ -111,10 +111,14 @@ class Restore:
         bounds: StreamBounds,
         created_ns: int,
         max_payload_bytes: int,
+        grants: Callable[[bytes], bool],
     ) -> None:
-        """Expect chunks from now on. `bounds` is what the client says the stream had, for backups without it."""
+        """Expect chunks from now on. `bounds` is what the client says the stream had, for backups without it.
+
+        `grants`: whether who restores may publish to a subject.
+        """
         self._config = config
-        self._rules = EntryRules(config, max_payload_bytes)
+        self._rules = EntryRules(config, max_payload_bytes, grants)
         self._store = store
         self._ports = ports
         self._owner = owner
@@ -344,6 +348,8 @@ class Restore:
         if self._store.last_seq < self._bounds.last_seq:
             self._store.skip_to(self._bounds.last_seq)
         self._store.put_note(RESTORING, b"")
+        if self._rules.has_others:
+            self._store.put_note(OTHER_SUBJECTS, b"1")
 
     # --- commits ---
 

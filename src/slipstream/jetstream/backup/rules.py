@@ -12,6 +12,7 @@ published, and limits are applied when the stream comes to life.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from slipstream.jetstream import headers
@@ -31,10 +32,16 @@ SEQUENCE_MAX: Final = 1 << 62
 class EntryRules:
     """What the messages of one stream must be like."""
 
-    __slots__ = ("_max_bytes", "_patterns", "_payload_bytes_max")
+    __slots__ = ("_grants", "_max_bytes", "_patterns", "_payload_bytes_max", "has_others")
 
-    def __init__(self, config: StreamConfig, max_payload_bytes: int) -> None:
-        """Judge for a stream of this configuration, on a server with this `max_payload`."""
+    def __init__(self, config: StreamConfig, max_payload_bytes: int, grants: Callable[[bytes], bool]) -> None:
+        """Judge for a stream of this configuration, on a server with this `max_payload`.
+
+        `grants`: whether who restores may publish to a subject. A stream has messages under others than its own ones
+        if its configuration was changed, before the backup or with the restore.
+        """
+        self._grants = grants
+        self.has_others = False  # some message was under such a subject
         self._payload_bytes_max = max_payload_bytes
         self._max_bytes = config.max_msg_size
         # What is copied or transformed is stored under subjects that are nobody's to publish.
@@ -54,7 +61,9 @@ class EntryRules:
         if len(name) > MAX_CONTROL_LINE_BYTES or not is_valid_subscription(name):
             raise BadBackup(f"message sequence {seq} has no valid subject")
         if self._patterns and not any(matches(pattern, name) for pattern in self._patterns):
-            raise BadBackup(f"message sequence {seq} has a subject that is not one of the stream's")
+            if not self._grants(name):
+                raise BadBackup(f"message sequence {seq} has a subject that is not one of the stream's")
+            self.has_others = True
         if 0 <= self._max_bytes < len(entry.headers) + len(entry.payload):
             raise BadBackup(f"message sequence {seq} exceeds maximum message size")
         if len(entry.payload) > self._payload_bytes_max:
