@@ -83,6 +83,8 @@ class FakePorts:
         self.subscriptions: list[FakeSubscription] = []
         self.jobs: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.jobs_held = False  # True: blocking jobs wait until `run_jobs`
+        self.commits_held = False  # True: commits wait with beginning until `begin_commits`
+        self.commits: list[Callable[[], None]] = []
         self.cores = 2
         self.reads = 0
         self.rooms: dict[str, FakeRoom] = {}  # memory that is shared now, by name
@@ -112,6 +114,12 @@ class FakePorts:
 
     def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
         self.run_blocking(job.run, on_done)
+
+    def when_commits_run(self, begin: Callable[[], None]) -> None:
+        if self.commits_held:
+            self.commits.append(begin)
+        else:
+            begin()
 
     def share_memory(self, name: str, size: int, *, to_write: bool = False) -> FakeRoom | None:
         return FakeRoom(self.rooms, name, size) if self.shares_memory else None
@@ -188,6 +196,12 @@ class FakePorts:
             job, on_done = self.jobs.pop(0)
             self._try("a job", job)
             self._try("the end of a job", on_done)
+
+    def begin_commits(self) -> None:
+        """Let commits begin that waited."""
+        waiting, self.commits = self.commits, []
+        for begin in waiting:
+            self._try("a commit", begin)
 
     def _try(self, what: str, callback: Callable[[], None]) -> None:
         """What the server's ports do: one callback's exception ends with it."""

@@ -125,6 +125,13 @@ class Ports(Protocol):
         """
         ...
 
+    def when_commits_run(self, begin: Callable[[], None]) -> None:
+        """Call `begin`, which may call `run_commit`, at once, or while very many commits are under way, behind them.
+
+        Meanwhile more can join the commit.
+        """
+        ...
+
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         """Run `job` in a thread, then `on_done` on the loop. `job` keeps its own outcome and does not raise."""
         ...

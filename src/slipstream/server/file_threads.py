@@ -6,6 +6,10 @@ A commit is short: handing it over costs as much as a fast device takes. So jobs
 and the way back is a pipe that holds at most one byte: whatever has ended by the time the loop looks is finished
 together and sent in one go. A thread that is free takes all jobs that wait, up to a limit, and runs them together.
 
+A job is what there was to do when it was made. So while many are under way, whoever has more to do may wait with making
+his (`when_free`): what he gets meanwhile is in it. They are made when the group has ended, before its ends are told, so
+that the disk works while the loop does.
+
 What this is not: a place for decisions. A job keeps its own errors; one that lets an exception out is a bug, which is
 reported, and `then` follows all the same, because somebody waits for it.
 
@@ -31,9 +35,9 @@ __all__ = ["COMMITS_TOGETHER_MAX", "ENDS_A_TURN_MAX", "FileThreads", "FileWork"]
 COMMITS_TOGETHER_MAX: Final = 1_024
 """Commits of so many streams are synced in one go at most: whoever waits for the first waits for the last."""
 LARGE_GROUP_MIN: Final = 32
-"""Commits that wait behind one another from which on a thread waits until another's large group is done."""
+"""Jobs under way from which on a thread waits until another's large group is done, and further jobs with being made."""
 ENDS_A_TURN_MAX: Final = 256
-"""Jobs whose ends are told in one turn of the loop: about 10 ms."""
+"""Jobs that begin, and whose ends are told, in one turn of the loop: about 10 ms each."""
 
 J = TypeVar("J")
 _Work = Callable[[], None]
@@ -69,6 +73,8 @@ class FileThreads(Generic[J]):
         self._queue: SimpleQueue[tuple[J, _Work] | None] = SimpleQueue()
         self._ended: deque[_Work] = deque()
         self._threads: list[threading.Thread] = []
+        self._postponed: deque[_Work] = deque()  # who makes a job when those under way have ended
+        self._making = 0  # so many of them make theirs now
         self._unfinished = 0  # jobs whose `then` was not called yet
         self._woken = False  # a byte is in the pipe
         self._wake_in = self._wake_out = -1  # a pipe, from the first job on
@@ -80,10 +86,24 @@ class FileThreads(Generic[J]):
             self._start_thread()
         self._queue.put((job, then))
 
+    def when_free(self, make: _Work) -> None:
+        """Call `make`, which hands in a job, now, or when the many that are under way have ended."""
+        if self._has_room and not self._postponed:
+            make()
+        else:
+            self._postponed.append(make)
+
+    @property
+    def _has_room(self) -> bool:
+        """Few jobs are under way."""
+        return self._unfinished - len(self._ended) < LARGE_GROUP_MIN
+
     def stop(self) -> None:
         """Wait for everything that was handed in, and finish it."""
         if not self._threads:
             return
+        while self._postponed:
+            self._postponed.popleft()()
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -144,20 +164,34 @@ class FileThreads(Generic[J]):
     def _on_wake(self) -> None:
         os.read(self._wake_in, 64)
         self._woken = False
-        self._run_and_flush(self._finish)
-        if self._ended and not self._woken:
+        if not self._making and self._has_room:
+            self._making = len(self._postponed)
+        self._run_and_flush(self._go_on)
+        # Those who still wait with a job are woken by the end of what is under way, if that is much.
+        if (self._ended or self._making or (self._postponed and self._has_room)) and not self._woken:
             self._woken = True
             os.write(self._wake_out, b"\0")
 
+    def _go_on(self) -> None:
+        """What waited begins, then others are told that theirs has ended; the rest when the loop has looked around."""
+        now = min(self._making, ENDS_A_TURN_MAX)
+        self._making -= now
+        for _ in range(now):
+            self._call(self._postponed.popleft())
+        self._finish()
+
     def _finish(self, most: int = ENDS_A_TURN_MAX) -> None:
         ended = self._ended
-        for _ in range(min(len(ended), most)):  # the rest waits until the loop has looked at its sockets
+        for _ in range(min(len(ended), most)):
             then = ended.popleft()
             self._unfinished -= 1
-            try:
-                then()
-            except Exception as error:
-                self._report("What follows from file work", error)  # one stream's mistake is not another's
+            self._call(then)
+
+    def _call(self, work: _Work) -> None:
+        try:
+            work()
+        except Exception as error:
+            self._report("What follows from file work", error)  # one stream's mistake is not another's
 
 
 class FileWork:

@@ -78,6 +78,7 @@ class AccountPorts:
         self.lend_file = lend_file
         self.cores = os.cpu_count() or 1
         self.run_commit = files.commits.run
+        self.when_commits_run = files.commits.when_free
         self.run_blocking = files.rest.run
 
     @property

@@ -9,6 +9,8 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Recovered
 from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.limits import MILLISECOND_NS, MINUTE_NS, SECOND_NS, STREAM_MAX_BUFFERED_MSGS
+from slipstream.testing.sim_disk import SimDisk
+from support.disk_world import disk_world
 from support.jetstream_world import FakePorts, FakeStores, World
 
 
@@ -348,6 +350,23 @@ class TestUpdates:
         w.publish("s")
         w.ports.advance(5 * SECOND_NS)
         assert calls > idle
+
+    def test_upkeep_vouches_for_a_commit_that_none_follows(self) -> None:
+        w = disk_world(SimDisk())
+        w.create("S", subjects=["s"])
+        store: Any = w.account.streams["S"].store
+        w.ports.advance(5 * SECOND_NS)
+        frames = store._writer.frame_no
+        for _ in range(30):
+            w.publish("s")
+            w.ports.advance(200 * MILLISECOND_NS)
+        assert store._writer.frame_no == frames + 30  # the next commit vouched each time
+        assert not store._marked
+        w.ports.advance(2 * SECOND_NS)
+        assert store._writer.frame_no == frames + 31
+        assert store._marked
+        w.ports.advance(MINUTE_NS)
+        assert store._writer.frame_no == frames + 31
 
 
 class TestDuplicates:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.limits import CONCURRENT_IO, FILE_THREADS
-from slipstream.server.file_threads import ENDS_A_TURN_MAX, FileThreads, FileWork
+from slipstream.server.file_threads import ENDS_A_TURN_MAX, LARGE_GROUP_MIN, FileThreads, FileWork
 
 
 class Loop:
@@ -218,3 +218,95 @@ def test_many_ends_leave_the_loop_time_for_others() -> None:
         return loop.events
 
     assert asyncio.run(run()) == [*["end"] * ENDS_A_TURN_MAX, "flush", "last", "flush"]
+
+
+class Busy(Loop):
+    """A loop with many jobs under way, until `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(threads_max=1, together_max=1024)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.threads.run(lambda: (self.begun.set(), self.go_on.wait(), None)[2], lambda: self.events.append("end"))
+        self.begun.wait()
+        for _ in range(LARGE_GROUP_MIN - 1):
+            self.threads.run(nothing, lambda: self.events.append("end"))
+
+
+def test_a_job_is_made_at_once_when_few_are_under_way() -> None:
+    async def run() -> list[str]:
+        loop = Loop()
+        loop.threads.when_free(lambda: loop.events.append("make"))
+        return loop.events
+
+    assert asyncio.run(run()) == ["make"]
+
+
+def test_while_many_are_under_way_others_wait_with_making_theirs() -> None:
+    async def run() -> list[str]:
+        loop, done = Busy(), asyncio.Event()
+        made: list[str] = []
+
+        def make() -> None:
+            loop.events.append("make")
+            loop.threads.run(lambda: made.append("more"), lambda: (loop.events.append("mine"), done.set())[0])
+
+        loop.threads.when_free(make)
+        assert loop.events == [] == made
+        loop.go_on.set()
+        await done.wait()
+        loop.threads.stop()
+        assert made == ["more"]
+        return [event for event in loop.events if event != "flush"]
+
+    events = asyncio.run(run())
+    # Before the others are told, or behind the first of them: the disk works while they are.
+    assert events.index("make") <= 1
+    assert sorted(events) == [*["end"] * LARGE_GROUP_MIN, "make", "mine"]
+
+
+def test_who_makes_nothing_or_fails_does_not_keep_the_others() -> None:
+    async def run() -> Loop:
+        loop, done = Busy(), asyncio.Event()
+
+        def make() -> None:
+            loop.events.append("make")
+            loop.threads.when_free(done.set)  # while others still wait
+
+        loop.threads.when_free(make)
+        loop.threads.when_free(lambda: [][1])
+        loop.go_on.set()
+        await done.wait()
+        loop.threads.stop()
+        return loop
+
+    loop = asyncio.run(run())
+    assert [type(error) for error in loop.failures] == [IndexError]
+
+
+def test_many_that_wait_are_made_in_pieces_and_in_order() -> None:
+    async def run() -> list[str]:
+        loop, done = Busy(), asyncio.Event()
+        for number in range(ENDS_A_TURN_MAX + 1):
+            loop.threads.when_free(lambda number=number: loop.events.append(f"make {number}"))  # type: ignore[misc]
+        loop.threads.when_free(done.set)
+        loop.go_on.set()
+        await done.wait()
+        loop.threads.stop()
+        return loop.events
+
+    events = asyncio.run(run())
+    made = [event for event in events if event.startswith("make")]
+    assert made == [f"make {number}" for number in range(ENDS_A_TURN_MAX + 1)]
+    last = events.index(made[-1])
+    assert "flush" in events[events.index(made[-2]) : last]
+
+
+def test_a_stop_makes_what_waited() -> None:
+    async def run() -> list[str]:
+        loop = Busy()
+        loop.threads.when_free(lambda: loop.threads.run(nothing, lambda: loop.events.append("mine")))
+        loop.go_on.set()
+        loop.threads.stop()
+        return loop.events
+
+    assert "mine" in asyncio.run(run())

@@ -530,6 +530,11 @@ class Store(Protocol):
         """
         ...
 
+    @property
+    def upkeep_due(self) -> bool:
+        """Whether `begin_upkeep` may have something to do beside what the next commit does as well."""
+        ...
+
     def begin_upkeep(self) -> Job | None:
         """The next piece of background work, if any: repair after a fault, index files, compaction, scrubbing.
 

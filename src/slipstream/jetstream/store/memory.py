@@ -309,6 +309,11 @@ class MemoryStore(IndexedReads):
             self.assigned.removals.settle()
         return self.committed_seq
 
+    @property
+    def upkeep_due(self) -> bool:
+        """See `Store.upkeep_due`."""
+        return bool(self._slabs)
+
     def begin_upkeep(self) -> Job | None:
         """Give back slabs without messages and rewrite one that is mostly dead; done on the spot."""
         untouchable = self._unit[0] if self._unit is not None else self._slab_no + 1  # slabs of an open unit

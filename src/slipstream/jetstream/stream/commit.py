@@ -6,6 +6,8 @@ States::
       ▲                             │
       └──── done on the spot ◄──────┘  (few messages, nobody waits for the device)
 
+While very many commits of other streams are in flight, one stays scheduled behind them, and what arrives joins it.
+
 Everything that must not be seen before its commit (acks, refusals that depend on assigned sequences, API answers,
 republished messages) waits in the intake's `pending`, in the order it was decided. A commit takes all of it; when it is
 done, consumers are told of what it removed, then the batch is let go in order, then consumers are told of the new
@@ -101,6 +103,7 @@ class Committer:
     __slots__ = (
         "_acks",
         "_at_end",
+        "_busy",
         "_committed_seq",
         "_faulted",
         "_flushed",
@@ -113,6 +116,7 @@ class Committer:
         "_ports",
         "_ready",
         "_ready_removed",
+        "_start",
         "_stopped",
         "_store",
         "_sync_always",
@@ -163,9 +167,11 @@ class Committer:
         self._more = False  # something changed after the commit in flight began
         self._faulted = False  # a commit failed and the store has not repaired itself yet
         self._upkeep_runs = False  # a piece of upkeep is in its thread
+        self._busy = False  # there was a commit since upkeep last had its turn
         self._upkeep_wanted = True  # something happened since upkeep last found nothing to do
         self._when_quiet: Callable[[], None] | None = None
         self._at_end = guarded(self._commit, self._broke)
+        self._start = guarded(self._begin, self._broke)
         self._flushed = guarded(self._settle_flushed, self._broke)
         self._upkeep = guarded(self._begin_upkeep, self._upkeep_broke)
         # Committed, and waiting to be overwritten: how many erasures of the store have to be complete for whom.
@@ -283,7 +289,7 @@ class Committer:
             self._go_on()
             return
         if last_seq < 0:
-            self._begin()
+            self._ports.when_commits_run(self._start)
             return
         intake = self.intake
         self._more = False
@@ -380,6 +386,7 @@ class Committer:
         if self._stopped:
             return  # somebody waited for the commit to delete the stream
         first_seq, self._committed_seq = self._committed_seq + 1, last_seq
+        self._busy = True
         if last_seq >= first_seq:
             call(self._ports, "What follows from a commit", self._listener.on_committed, first_seq, last_seq)
         call(self._ports, "What follows from a commit", self._listener.on_settled)
@@ -395,7 +402,7 @@ class Committer:
         if self._stopped:
             return
         if self._more:
-            self._begin()
+            self._ports.when_commits_run(self._start)
         else:
             self.idle = True
 
@@ -458,6 +465,10 @@ class Committer:
 
     def _begin_upkeep(self) -> None:
         if self._stopped or self._upkeep_runs:
+            return
+        busy, self._busy = self._busy, False
+        if busy and not self._store.upkeep_due and not self._unerased:
+            self._arm_upkeep()  # most streams of many are like that; once it is quiet there is another turn
             return
         self.intake.close()  # upkeep may commit on its own, and fail
         job = self._store.begin_upkeep()

@@ -23,7 +23,7 @@ import resource
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -250,12 +250,12 @@ class RealDisk:
 
     def _write_some(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         out: list[OSError | None] = [None] * len(writes)
-        files: list[_OpenFile] = []
-        places: list[int] = []
+        files = self._acquire_open(path for path, _, _ in writes)
+        places = list(range(len(files)))
         try:
-            for at, (path, _, _) in enumerate(writes):
+            for at in range(len(files), len(writes)):
                 try:
-                    files.append(self._acquire(path))
+                    files.append(self._acquire(writes[at][0]))
                     places.append(at)
                 except OSError as error:
                     out[at] = error
@@ -264,8 +264,7 @@ class RealDisk:
                 if code:
                     out[at] = OSError(code, os.strerror(code), writes[at][0])
         finally:
-            for file in files:
-                self._release(file)
+            self._release(*files)
         return out
 
     def truncate(self, path: str, length: int) -> None:
@@ -286,8 +285,8 @@ class RealDisk:
         left = sorted(paths)
         if self._may_sync_whole(len(left)):
             on: dict[int, list[str]] = {}
-            for path in left:
-                on.setdefault(self._device(path), []).append(path)
+            for path, device in zip(left, self._devices(left), strict=True):
+                on.setdefault(device, []).append(path)
             left = []
             for device, its in on.items():
                 if not self._sync_whole(device, len(its)):
@@ -335,11 +334,13 @@ class RealDisk:
                 return
         os.close(root)
 
-    def _device(self, path: str) -> int:
+    def _devices(self, paths: Sequence[str]) -> list[int]:
+        """The file systems that these files are on."""
         with self._lock:
-            file = self._open.get(path)
-            if file is not None:
-                return file.device
+            known = [self._open.get(path) for path in paths]
+        return [self._device(path) if file is None else file.device for path, file in zip(paths, known, strict=True)]
+
+    def _device(self, path: str) -> int:
         file = self._acquire(path)
         self._release(file)
         return file.device
@@ -411,6 +412,19 @@ class RealDisk:
         finally:
             self._release(file)
 
+    def _acquire_open(self, paths: Iterable[str]) -> list[_OpenFile]:
+        """The files of these paths, up to the first that is not open."""
+        files = []
+        with self._lock:
+            for path in paths:
+                file = self._open.get(path)
+                if file is None:
+                    break
+                self._open.move_to_end(path)
+                file.users += 1
+                files.append(file)
+        return files
+
     def _acquire(self, path: str) -> _OpenFile:
         with self._lock:
             file = self._open.get(path)
@@ -453,12 +467,15 @@ class RealDisk:
             os.close(file.fd)
         return len(files)
 
-    def _release(self, file: _OpenFile) -> None:
+    def _release(self, *files: _OpenFile) -> None:
+        unused = []
         with self._lock:
-            file.users -= 1
-            if file.users or not file.forgotten:
-                return
-        os.close(file.fd)
+            for file in files:
+                file.users -= 1
+                if file.forgotten and not file.users:
+                    unused.append(file.fd)
+        for fd in unused:
+            os.close(fd)
 
     def _forget(self, path: str) -> None:
         """Close the file behind a path that is about to mean something else."""

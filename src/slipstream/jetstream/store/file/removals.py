@@ -134,6 +134,9 @@ class FileStoreRemovals(FileStoreWrites):
         self._in_flight_first, self._logged_first = self._logged_first, 0
         self._in_flight_erasures, self._logged_erasures = self._logged_erasures, []
         overwrites: list[Overwrite] = []
+        self._in_flight_overwritten = 0
+        if not (self._overwrites or self._copies):
+            return overwrites
         for seq, message_ts, where in self._overwrites + self._copies:
             overwrites += self._overwrite(seq, message_ts, self._intent(seq) or where)
         self._in_flight_overwritten = len(self._overwrites)
@@ -144,6 +147,8 @@ class FileStoreRemovals(FileStoreWrites):
         """The commit in flight has logged them: readers see them now, and what was erased may be overwritten."""
         self.assigned.removals.settle()
         first_seq = self._in_flight_first
+        if not (first_seq or self._in_flight_erasures or self._in_flight_overwritten):
+            return
         if first_seq and self._lost_ranges:
             self._set_lost([(max(lo, first_seq), hi) for lo, hi in self._lost_ranges if hi >= first_seq])
         erased, self._in_flight_erasures = self._in_flight_erasures, []

@@ -186,6 +186,17 @@ class FileStore(FileStoreCommits):
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
+    @property
+    def upkeep_due(self) -> bool:
+        """See `Store.upkeep_due`: but for a mark, which the next commit is as well."""
+        return (
+            len(self._log.segments) > 1
+            or self._manifest_due
+            or bool(self._leftovers)
+            or self._refusal is not None
+            or self._upkeep_failed
+        )
+
     def begin_upkeep(self) -> Job | None:
         """See `Store.begin_upkeep`. The most urgent piece comes first."""
         if self._upkeep is not None or self._closed:
