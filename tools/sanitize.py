@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src"
 SANITIZED = ROOT / "build" / "sanitized"
 FUZZING = ROOT / "build" / "fuzzing"
+ATHERIS = FUZZING / "atheris"  # the fuzzer, for these processes alone
 CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer", "-g", "-O1"]
 TESTS = ("tests/unit/kernels", "tests/differential", "tests/fuzz", "tests/property/test_store_machine.py")
 # The build that setuptools makes of pyproject.toml, with other flags: those of a kernel itself would come last and win.
@@ -66,7 +67,7 @@ def environment(tree: Path, runtime: str) -> dict[str, str]:
         "PYTHONPATH": f"{tree / 'src'}",
         "PYTHONMALLOC": "malloc",
         # Python leaves memory to the end of the process. Requests that cannot be met are an error of Python's own.
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=64",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
 
@@ -83,9 +84,22 @@ def build_sanitized() -> dict[str, str]:
     return environment(SANITIZED, runtime_of_gcc())
 
 
-def build_fuzzing() -> None:
-    """Kernels by clang with counters that a fuzzer is guided by."""
+def fuzzing_environment() -> dict[str, str]:
+    """Kernels by clang with counters that a fuzzer is guided by, and the environment to use them in.
+
+    Raises:
+        click.ClickException: clang is missing, or atheris cannot be had.
+    """
+    if shutil.which("clang") is None:
+        raise click.ClickException("fuzzing needs clang; please install it as root: apt-get install clang")
+    if not (ATHERIS / "atheris").exists():
+        wanted = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(ATHERIS), "atheris>=3"]
+        if subprocess.run(wanted).returncode:
+            raise click.ClickException("fuzzing needs atheris, which pip could not install")
     build(FUZZING, "clang", ["-fsanitize=fuzzer-no-link", *CHECKS])
+    made = environment(FUZZING, str(ATHERIS / "asan_with_fuzzer.so"))
+    made["PYTHONPATH"] += f":{ATHERIS}"
+    return made
 
 
 @click.command()
@@ -94,7 +108,7 @@ def build_fuzzing() -> None:
 def main(fuzzing: bool, arguments: tuple[str, ...]) -> None:
     """Build the kernels with sanitizers and run tests against them."""
     if fuzzing:
-        build_fuzzing()
+        fuzzing_environment()
         return
     sanitized = build_sanitized()
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(arguments or TESTS)]

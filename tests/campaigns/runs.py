@@ -332,6 +332,57 @@ def linearizable(cycles: int) -> Figures:
     )
 
 
+def fuzz(executions: int) -> Figures:
+    """Everything that reads bytes of others, under a fuzzer."""
+    from campaigns.fuzzing import PLANTED_RUNS
+    from campaigns.fuzzing import fuzz as fuzzed
+    from fuzz import planted
+    from fuzz.catalogue import TARGETS
+
+    found = fuzzed(executions, TARGETS.values())
+    control = fuzzed(PLANTED_RUNS, planted.TARGETS)
+    least = min(found, key=lambda one: one.executions)
+    return Figures(
+        {
+            "targets": len(found),
+            "executions": sum(one.executions for one in found),
+            "fewest of one target": f"{least.executions:,} ({least.name})",
+            "edges reached": sum(one.coverage for one in found),
+            "broken promises, findings of sanitizers, hangs, excess of memory": sum(bool(one.broken) for one in found),
+        },
+        [one.broken for one in found if one.broken],
+        "; ".join(f"{one.name}: {'found' if one.broken else 'NOT found'} in {one.executions:,}" for one in control),
+        all(one.broken for one in control),
+    )
+
+
+def injection(calls_of_each: int) -> Figures:
+    """An exception in every function of JetStream."""
+    from crash.test_injection import failures, run, without_guard
+    from support.injection import points
+    from support.injection_world import SCENARIOS
+
+    tried, functions, broken = 0, set(), []
+    for name in SCENARIOS:
+        calls = run(name)[0].calls
+        chosen = points(calls, calls_of_each)
+        functions |= {calls[number] for number in chosen}
+        tried += len(chosen)
+        broken += failures(name, chosen)
+    noticed = without_guard()
+    return Figures(
+        {
+            "scenarios": len(SCENARIOS),
+            "functions": len(functions),
+            "exceptions": tried,
+            "streams that stand still, answers missing, counts that stay": len(broken),
+        },
+        broken,
+        f"a committer without its guard: {len(noticed)} complaints after one exception",
+        bool(noticed),
+    )
+
+
 CAMPAIGNS = {
     "linearizable": Campaign(
         "One order of events",
@@ -394,6 +445,20 @@ CAMPAIGNS = {
         " the API to its neighbour, and nothing it stored keeps the server from starting.",
         hostile,
         5,
+    ),
+    "fuzz": Campaign(
+        "Fuzzing",
+        "Whatever bytes come in over the wire, in a file, a backup, a configuration: the plain model's answer or a"
+        " declared error, the same however they are cut, in bounded memory, and nothing that a sanitizer objects to.",
+        fuzz,
+        100_000_000,
+    ),
+    "injection": Campaign(
+        "An exception in every function",
+        "Whatever function of JetStream raises, no stream stands still, everybody is answered, and all counts return to"
+        " zero.",
+        injection,
+        4,
     ),
     "consumer-kill": Campaign(
         "kill -9 while consumers work",

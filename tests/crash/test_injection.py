@@ -5,6 +5,8 @@ The short form takes some functions of each scenario, spread over all of them; t
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from slipstream.jetstream.store.file.log import SegmentedLog
@@ -60,10 +62,15 @@ def test_an_exception_in_every_function(name: str) -> None:
     assert failures(name, points(run(name)[0].calls, CALLS_OF_EACH_LONG)) == []
 
 
-def test_a_committer_without_its_guard_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: what these tests look for is seen when it is there."""
+def without_guard() -> list[str]:
+    """What is wrong after an exception in a committer that has no guard."""
     calls = run("publishes")[0].calls
     number = next(at for at, code in enumerate(calls) if code is commit.Committer._commit.__code__)
     assert failures("publishes", [number]) == []
-    monkeypatch.setattr(commit, "guarded", lambda callback, _failed: callback)
-    assert failures("publishes", [number]) != []
+    with patch.object(commit, "guarded", lambda callback, _failed: callback):
+        return failures("publishes", [number])
+
+
+def test_a_committer_without_its_guard_is_found_out() -> None:
+    """The control: what these tests look for is seen when it is there."""
+    assert without_guard() != []

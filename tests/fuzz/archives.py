@@ -11,7 +11,7 @@ from typing import Any
 
 from differential.test_natsblock import KEY
 from fuzz import checksums
-from fuzz.target import Target, cut, option
+from fuzz.target import ACCOUNT_COST, Target, cut, option
 from models import natsblock as block_model
 from models import s2block as s2_model
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
@@ -233,6 +233,6 @@ def nats_seeds() -> list[bytes]:
 TARGETS = (
     Target("s2-block", s2_block, block_seeds, (b"\x0cabcd", b"\x01\x04", b"\xfc\xff", b"\x1d\0\2\0\0")),
     Target("s2-stream", s2_stream, stream_seeds, (b"\xff\x06\0\0S2sTwO", b"\xff\x06\0\0sNaPpY", b"\0", b"\1", b"\x80")),
-    Target("restore", restore, restore_seeds, RESTORE_WORDS),
+    Target("restore", restore, restore_seeds, RESTORE_WORDS, cost=ACCOUNT_COST),
     Target("nats-block", nats_block, nats_seeds, (b"s.1",)),
 )

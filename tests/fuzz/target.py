@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from zlib import crc32
 
+ACCOUNT_COST = 100  # of a target that makes an account for each input
 INPUT_BYTES_MAX = 4096  # what a format does with more it does with this; longer inputs only make it slower
 
 
@@ -26,6 +27,8 @@ class Target:
     """Inputs that get far, to begin with."""
     words: tuple[bytes, ...] = ()
     """Pieces that mean something in this format."""
+    cost: int = 1
+    """Of one execution, beside one that only parses: so many times fewer are made."""
 
 
 def cut(data: bytes) -> list[bytes]:

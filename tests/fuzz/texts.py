@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from fuzz.target import Target, option
+from fuzz.target import ACCOUNT_COST, Target, option
 from slipstream.config.dump import dump_options
 from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file
@@ -232,6 +232,6 @@ CONFIG_WORDS = (
 TARGETS = (
     Target("json", json_body, json_seeds, JSON_WORDS),
     Target("pull-request", pull_body, pull_seeds, (b'"batch":', b'"expires":', *JSON_WORDS)),
-    Target("request", request, request_seeds, JSON_WORDS),
+    Target("request", request, request_seeds, JSON_WORDS, cost=ACCOUNT_COST),
     Target("configuration", configuration, config_seeds, CONFIG_WORDS),
 )
