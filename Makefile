@@ -34,7 +34,7 @@ format: $(STAMP)
 bench: $(STAMP)  ## side by side with nats-server; writes benchmarks/RESULTS.md
 	@$(BIN)/python -m benchmarks.compare
 
-campaigns: $(STAMP)  ## the long proofs, one to two hours; rewrites docs/proofs.md
+campaigns: $(STAMP)  ## the long proofs, hours, and days of fuzzing; rewrites docs/proofs.md
 	@$(BIN)/python tools/prove.py
 
 campaign-%: $(STAMP)  ## one of them: kill power crash-states at-rest disk-errors model oracle hostile fuzz injection

@@ -31,7 +31,7 @@ campaign; do not edit. Short forms of all of them run with every `make test`.
 
 | command | runs |
 |---|---|
-| `make campaigns` | everything below, one to two hours |
+| `make campaigns` | everything below: some hours, and days of fuzzing |
 | `make campaign-kill` and so on | one of them |
 
 A campaign proves nothing if it cannot fail. Each has a control: the same checks where the promise is broken on purpose.

@@ -358,13 +358,13 @@ def fuzz(executions: int) -> Figures:
 
 def injection(calls_of_each: int) -> Figures:
     """An exception in every function of JetStream."""
-    from crash.test_injection import failures, run, without_guard
+    from crash.test_injection import calls_of, failures, without_guard
     from support.injection import points
     from support.injection_world import SCENARIOS
 
     tried, functions, broken = 0, set(), []
     for name in SCENARIOS:
-        calls = run(name)[0].calls
+        calls = calls_of(name)
         chosen = points(calls, calls_of_each)
         functions |= {calls[number] for number in chosen}
         tried += len(chosen)

@@ -5,6 +5,7 @@ The short form takes some functions of each scenario, spread over all of them; t
 
 from __future__ import annotations
 
+from types import CodeType
 from unittest.mock import patch
 
 import pytest
@@ -23,6 +24,12 @@ def run(name: str, at: int = -1) -> tuple[Injector, list[str], Client]:
     client, injector = Client(), Injector(at)
     injector.run(lambda: SCENARIOS[name](client))
     return injector, complaints(client), client
+
+
+def calls_of(name: str) -> list[CodeType]:
+    """The calls of a scenario, counted when everything that is remembered for a whole process is."""
+    run(name)
+    return run(name)[0].calls
 
 
 def failures(name: str, numbers: list[int]) -> list[str]:
@@ -44,13 +51,13 @@ def test_a_scenario_without_exceptions(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_exception_in_some_functions(name: str) -> None:
-    chosen = points(run(name)[0].calls, 1)
+    chosen = points(calls_of(name), 1)
     assert failures(name, chosen[:: max(len(chosen) // SHORT_POINTS, 1)]) == []
 
 
 def test_an_exception_while_messages_are_being_erased() -> None:
     """Who waits for an erasure is answered although the store counts anew after its repair."""
-    calls = run("management")[0].calls
+    calls = calls_of("management")
     numbers = [at for at, code in enumerate(calls) if code is SegmentedLog.drop_caches.__code__]
     assert numbers and failures("management", numbers) == []
 
@@ -59,12 +66,12 @@ def test_an_exception_while_messages_are_being_erased() -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_an_exception_in_every_function(name: str) -> None:
-    assert failures(name, points(run(name)[0].calls, CALLS_OF_EACH_LONG)) == []
+    assert failures(name, points(calls_of(name), CALLS_OF_EACH_LONG)) == []
 
 
 def without_guard() -> list[str]:
     """What is wrong after an exception in a committer that has no guard."""
-    calls = run("publishes")[0].calls
+    calls = calls_of("publishes")
     number = next(at for at, code in enumerate(calls) if code is commit.Committer._commit.__code__)
     assert failures("publishes", [number]) == []
     with patch.object(commit, "guarded", lambda callback, _failed: callback):

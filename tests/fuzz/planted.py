@@ -16,11 +16,11 @@ def _wrong_answer(data: bytes) -> None:
 
 
 def _one_byte_too_far(data: bytes) -> None:
-    """Reads the byte behind the buffer of a frame that says it is long, as a kernel with `<=` in place of `<` would."""
+    """Reads behind the buffer of a frame that says it is long, as a kernel would that does not look where it ends."""
     wires.frames(data)
     if data.count(b"\x82\xfe"):
         whole = bytes(bytearray(data))
-        ctypes.string_at(id(whole) + sys.getsizeof(whole), 1)
+        ctypes.string_at(id(whole) + sys.getsizeof(whole) - 1, 2)
 
 
 TARGETS = (

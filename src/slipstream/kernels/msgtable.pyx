@@ -70,10 +70,10 @@ cdef class MessageTable(RunTable):
     ) except -1:
         """Add the newest message. `seq` must be above `last_seq`."""
         cdef uint32_t sid = self.recent
-        cdef Subject *s = &self.subjects[sid]
+        cdef Subject *s = &self.subjects[sid] if sid < self.n_subjects else NULL
         cdef Run *r
         if (
-            sid >= self.n_subjects or s.count == 0 or <Py_ssize_t>(s.name & 0xFFFF) != n
+            s == NULL or s.count == 0 or <Py_ssize_t>(s.name & 0xFFFF) != n
             or memcmp(self.arena + (s.name >> 16), name, n) != 0
         ):
             sid = self.recent = self.intern(name, n)
