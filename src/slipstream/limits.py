@@ -277,6 +277,11 @@ STORE_ALLOCATE_BYTES_MIN: Final = 128 * KIB
 STORE_ALLOCATE_BYTES_MAX: Final = 16 * MIB
 # A piece of a unit is begun to be written back from this size on: the sync of the unit has less to wait for.
 STORE_WRITE_BACK_BYTES_MIN: Final = 1 * MIB
+# Much is written in pieces of this size, so that the device begins with the first before the last is copied.
+STORE_WRITE_PIECE_BYTES: Final = 4 * MIB
+# Closed segments that may be without an index file while messages come in: to make one, the segment is read back, which
+# takes what the messages need. A start after a crash reads so many more.
+STORE_UNINDEXED_SEGMENTS_MAX: Final = 8
 # Reserved space that messages leave free, so that deletes and purges can be logged on a full disk.
 STORE_CONTROL_MARGIN_BYTES: Final = 64 * KIB
 # Space set aside beside the streams, given up when the disk is full so that purges, acks and repair go on.

@@ -38,6 +38,7 @@ cdef extern from "Python.h":
 cdef enum:
     PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
     HAND_OVER_MIN = 65536  # bytes that are not copied when they are taken
+    LARGE_MIN = 1 << 20  # of what was taken, for the next buffer to be made as large
     LARGE_MAX = 16 << 20  # of a buffer that is made as large as the one before
 
 
@@ -96,8 +97,7 @@ cdef class LogWriter:
 
     cdef int grow(self, Py_ssize_t cap) except -1:
         if self.block == NULL:
-            if self.unit:
-                cap = max(cap, self.large)  # the unit goes on as it began
+            cap = max(cap, self.large)  # it goes on as it began
             self.block = new_bytes(NULL, cap)
             if self.block == NULL:
                 raise MemoryError()
@@ -359,10 +359,11 @@ cdef class LogWriter:
         if length >= HAND_OVER_MIN:
             self.resize(length)
             out = <object>self.block
-            if self.unit:
-                self.large = min(length + (length >> 2), <Py_ssize_t>LARGE_MAX)
+            # A block that grows step by step is copied at each.
+            self.large = min(length + (length >> 2), <Py_ssize_t>LARGE_MAX) if self.unit or length >= LARGE_MIN else 0
             self.forget_block()
         else:
+            self.large = 0
             out = PyBytes_FromStringAndSize(<char *>self.buf, length)
             if self.cap > 4 * FRAME_BYTES:
                 self.forget_block()

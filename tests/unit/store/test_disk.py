@@ -335,3 +335,22 @@ def test_a_system_that_keeps_errors_to_itself_is_not_asked(tmp_path: Path, monke
     disk.sync_many(paths)
     assert (syncs.whole, syncs.single) == (0, 30)
     disk.close()
+
+
+def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, path, piece = RealDisk(), str(tmp_path / "f"), 1_000
+    monkeypatch.setattr(disk_module, "STORE_WRITE_PIECE_BYTES", piece)
+    sizes: list[int] = []
+
+    def pwrite(fd: int, data: bytes | memoryview, offset: int) -> int:
+        sizes.append(len(data))
+        return write(fd, data[:900], offset)  # the operating system may take less
+
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    disk.create(path)
+    data = random.Random(1).randbytes(2 * piece + 1)
+    disk.write(path, 5, data)
+    assert disk.read(path, 5, 3 * piece) == data
+    assert max(sizes) == piece
+    disk.close()

@@ -10,6 +10,8 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, segment_bytes_for
 from slipstream.jetstream.store.file.compaction import CompactionJob
+from slipstream.jetstream.store.file.upkeep import IndexFileJob
+from slipstream.limits import STORE_UNINDEXED_SEGMENTS_MAX
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, fill, new_file_store, options, payload, reopen, upkeep
 
@@ -265,3 +267,39 @@ def test_a_start_after_a_clean_stop_syncs_nothing() -> None:
     last = reopen(disk)
     assert disk.calls == calls, "nothing was synced or written"
     assert last.messages == 3 and last.journal_entries() == {b"c": [b"state", b"+1"]}
+
+
+def test_index_files_wait_for_a_quiet_moment() -> None:
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=SEGMENT)
+    fill(store, 100)
+    commit(store)
+    upkeep(store)
+
+    def pieces_beside_a_commit() -> list[type]:
+        store.append(store.last_seq + 1, store.last_ts_ns + 1, b"s", b"", b"x")
+        under_way = store.begin_commit()
+        assert under_way is not None
+        kinds: list[type] = []
+        while (job := store.begin_upkeep()) is not None:
+            kinds.append(type(job))
+            job.run()
+            store.finish_upkeep(job)
+        under_way.run()
+        store.finish_commit(under_way)
+        return kinds
+
+    def waiting() -> int:
+        return sum(not segment.indexed for segment in store._log.closed_segments())
+
+    fill(store, 200)
+    commit(store)
+    assert 1 < waiting() <= STORE_UNINDEXED_SEGMENTS_MAX
+    assert IndexFileJob not in pieces_beside_a_commit()
+    fill(store, 600)
+    commit(store)
+    assert waiting() > STORE_UNINDEXED_SEGMENTS_MAX
+    assert IndexFileJob in pieces_beside_a_commit()
+    assert waiting() == STORE_UNINDEXED_SEGMENTS_MAX, "more than so many do not wait"
+    upkeep(store)
+    assert waiting() == 0

@@ -50,6 +50,7 @@ from slipstream.limits import (
     STORE_SEGMENT_BYTES,
     STORE_SEGMENT_BYTES_MIN,
     STORE_SEGMENTS_PER_STREAM_MIN,
+    STORE_UNINDEXED_SEGMENTS_MAX,
 )
 
 __all__ = ["FileStore", "FileStoreOptions", "segment_bytes_for"]
@@ -365,10 +366,14 @@ class FileStore(FileStoreCommits):
         return RemoveJob(self._disk, self._directory, paths=(*paths, *self._leftovers), segments=tuple(dead))
 
     def _index_file(self) -> IndexFileJob | None:
-        for segment in self._log.closed_segments():
-            if (not segment.indexed or segment.scrub_due) and not segment.damaged:
-                return IndexFileJob(self._disk, self._directory, segment=segment, erasures_before=segment.erasures)
-        return None
+        due = [
+            segment
+            for segment in self._log.closed_segments()
+            if (not segment.indexed or segment.scrub_due) and not segment.damaged
+        ]
+        if not due or (self._job is not None and len(due) <= STORE_UNINDEXED_SEGMENTS_MAX):
+            return None  # nothing to do, or better things: it waits for a quiet moment
+        return IndexFileJob(self._disk, self._directory, segment=due[0], erasures_before=due[0].erasures)
 
     def _finish_index_file(self, done: IndexFileJob) -> None:
         segment = done.segment
