@@ -39,7 +39,7 @@ cdef enum:
     PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
     HAND_OVER_MIN = 65536  # bytes that are not copied when they are taken
     LARGE_MIN = 1 << 20  # of what was taken, for the next buffer to be made as large
-    LARGE_MAX = 16 << 20  # of a buffer that is made as large as the one before
+    LARGE_MAX = 30 << 20  # of a buffer that is made as large as the one before; more would be fresh memory
 
 
 cdef class LogWriter:

@@ -10,6 +10,7 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, segment_bytes_for
 from slipstream.jetstream.store.file.compaction import CompactionJob
+from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.upkeep import IndexFileJob
 from slipstream.limits import STORE_UNINDEXED_SEGMENTS_MAX
 from slipstream.testing.sim_disk import SimDisk
@@ -303,3 +304,27 @@ def test_index_files_wait_for_a_quiet_moment() -> None:
     assert waiting() == STORE_UNINDEXED_SEGMENTS_MAX, "more than so many do not wait"
     upkeep(store)
     assert waiting() == 0
+
+
+def test_a_segment_that_begins_with_much() -> None:
+    """Its header is a write of its own, and all of it comes back, after a stop and after a crash in between."""
+    disk = SimDisk()
+    store = new_file_store(disk, segment_bytes=16 << 20)
+    large = random.Random(2).randbytes(9 << 20)
+    for seq in (1, 2):
+        store.append(seq, seq, b"s", b"", large)
+    commit(store)
+    assert len(store._log.segments) == 2
+    assert store.get(2).payload == large
+    again = reopen(disk, segment_bytes=16 << 20)
+    assert [again.get(seq).payload == large for seq in (1, 2)] == [True, True]
+    again.append(3, 3, b"s", b"", large)
+    job = again.begin_commit()
+    assert isinstance(job, CommitJob)
+    job.writes = [write for write in job.writes if len(write.data) < len(large)]  # the header, and then it dies
+    job.run()
+    last = reopen(disk, segment_bytes=16 << 20)
+    assert (last.last_seq, last.get(2).payload == large) == (2, True)
+    last.append(3, 3, b"s", b"", b"x")
+    commit(last)
+    assert reopen(disk, segment_bytes=16 << 20).get(3).payload == b"x"

@@ -33,7 +33,12 @@ from slipstream.jetstream.store.indexed import NO_BYTES
 from slipstream.kernels.logwriter import LogWriter
 from slipstream.kernels.record import CONFIG, NOTE, STATE
 from slipstream.kernels.subjectindex import MessageIndex
-from slipstream.limits import STORE_CONTROL_MARGIN_BYTES, STORE_INLINE_BYTES_MAX, STORE_TAIL_CACHE_BYTES
+from slipstream.limits import (
+    STORE_CONTROL_MARGIN_BYTES,
+    STORE_INLINE_BYTES_MAX,
+    STORE_TAIL_CACHE_BYTES,
+    STORE_WRITE_PIECE_BYTES,
+)
 
 __all__ = ["SegmentedLog"]
 
@@ -203,8 +208,12 @@ class SegmentedLog:
         creates = segment.id in self._uncreated
         if creates:
             self._uncreated.discard(segment.id)
-            data = encode_header(segment.header) + data
-            offset = 0
+            header = encode_header(segment.header)
+            if len(data) < STORE_WRITE_PIECE_BYTES:
+                data, offset = header + data, 0
+            else:  # too much to be copied for the sake of one write
+                self._queue.append(SegmentWrite(segment, 0, header, writer.limit, creates=True))
+                creates = False
         self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
         self.tail.append((segment.id, offset, data, segment.header.salt))
         self._tail_bytes += len(data)
