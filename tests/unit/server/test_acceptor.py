@@ -7,12 +7,12 @@ import errno
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import pytest
 
 import slipstream
-from slipstream.server.acceptor import ACCEPTS_A_TURN, Acceptor
+from slipstream.server.acceptor import ACCEPTED_A_TURN, CROWD_MIN, OPENED_A_TURN, Acceptor
 from slipstream.server.listener import bind
 
 
@@ -20,9 +20,11 @@ class _Protocol(asyncio.BufferedProtocol):
     """Counts those that were made."""
 
     made = 0
+    peers: ClassVar[list[int]] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         type(self).made += 1
+        self.peers.append(transport.get_extra_info("peername")[1])
         transport.close()
 
 
@@ -32,12 +34,21 @@ class _Turns:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.waiting: list[Any] = []
+        self.soon: list[Any] = []
 
     def log(self, _level: str, text: str) -> None:
         self.lines.append(text)
 
     def report(self, what: str, error: Exception) -> None:
         raise AssertionError(what) from error
+
+    def call_soon(self, callback: Any) -> None:
+        self.soon.append(callback)
+
+    def take_turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for callback in soon:
+            callback()
 
     def call_later(self, _delay_ns: int, callback: Any) -> Self:
         self.waiting.append(callback)
@@ -75,32 +86,54 @@ async def _settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_some_are_accepted_in_one_event() -> None:
-    async with _accepting(_Turns()) as (acceptor, port):
-        clients = _connect(port, ACCEPTS_A_TURN + 5)
+async def test_some_are_let_in_each_turn() -> None:
+    turns = _Turns()
+    async with _accepting(turns) as (acceptor, port):
+        clients = _connect(port, 2 * OPENED_A_TURN + 5)
         acceptor.accept()
         await _settle()
-        assert protocol.made == ACCEPTS_A_TURN
-        acceptor.accept()
+        assert protocol.made == OPENED_A_TURN
+        turns.take_turn()
         await _settle()
-        assert protocol.made == ACCEPTS_A_TURN + 5
+        assert protocol.made == 2 * OPENED_A_TURN
+        turns.take_turn()
+        await _settle()
+        assert protocol.made == 2 * OPENED_A_TURN + 5
+        assert not turns.soon
         acceptor.accept()  # nobody is there
         for client in clients:
             client.close()
 
 
 async def test_those_who_gave_up_while_they_waited_are_passed_over() -> None:
-    async with _accepting(_Turns()) as (acceptor, port):
-        clients = _connect(port, ACCEPTS_A_TURN)
+    turns = _Turns()
+    async with _accepting(turns) as (acceptor, port):
+        clients = _connect(port, OPENED_A_TURN)
         for gone in _connect(port, 3):
             gone.close()
         clients += _connect(port, 1)
         clients[-1].send(b"early")
         acceptor.accept()
+        turns.take_turn()
         await _settle()
+        assert protocol.made == OPENED_A_TURN + 1
+        for client in clients:
+            client.close()
+
+
+async def test_in_a_crowd_the_last_come_first() -> None:
+    """Those at the front of a long queue are about to give up."""
+    turns = _Turns()
+    async with _accepting(turns) as (acceptor, port):
+        protocol.peers = []
+        clients = _connect(port, CROWD_MIN + ACCEPTED_A_TURN)
+        ports = [client.getsockname()[1] for client in clients]
         acceptor.accept()
+        acceptor.accept()
+        turns.take_turn()
         await _settle()
-        assert protocol.made == ACCEPTS_A_TURN + 1
+        assert protocol.peers[:OPENED_A_TURN] == ports[:OPENED_A_TURN]  # the others were not there yet
+        assert protocol.peers[OPENED_A_TURN:] == ports[: -OPENED_A_TURN - 1 : -1]
         for client in clients:
             client.close()
 
@@ -140,7 +173,7 @@ async def test_a_closed_one_accepts_nobody() -> None:
 
 async def test_a_server_lets_a_crowd_in() -> None:
     async with slipstream.Server(port=0) as server:
-        crowd = _connect(int(server.url.rpartition(":")[2]), 3 * ACCEPTS_A_TURN)
+        crowd = _connect(int(server.url.rpartition(":")[2]), 3 * OPENED_A_TURN)
         loop = asyncio.get_running_loop()
         for client in crowd:
             client.setblocking(False)
