@@ -1,12 +1,15 @@
 """The longest lists that a request can carry, in every field that is a list: nobody else waits for them.
 
-Each request goes to a server with the watchdog on, which fails the test if one event holds the loop for longer than
-`LIMIT_MS` of processor time. The server must answer, whatever the answer is, and go on.
+Each request goes to a server with the watchdog on, which tells of events that hold the loop for longer than `LIMIT_MS`
+of processor time. The server must answer, whatever the answer is, and go on. Processor time is no constant either: a
+neighbour on the same core makes the same work take twice as long. So a request that was slow is made again, and fails
+the test if it is slow each time.
 """
 
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,12 +17,12 @@ import pytest
 from slipstream.client.options import ConnectOptions
 from slipstream.client.wire import WireClient
 from slipstream.limits import SECOND_NS
-from support.server_process import SLOW_EVENT_VARIABLE
-from support.servers import Launcher
+from support.server_process import SLOW_EVENT_VARIABLE, ServerProcess
+from support.servers import server_binary
 
 PATIENT = ConnectOptions(timeout_ns=60 * SECOND_NS)
-# The aim is 50 ms. Longest now are 20,000 subjects that begin to be listened on, and the first use of modules.
-LIMIT_MS = "200"
+LIMIT_MS = "50"
+TRIES = 4
 PAYLOAD_MAX = 1_000_000  # a little less than the server takes
 
 Body = dict[str, object]
@@ -88,17 +91,48 @@ def _requests() -> Iterator[tuple[str, str, Body]]:
 REQUESTS = list(_requests())
 
 
-@pytest.fixture
-def client(ours: Launcher, monkeypatch: pytest.MonkeyPatch) -> Iterator[WireClient]:
-    monkeypatch.setenv(SLOW_EVENT_VARIABLE, LIMIT_MS)
-    server = ours("", "-js", "-sd", "worst")  # of these tests alone
-    with WireClient(server.url, PATIENT) as connected:
-        config = {"name": "S", "subjects": ["s.>"], "storage": "memory", "allow_direct": True}
-        _answer(connected, "STREAM.CREATE.S", json.dumps(config).encode())
-        yield connected
-        for stream in ("S", "W"):
-            _answer(connected, f"STREAM.DELETE.{stream}", b"")
-        connected.flush()
+class Watched:
+    """A server with the watchdog on, and a client."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self._seen = 0
+
+    def ask(self, subject: str, body: bytes) -> None:
+        """Make a request until it held up nobody, and what it made go again."""
+        slow: list[str] = []
+        for _ in range(TRIES):
+            with WireClient(self._server.url, PATIENT) as client:
+                config = {"name": "S", "subjects": ["s.>"], "storage": "memory", "allow_direct": True}
+                _answer(client, "STREAM.CREATE.S", json.dumps(config).encode())
+                _answer(client, subject, body)
+                for stream in ("S", "W"):
+                    _answer(client, f"STREAM.DELETE.{stream}", b"")
+                client.flush()
+            found = self._slow()
+            if not found:
+                return
+            slow += found
+        pytest.fail("other clients had to wait:\n" + "\n".join(slow))
+
+    def _slow(self) -> list[str]:
+        """What the watchdog has said since the last time; a signal makes the server write a line behind it."""
+        self._server.send_signal(signal.SIGUSR1)
+        self._server.wait_for_log("user defined signal 1", after=self._seen)
+        seen, self._seen = self._seen, len(self._server.log_lines)
+        return self._server.slow_events(seen)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SLOW_EVENT_VARIABLE, LIMIT_MS)
+        directory = tmp_path_factory.mktemp("worst")
+        server = ServerProcess(server_binary("ours"), directory, flags=("-js", "-sd", str(directory))).start()
+        try:
+            yield Watched(server)
+        finally:
+            server.kill()
 
 
 def _answer(client: WireClient, subject: str, body: bytes) -> bytes:
@@ -106,8 +140,8 @@ def _answer(client: WireClient, subject: str, body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("subject", "body"), [case[1:] for case in REQUESTS], ids=[case[0] for case in REQUESTS])
-def test_a_long_list_holds_up_nobody(client: WireClient, subject: str, body: Body) -> None:
-    _answer(client, subject, json.dumps(body).encode())
+def test_a_long_list_holds_up_nobody(watched: Watched, subject: str, body: Body) -> None:
+    watched.ask(subject, json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(
@@ -125,5 +159,5 @@ def test_a_long_list_holds_up_nobody(client: WireClient, subject: str, body: Bod
     ids=["brackets", "objects", "escaped names", "escaped subjects", "numbers", "empty sources", "name", "documents"],
 )
 @pytest.mark.parametrize("subject", ["STREAM.CREATE.W", "CONSUMER.CREATE.S.W", "STREAM.MSG.GET.S", "STREAM.PURGE.S"])
-def test_a_strange_body_holds_up_nobody(client: WireClient, subject: str, body: bytes) -> None:
-    _answer(client, subject, body)
+def test_a_strange_body_holds_up_nobody(watched: Watched, subject: str, body: bytes) -> None:
+    watched.ask(subject, body)

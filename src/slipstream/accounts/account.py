@@ -155,19 +155,8 @@ class Account:
             self.subscription_bytes -= subscription.cost
             self._interest_changed(subscription.subject)
 
-    def remove_all(self, subscriptions: list[Subscription]) -> None:
-        """Take the subscriptions of one listener inside the server out, of which there may be very many."""
-        interest, watchers = self.interest, self._watchers
-        for subscription in subscriptions:
-            interest.remove(subscription)
-        for changed in self.interest_listeners:
-            self._guarded(changed)
-        for subscription in subscriptions:
-            if subscription.subject in watchers:
-                self._tell_watchers(subscription.subject)
-
     def depart(self, presence: Presence, subscriptions: dict[bytes, Subscription]) -> Iterator[None]:
-        """Let a client with very many subscriptions go, in steps.
+        """Let a client, or a listener inside the server, with very many subscriptions go, in steps.
 
         It is gone for everybody with the first one; its subscriptions are taken out bit by bit, and count as memory of
         the account until then.

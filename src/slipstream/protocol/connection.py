@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from slipstream.auth.authenticator import Identity
     from slipstream.routing.permissions import Permissions
 
-__all__ = ["OK_LINE", "ClientConnection"]
+__all__ = ["OK_LINE", "SUBSCRIPTIONS_AT_ONCE", "ClientConnection"]
 
 OK_LINE = b"+OK\r\n"
 _PING = b"PING\r\n"

@@ -14,7 +14,9 @@ from slipstream.ids import new_nuid
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.handout import hand_out, is_congested
+from slipstream.kernels.interest import Presence
 from slipstream.limits import SECOND_NS
+from slipstream.protocol.connection import SUBSCRIPTIONS_AT_ONCE
 from slipstream.routing.services import REPLY_PREFIX
 from slipstream.server.shared_memory import lend_file, share_memory
 
@@ -263,7 +265,16 @@ class AccountPorts:
         taken = [one.take() for one in listening if isinstance(one, _Listening)]
         for subscription in taken:
             self._account.takers.pop(subscription, None)
-        self._account.remove_all(taken)
+        if len(taken) <= SUBSCRIPTIONS_AT_ONCE:
+            for subscription in taken:
+                self._account.remove(subscription)
+            return
+        presence = Presence()
+        for subscription in taken:
+            subscription.presence = presence
+        self._server.hub.in_steps(
+            self._account.depart(presence, {b"%d" % number: one for number, one in enumerate(taken)})
+        )
 
     def answer_gets(self, subject: bytes, getter: PointGet, queue: bytes) -> _Listening:
         """Let a stream answer requests for single messages."""

@@ -34,9 +34,9 @@ class TestNames:
         first = StreamSource(name="O", filter_subject="o.1")
         two = [SubjectTransformConfig(src="o.0", dest="zero"), SubjectTransformConfig(src="o.2")]
         second = StreamSource(name="O", subject_transforms=two)
-        assert consumer_name(first, base, alone=False) == "JS_SRC_lzmVNe9k"
-        assert consumer_name(second, base, alone=False) == "JS_SRC_1DXadhGb"
-        assert consumer_name(first, base, alone=True) != "JS_SRC_lzmVNe9k"
+        assert consumer_name(index_name(first), base, alone=False) == "JS_SRC_lzmVNe9k"
+        assert consumer_name(index_name(second), base, alone=False) == "JS_SRC_1DXadhGb"
+        assert consumer_name(index_name(first), base, alone=True) != "JS_SRC_lzmVNe9k"
         assert stable_id("S", "$G", "hub") != base
 
     def test_headers(self) -> None:

@@ -45,15 +45,15 @@ def stable_id(stream: str, account: str, domain: str) -> str:
     return hashed(f"{stream} {account} {domain}" if domain else f"{stream} {account}")
 
 
-def consumer_name(source: StreamSource, base: str, *, alone: bool) -> str:
+def consumer_name(index: str, base: str, *, alone: bool) -> str:
     """What the consumer of a source is to be called.
 
     Args:
-        source: of some stream.
+        index: `index_name` of a source of some stream.
         base: that stream's `stable_id`.
         alone: whether it has no other source of the same name.
     """
-    identity = base if alone else f"{base} {index_name(source)}"
+    identity = base if alone else f"{base} {index}"
     return f"JS_SRC_{hashed(identity)}"
 
 

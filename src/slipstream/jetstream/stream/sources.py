@@ -39,6 +39,7 @@ class Source:
         self,
         stream: Stream,
         source: StreamSource,
+        index: str,
         positions: SourcePositions,
         ports: Ports,
         *,
@@ -50,7 +51,7 @@ class Source:
         self._positions = positions
         self._transforms = Transforms(source.subject_transforms, ports)
         self.config = source
-        self.index = index_name(source)
+        self.index = index
         self._line = source_words(self.index)
         self.feed = SourceFeed(_KIND, source, self, ports, name=name, reader=reader)
 
@@ -179,9 +180,11 @@ class Sources:
             assert wanted is not None
             index = index_name(wanted)
             present = before.get(index)
-            name = consumer_name(wanted, self._base, alone=namesakes[wanted.name] == 1)
+            name = consumer_name(index, self._base, alone=namesakes[wanted.name] == 1)
             if present is None or present.config != wanted:
-                present = Source(self._stream, wanted, self._positions, self._ports, name=name, reader=self._reader)
+                present = Source(
+                    self._stream, wanted, index, self._positions, self._ports, name=name, reader=self._reader
+                )
             self._sources[index] = present
 
     def _wanted(self) -> dict[str, str]:
