@@ -75,3 +75,65 @@ def test_a_traced_message_for_a_stream(
         call(client, "STREAM.DELETE.S")
     assert seen[0] == seen[1]
     assert seen[0][0][1]["type"] == "js"
+
+
+BATCHED: list[tuple[str, str]] = [
+    ("s.1", "Nats-Batch-Id: a\r\nNats-Batch-Sequence: 7\r\n"),
+    ("s.1", "Nats-Batch-Id: a\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: x\r\n"),
+    ("s.1", "Nats-Batch-Id: a\r\n"),
+    ("s.1", "Nats-Batch-Id: a\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\n"),
+    ("s.1", "Nats-Batch-Id: a\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\nNats-Expected-Last-Sequence: 7\r\n"),
+    ("o.1", "Nats-Batch-Id: a\r\nNats-Batch-Sequence: 1\r\n"),
+]
+
+
+@pytest.mark.parametrize("only", [False, True])
+@pytest.mark.parametrize("case", BATCHED, ids=["gap", "bad end", "no number", "whole", "wrong sequence", "not allowed"])
+def test_a_traced_message_of_a_batch(clients: list[ListeningOracle], case: tuple[str, str], only: bool) -> None:
+    subject, lines = case
+    seen = []
+    for client in clients:
+        call(client, "STREAM.CREATE.S", name="S", subjects=["s.*"], allow_atomic=True)
+        call(client, "STREAM.CREATE.O", name="O", subjects=["o.*"])
+        sid = client.subscribe(b"traces")
+        mode = "Nats-Trace-Only: true" if only else "A: b"
+        client.send(subject, b"x", f"NATS/1.0\r\nNats-Trace-Dest: traces\r\n{mode}\r\n{lines}\r\n".encode())
+        events = json.loads(client.take(sid, 1)[0][3])["events"]
+        client.unsubscribe(sid)
+        seen.append((_plain(events), [call(client, f"STREAM.INFO.{name}")["state"]["messages"] for name in "SO"]))
+        for name in "SO":
+            call(client, f"STREAM.DELETE.{name}")
+    assert seen[0] == seen[1]
+
+
+def _plain(events: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [{key: value for key, value in event.items() if key not in ("ts", "cid")} for event in events]
+
+
+SHARED = """
+accounts {
+  A { users [{user: a, password: a}], exports [{stream: "feed.>"}] }
+  B { users [{user: b, password: b}], jetstream: enabled, imports [
+    {stream: {account: A, subject: "feed.>"}, prefix: "in", allow_trace: true} ] }
+}
+"""
+
+
+def test_a_traced_message_for_a_stream_of_another_account(
+    server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    seen = []
+    for kind in ("ours", "real"):
+        flags = ("-js", "-sd", str(tmp_path_factory.mktemp(kind)))
+        with server_pool.prepared(kind, SHARED, flags) as server:
+            sender = ListeningOracle(server.port, '"user":"a","pass":"a"')
+            owner = ListeningOracle(server.port, '"user":"b","pass":"b"')
+            call(owner, "STREAM.CREATE.IN", name="IN", subjects=["in.>"])
+            sid = sender.subscribe(b"traces")
+            sender.send("feed.x", b"x", b"NATS/1.0\r\nNats-Trace-Dest: traces\r\n\r\n")
+            events = _plain(json.loads(sender.take(sid, 1)[0][3])["events"])
+            seen.append((events, call(owner, "STREAM.MSG.GET.IN", seq=1)["message"]["hdrs"]))
+            sender.close()
+            owner.close()
+    assert seen[0] == seen[1]
+    assert [event["type"] for event in seen[0][0]] == ["in", "se", "js"]

@@ -398,12 +398,19 @@ class Hub:
             self.log("ERR", connection, f"Destination {where} is not valid, won't be able to trace events")
             return 1 if traced.only else self.publish(connection, subject, reply, header_size, body)
         trace = MessageTrace(
-            traced, connection, self.delivery.deliver, self.clock.now_ns, _owner, self.topology.service_of
+            traced, connection, self.delivery.deliver, self.clock.now_ns, self._owner, self.topology.service_of
         )
         route = self._route(account, subject)
         sent = trace.publish(published, subject, route, reply, header_size, body)
         account.publish(traced.dest, None, 0, trace.encode(self.describe_server(), header_size, body))
         return sent
+
+    def _owner(self, subscription: Subscription) -> Account | None:
+        """The account of a client's or a stream's subscription; traced messages are few enough to look for it."""
+        client: ClientConnection | None = subscription.client
+        if client is not None:
+            return client.account
+        return next((account for account in self.accounts.values() if subscription in account.takers), None)
 
     def _route(self, account: Account, subject: bytes) -> Route:
         if account.maps_subjects:
@@ -513,11 +520,6 @@ class Hub:
 
 def _queue_aliases(route: Route) -> tuple[tuple[bytes | None, ...], ...]:
     return route.queue_renamed or tuple((None,) * len(group) for group in route.queues)
-
-
-def _owner(subscription: Subscription) -> Account | None:
-    client: ClientConnection | None = subscription.client
-    return None if client is None else client.account
 
 
 def _kind(connection: ClientConnection) -> ConnectionKind:

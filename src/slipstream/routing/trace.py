@@ -158,7 +158,7 @@ class MessageTrace:
         size: int,
         body: bytes,
     ) -> int:
-        owner = self._account_of(subscription)
+        owner = home if subscription in home.takers else self._account_of(subscription)
         crosses = owner is not None and owner is not home
         alias = route.renamed[0] if route.renamed else None
         allowed = True
@@ -169,9 +169,9 @@ class MessageTrace:
                 self._add("se", acc=owner.name, to=alias or subject)
             else:
                 size, body = _disabled(size, body)
-        taker = home.takers.get(subscription)
+        taker = owner.takers.get(subscription) if owner is not None and allowed else None
         if taker is not None:
-            self._stored(taker, subject, reply, size, body)
+            self._stored(taker, alias or subject, reply, size, body)
             return 1
         if self.request.only:
             delivered = 1

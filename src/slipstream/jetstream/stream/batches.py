@@ -94,6 +94,17 @@ class AtomicBatches:
 
     def on_message(self, batch_id: bytes, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
         """A message with a batch id arrived."""
+        error = self._take(batch_id, subject, reply, header, payload)
+        if error is not None:
+            self._target.refuse(reply, error)
+
+    def refusal(
+        self, batch_id: bytes, subject: bytes, header: bytes, payload: bytes
+    ) -> tuple[ApiError | None, str | None]:
+        """Why a message cannot be taken, and what becomes of its batch then: abandoned for a reason, ended (``""``).
+
+        None: the message does not touch any batch.
+        """
         target = self._target
         error = target.too_large_or_full(subject, header, payload)
         if error is None and not target.config.allow_atomic:
@@ -103,38 +114,42 @@ class AtomicBatches:
         seq = sequence_of(headers.find(header, b"Nats-Batch-Sequence") or b"")
         if error is None and seq < 0:
             error = TableError(table.ATOMIC_PUBLISH_MISSING_SEQ)
-        if error is None:
-            error = self._take(batch_id, seq, subject, reply, header, payload)
         if error is not None:
-            target.refuse(reply, error)
-
-    def _take(
-        self, batch_id: bytes, seq: int, subject: bytes, reply: bytes | None, header: bytes, payload: bytes
-    ) -> ApiError | None:
+            return error, None
         commit = headers.find(header, b"Nats-Batch-Commit")
         stored_size = seq - 1 if commit == _END else seq  # the end marker is not a message of the batch
+        is_too_large = stored_size > self._limits.msgs_max
         batch = self._open.get(batch_id)
-        if batch is None:
-            if seq != 1:
-                return self._too_large() if stored_size > self._limits.msgs_max else _incomplete()
-            if len(self._open) >= self._limits.atomic_per_stream_max or self._limits.atomic_full:
-                return TableError(table.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
-            batch = self._begin(batch_id)
+        if batch is None and seq != 1:
+            return self._too_large() if is_too_large else _incomplete(), None
+        if batch is None and (len(self._open) >= self._limits.atomic_per_stream_max or self._limits.atomic_full):
+            return TableError(table.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT), None
         if commit is not None and commit not in (b"1", _END):
-            self._end(batch_id)
-            return TableError(table.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT)
-        if headers.find(header, b"Nats-Required-Api-Level"):
-            if not level_suffices(header):
-                self._abandon(batch_id, "unsupported")
-                return TableError(table.REQUIRED_API_LEVEL)
-            header = headers.remove(header, b"Nats-Required-Api-Level")
+            return TableError(table.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT), ""
+        if not level_suffices(header):
+            return TableError(table.REQUIRED_API_LEVEL), "unsupported"
+        count = 0 if batch is None else len(batch.messages)
+        if seq != count + 1 or (seq == 1 and commit == _END):
+            return _incomplete(), "incomplete"
+        return (self._too_large(), "large") if is_too_large else (None, None)
+
+    def _take(
+        self, batch_id: bytes, subject: bytes, reply: bytes | None, header: bytes, payload: bytes
+    ) -> ApiError | None:
+        error, end = self.refusal(batch_id, subject, header, payload)
+        if error is not None and end is None:
+            return error
+        batch = self._open.get(batch_id) or self._begin(batch_id)
+        if error is not None:
+            if end:
+                self._abandon(batch_id, end)
+            else:
+                self._end(batch_id)
+            return error
         batch.last_active_ns = self._ports.now_ns()
-        if seq != len(batch.messages) + 1 or (seq == 1 and commit == _END):
-            self._abandon(batch_id, "incomplete")
-            return _incomplete()
-        if stored_size > self._limits.msgs_max:
-            self._abandon(batch_id, "large")
-            return self._too_large()
+        commit = headers.find(header, b"Nats-Batch-Commit")
+        if headers.find(header, b"Nats-Required-Api-Level"):
+            header = headers.remove(header, b"Nats-Required-Api-Level")
         if commit != _END:
             size = len(subject) + len(header) + len(payload)
             if self._limits.staged_bytes + size > self._limits.staged_bytes_max:

@@ -187,8 +187,13 @@ class Ingest:
             return
         if header:
             header = headers.without_status(header)
-        if stores and self.batches is not None and self.batches.takes(subject, reply, header, payload):
-            return
+        if self.batches is not None:
+            if stores and self.batches.takes(subject, reply, header, payload):
+                return
+            not_taken = None if stores else self.batches.refusal(subject, header, payload)
+            if not_taken is not None:
+                answers.refuse(reply, not_taken)
+                return
         subject = admission.transformed(subject)
         message_id = rollup = tail = b""
         refusal = admission.closed_or_too_large(len(header), len(payload))

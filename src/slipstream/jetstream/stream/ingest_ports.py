@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from slipstream.errors import ApiError
+
 __all__ = ["Batches", "IngestOwner", "Resources"]
 
 
@@ -77,4 +79,8 @@ class Batches(Protocol):
 
     def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
         """Whether the message belongs to a batch; then it was taken care of."""
+        ...
+
+    def refusal(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
+        """Why a message would not be taken into the batch that it belongs to, if it does to one."""
         ...

@@ -63,6 +63,11 @@ class StreamBatches:
         self.atomic.on_message(batch_id, subject, reply, header, payload)
         return True
 
+    def refusal(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
+        """See `Batches.refusal`; messages of fast batches are judged one by one."""
+        batch_id = headers.find(header, b"Nats-Batch-Id") if header else None
+        return self.atomic.refusal(batch_id, subject, header, payload)[0] if batch_id else None
+
     def configure(self, config: StreamConfig) -> None:
         """Open batches of a kind that is no longer allowed are forgotten."""
         if not config.allow_atomic or config.sealed:
