@@ -13,7 +13,7 @@ bytes where they are.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from slipstream.kernels.interest cimport Interest, Route, Subscription
 from slipstream.kernels.outbox cimport Outbox
@@ -335,7 +335,9 @@ cdef class Delivery:
         cdef object taken
         cdef bytes marked
         if reply_size and publisher is not None and (abroad or not publisher.answered_anywhere):
-            marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), abroad)
+            marked = None if abroad else self._marked(publisher, reply, reply_size)
+            if marked is None:
+                marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), abroad)
             reply = PyBytes_AS_STRING(marked)
             reply_size = PyBytes_GET_SIZE(marked)
         try:
@@ -360,3 +362,17 @@ cdef class Delivery:
             self.failed(error)
         sub.delivered += 1
         return 1
+
+    cdef bytes _marked(self, object publisher, const char *reply, Py_ssize_t size):
+        """The reply as the publisher has said for all that begin like it; None when it has to be asked."""
+        cdef bytes prefix = publisher.answer_prefix
+        cdef object mark = publisher.answer_mark
+        cdef object account
+        if mark is None or size < PyBytes_GET_SIZE(prefix):
+            return None
+        if memcmp(reply, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix)) != 0:
+            return None
+        account = publisher.account
+        if account is None or account.maps_subjects:
+            return None  # what the reply becomes decides, not what it is
+        return <bytes>mark + PyBytes_FromStringAndSize(reply, size)

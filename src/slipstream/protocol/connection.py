@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from slipstream.kernels import wire
 from slipstream.kernels.interest import Presence, Subscription
 from slipstream.kernels.outbox import Outbox
+from slipstream.kernels.subject import is_literal
 from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES
 from slipstream.protocol import texts
 from slipstream.protocol.host import Host, Peer, State
@@ -53,6 +54,8 @@ class ClientConnection:
         "_permissions",
         "_permits",
         "account",
+        "answer_mark",
+        "answer_prefix",
         "answered_anywhere",
         "cid",
         "claimed_as",
@@ -125,6 +128,8 @@ class ClientConnection:
         self._host = host
         self._permissions: Permissions | None = None
         self.answered_anywhere = True  # what it names as reply it may publish to, whatever it is
+        self.answer_prefix = b""  # replies that begin like this were asked about last
+        self.answer_mark: bytes | None = None  # what all of them get in front; None: that depends on the reply
         self._permits: ResponsePermits | None = None
         self._greeted_again = False  # the second INFO went out
         self.edge: object = None  # the transport side; only the edge looks at it
@@ -251,6 +256,7 @@ class ClientConnection:
         """Use these permissions from now on."""
         self._permissions = permissions
         self.answered_anywhere = permissions is None or not permissions.restricts_publishing
+        self.answer_prefix, self.answer_mark = b"", None
         self._permits = None
         if permissions is not None and permissions.responses is not None:
             self._permits = ResponsePermits(permissions.responses)
@@ -302,7 +308,22 @@ class ClientConnection:
         # Rights are those to what a mapping makes of it, as for a publish.
         maps = self.account is not None and self.account.maps_subjects
         destination = self._host.mapped(self, reply) if maps else reply
+        if not self.answer_prefix or not reply.startswith(self.answer_prefix):
+            self._remember_answers(reply)
         return reply if destination is not None and self.grants(destination) else outside_only(reply)
+
+    def _remember_answers(self, reply: bytes) -> None:
+        """Decide for all replies that begin like this one, by a token or two: inboxes are used once, and all alike."""
+        permissions, end = self._permissions, -1
+        for _ in range(2):
+            end = reply.find(b".", end + 1)
+            if end <= 0 or permissions is None or not is_literal(reply[:end]):
+                return
+            granted = permissions.may_publish_below(reply[:end])
+            self.answer_prefix = reply[: end + 1]
+            self.answer_mark = None if granted is None else b"" if granted else outside_only(b"")
+            if granted is not None:
+                return
 
     # --- subscriptions and deliveries --------------------------------------------------------------------------------
 

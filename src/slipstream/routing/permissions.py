@@ -114,6 +114,16 @@ class Permissions:
             return (allow is None or allow.match(pattern)) and not deny.match(pattern)
         return (allow is None or allow.cover(pattern)) and not deny.touch(pattern)
 
+    def may_publish_below(self, tokens: bytes) -> bool | None:
+        """Tell whether the lists let the user publish to all subjects that begin with these tokens (True) or none.
+
+        None: that depends on the subject.
+        """
+        allow, deny, pattern = self._publish_allow, self._publish_deny, tokens + b".>"
+        if (allow is None or allow.cover(pattern)) and not deny.touch(pattern):
+            return True
+        return False if (allow is not None and not allow.touch(pattern)) or deny.cover(pattern) else None
+
     def may_subscribe(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Tell whether a subscription, possibly with wildcards, is granted."""
         allow, deny = self._subscribe_allow, self._subscribe_deny

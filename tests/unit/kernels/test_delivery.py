@@ -109,6 +109,7 @@ class Publisher:
 
     def __init__(self, *, anywhere: bool = True) -> None:
         self.answered_anywhere = anywhere
+        self.answer_prefix, self.answer_mark = b"", None
 
     def answerable(self, reply: bytes, abroad: bool) -> bytes:
         return b".%b%b" % (b"abroad." if abroad else b"", reply)
