@@ -317,8 +317,8 @@ class JetStreamAccount:
 
     # --- facts ---
 
-    def snapshot(self) -> AccountFacts:
-        """What /jsz and /healthz show."""
+    def snapshot(self, *, streams: bool = True) -> AccountFacts:
+        """What /jsz and /healthz show; each stream only if that is asked for, because there may be very many."""
         return AccountFacts(
             name=self.name,
             memory_bytes=self.budgets[StorageType.MEMORY].used_bytes,
@@ -327,7 +327,7 @@ class JetStreamAccount:
             reserved_storage_bytes=self.holdings.reserved_bytes(StorageType.FILE),
             api_total=self.api.counters.total,
             api_errors=self.api.counters.errors,
-            streams=[facts_of(stream) for _, stream in sorted(self.streams.items())],
+            streams=[facts_of(stream) for _, stream in sorted(self.streams.items())] if streams else [],
             offline=dict(self.offline),
             quarantined=self._stores.quarantined(),
         )
