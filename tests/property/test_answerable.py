@@ -18,11 +18,12 @@ token = st.sampled_from(["a", "b", "_R_", "c", "*"])
 pattern = st.builds(
     lambda head, last: ".".join([*head, last]), st.lists(token, max_size=3), st.sampled_from(["a", "b", "*", ">"])
 )
+# Not those with empty tokens inside: no pattern matches them, so they reach nobody whatever is said about them.
 reply = st.one_of(
     st.lists(st.sampled_from(["a", "b", "c", "_R_"]), min_size=1, max_size=4).map(
         lambda words: ".".join(words).encode()
     ),
-    st.sampled_from([b"a.>", b"*.b", b"a.*.b", b">", b".a.b", b"a..b", b"a."]),
+    st.sampled_from([b"a.>", b"*.b", b"a.*.b", b">", b".a.b"]),
 )
 lists = st.lists(pattern, max_size=3)
 
@@ -76,7 +77,7 @@ def test_below_tokens_all_are_allowed_or_none(
 ) -> None:
     permissions = permissions_of(allow, deny)
     below = permissions.may_publish_below(tokens)
-    if below is not None and b".." not in rest and not rest.startswith(b".") and not rest.endswith(b"."):
+    if below is not None and not rest.startswith(b"."):
         assert permissions.may_publish_all(tokens + b"." + rest) == below
 
 
