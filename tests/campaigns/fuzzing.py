@@ -74,10 +74,10 @@ def _fuzzed(runs: int, environment: dict[str, str], target: Target) -> Fuzzed:
         command += [
             f"-runs={max(runs // target.cost, 1)}",
             f"-max_len={INPUT_BYTES_MAX}",
-            f"-dict={words}",
             f"-timeout={HANG_S}",
             "-seed=1",
         ]
+        command += [f"-dict={words}"] if target.words else []
         command += [f"-rss_limit_mb={MEMORY_MB_MAX}", f"-malloc_limit_mb={ALLOCATION_MB_MAX}", "-print_final_stats=1"]
         command += [f"-artifact_prefix={FOUND}/{name}-", "-verbosity=1"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", cwd=ROOT)

@@ -8,16 +8,20 @@ that broke it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 TESTS = Path(__file__).resolve().parents[1]
-READERS = [
-    "slipstream.config",
-    "slipstream.jetstream.backup",
-    "slipstream.jetstream.gojson",
-    "slipstream.protocol.info",
-]
+READERS = tuple(f"slipstream.{name}" for name in ("config", "jetstream.backup", "jetstream.gojson", "protocol.info"))
+
+
+def functions_of(module: ModuleType) -> Iterator[FunctionType]:
+    """The functions and methods that are defined in a module."""
+    for value in vars(module).values():
+        members = vars(value).values() if isinstance(value, type) else [value]
+        yield from (one for one in members if isinstance(one, FunctionType) and one.__module__ == module.__name__)
 
 
 def main() -> None:
@@ -26,9 +30,11 @@ def main() -> None:
     import atheris
 
     module, name = sys.argv[1:3]
-    with atheris.instrument_imports(include=READERS):
-        targets = import_module(module).TARGETS
-    target = next(target for target in targets if target.name == name)
+    target = next(target for target in import_module(module).TARGETS if target.name == name)
+    for imported, found in list(sys.modules.items()):
+        if imported.startswith(READERS):
+            for function in set(functions_of(found)):
+                atheris.instrument_func(function)
     atheris.Setup([sys.argv[0], *sys.argv[3:]], target.run)
     atheris.Fuzz()
 
