@@ -21,7 +21,8 @@ from support.server_process import SLOW_EVENT_VARIABLE, ServerProcess
 from support.servers import server_binary
 
 PATIENT = ConnectOptions(timeout_ns=60 * SECOND_NS)
-LIMIT_MS = "50"
+# 50 ms on a calm core; beside busy neighbours the same work takes two to three times the processor time.
+LIMIT_MS = "150"
 TRIES = 4
 PAYLOAD_MAX = 1_000_000  # a little less than the server takes
 

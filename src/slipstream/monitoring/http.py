@@ -4,7 +4,8 @@ Everything is bounded: connections, the size of a request, the time to send one,
 between two requests. A client that does not read is not read from either: little more than one answer waits for it.
 Answers are made by the worker, in steps and within a share of the time.
 
-`h11` and the endpoints are imported with the first connection: most servers that tests start are never asked.
+`h11` and the endpoints are imported when the server is ready, in a thread, or with the first connection if that comes
+before: nobody waits for them.
 """
 
 from __future__ import annotations

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
 __all__ = ["load_the_rest"]
 
 
-def load_the_rest(loop: asyncio.AbstractEventLoop, door: JetStreamDoor | None) -> None:
-    """Load what reads and writes JSON, and behind a door JetStream, which opens then."""
+def load_the_rest(loop: asyncio.AbstractEventLoop, door: JetStreamDoor | None, *, answers_http: bool) -> None:
+    """Load what reads and writes JSON; behind a door JetStream, which opens then; and what answers over HTTP."""
 
     def load() -> None:
         import slipstream.protocol.info
 
         if door is not None:
-            import slipstream.server.jetstream  # noqa: F401  # who opens it imports it again, at once
+            import slipstream.server.jetstream  # who opens it imports it again, at once
 
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(door.open)
+        if answers_http:
+            import slipstream.monitoring.endpoints
+            import slipstream.monitoring.exchange  # noqa: F401  # the first request imports both, at once
 
     threading.Thread(target=load, name="slipstream-start", daemon=True).start()

@@ -169,7 +169,8 @@ class Server(Turns):
         if self.opens_late:
             from slipstream.server.late import load_the_rest
 
-            load_the_rest(self._loop, self._door)
+            answers_http = bool(self.options.http_port or self.options.https_port)
+            load_the_rest(self._loop, self._door, answers_http=answers_http)
 
     def _start_jetstream(self) -> None:
         if not self.options.jetstream.enabled:
