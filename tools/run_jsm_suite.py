@@ -13,9 +13,11 @@ It says which tests pass with the first server and fail with another, and ends w
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,11 +49,20 @@ def run(program: Path, workdir: Path, server: str, only: str) -> dict[str, str]:
     command = [str(program.absolute()), "-test.v", *(["-test.run", only] if only else [])]
     environment = {**os.environ, "EXTERNAL_SERVER": str(Path(server).absolute())}
     where = workdir / "jsm.go" / "test"
-    done = subprocess.run(
-        command, cwd=where, env=environment, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-    )
-    outcomes = {name: outcome for outcome, name in _OUTCOME.findall(done.stdout)}
-    for name in _NO_CLUSTER.findall(done.stdout):
+    log = workdir / "output.txt"
+    # In a group of its own: a test that fails leaves its server behind.
+    with log.open("w") as out:
+        tests = subprocess.Popen(
+            command, cwd=where, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            tests.wait(RUN_TIMEOUT_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(tests.pid, signal.SIGKILL)
+    output = log.read_text()
+    outcomes = {name: outcome for outcome, name in _OUTCOME.findall(output)}
+    for name in _NO_CLUSTER.findall(output):
         outcomes.pop(name, None)
     return outcomes
 
