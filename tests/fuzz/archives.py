@@ -120,7 +120,8 @@ def _entries(pieces: list[bytes]) -> tuple[list[Entry], str]:
     reader, found = ArchiveReader(), []
     try:
         for piece in pieces:
-            found += list(reader.feed(piece))
+            for entry in reader.feed(piece):  # one by one: those before a complaint count
+                found.append(entry)  # noqa: PERF402
     except BadBackup as problem:
         return found, problem.text
     return found, ""
