@@ -112,7 +112,7 @@ def decode_consumer(name: str, payload: bytes, now_ns: int) -> ConsumerState:
     """
     try:
         saved = msgspec.json.decode(payload, type=_Saved, strict=False)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadBackup(f'failed to decode consumer "{name}" state: {error}') from None
     if not saved.config:
         raise BadBackup(f'consumer "{name}" is missing config')

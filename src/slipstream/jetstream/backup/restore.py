@@ -275,7 +275,7 @@ class Restore:
             raise BadBackup("expected state.json first")
         try:
             self._bounds = msgspec.json.decode(entry.payload, type=StreamBounds)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadBackup(f"error in state.json: {error}") from None
         bounds = self._bounds
         check_bounds(bounds.first_seq, bounds.last_seq, bounds.consumer_count)
@@ -299,7 +299,7 @@ class Restore:
         try:
             meta = msgspec.json.decode(found.meta, type=_OldMeta)
             created_ns = parse_time(meta.created) if meta.created else 0
-        except (msgspec.DecodeError, JsonError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, JsonError) as error:
             raise BadBackup(str(error)) from None
         if meta.name != self._config.name:
             raise BadBackup("stream names do not match")
