@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry, encode_entry
-from slipstream.jetstream.backup.consumers import SavedState, decode_consumer, state_of
+from slipstream.jetstream.backup.consumers import SavedState, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
 from slipstream.jetstream.backup.legacy_writer import encode_state
@@ -280,10 +280,6 @@ class TestFormats:
         head[148:156] = b"%06o\0 " % (sum(head) + 8 * ord(" "))
         with pytest.raises(BadBackup, match="invalid tar header"):
             list(LegacyReader().feed(bytes(head) + line.ljust(512, b"\0") + bytes(head) + bytes(1024)))
-
-    def test_a_consumer_that_is_no_text(self) -> None:
-        with pytest.raises(BadBackup, match="failed to decode consumer"):
-            decode_consumer("C", b'{"config":{},"state":{"\xfe":1}}', 0)
 
     def test_a_consumer_without_end(self) -> None:
         """Nested deeper than anything that is read: a complaint like any other."""
