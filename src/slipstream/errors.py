@@ -9,7 +9,10 @@ as fields, so that no caller has to parse the text.
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = [
+    "UNREADABLE",
     "ApiError",
     "ConfigError",
     "InvariantBroken",
@@ -17,6 +20,9 @@ __all__ = [
     "SlipstreamError",
     "StorageFault",
 ]
+
+UNREADABLE: Final = (ValueError, RecursionError)
+"""What reading JSON or MessagePack of others may raise: not that format, no UTF-8 in a text, nested too deep."""
 
 
 class SlipstreamError(Exception):

@@ -17,6 +17,7 @@ from slipstream.bulk.errors import BulkError
 from slipstream.bulk.options import ConnectOptions, open_wire
 from slipstream.client.options import ClientError, ClientTimeout, NoResponders, ServerRefused
 from slipstream.client.wire import Message
+from slipstream.errors import UNREADABLE
 
 __all__ = ["Inbox", "Link", "api_error"]
 
@@ -152,7 +153,7 @@ def answer(call: str, payload: bytes) -> dict[str, Any]:
     """
     try:
         fields = msgspec.json.decode(payload)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise BulkError(f"{call}: the answer is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise BulkError(f"{call}: the answer is not an object")

@@ -20,6 +20,7 @@ from slipstream.bulk.lent import LentFiles, Places
 from slipstream.bulk.link import Inbox, Link, answer, api_error
 from slipstream.bulk.reading import Wanted
 from slipstream.bulk.shared import attach
+from slipstream.errors import UNREADABLE
 from slipstream.kernels.bulkscan import records_end
 from slipstream.limits import BULK_PAUSE_BYTES, BULK_PAUSE_NS_MAX
 
@@ -122,7 +123,7 @@ class BulkSource:
         """A chunk that we read ourselves."""
         try:
             places = msgspec.json.decode(said, type=Places)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise BulkError(f"the server named places that are none: {error}", retryable=True) from error
         left = places.rows
         for place in places.places:
@@ -161,7 +162,7 @@ class BulkSource:
         if header.startswith(b"NATS/1.0 204"):
             try:
                 return msgspec.json.decode(payload, type=_End)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 raise BulkError(f"the end mark of {call} is not usable: {error}", retryable=True) from error
         if header.startswith(b"NATS/1.0 503") and not payload:
             raise BulkError(f"{call}: nobody answers bulk reads here")

@@ -35,6 +35,7 @@ from slipstream.client.options import (
     ServerRefused,
     read_url,
 )
+from slipstream.errors import UNREADABLE
 from slipstream.kernels.pubframes import encode_pubs
 from slipstream.kernels.serverdecode import Decoder, Message
 
@@ -279,7 +280,7 @@ class WireClient:
     def _read_info(self, text: bytes) -> None:
         try:
             self.info = msgspec.json.decode(text, type=ServerInfo)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ConnectionLost(f"the server's INFO is not usable: {error}") from error
 
     def _deadline(self, timeout_ns: int) -> int:

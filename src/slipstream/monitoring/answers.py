@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from slipstream.errors import UNREADABLE
 from slipstream.kernels.subject import is_literal, is_subset
 from slipstream.monitoring.envelope import Sender
 from slipstream.monitoring.event_messages import account_connections, server_stats
@@ -193,7 +194,7 @@ class Answers:
         """How many clients of a named account listen; a request that cannot be read gets no answer, as elsewhere."""
         try:
             asked = msgspec.json.decode(request.body, type=_InterestRequest)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return True
         account = self._facts.accounts.get(asked.acc)
         if account is not None:

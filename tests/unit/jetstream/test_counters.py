@@ -69,6 +69,18 @@ def test_what_is_no_counter_is_not_counted(payload: bytes) -> None:
     assert world.publish("s.a", b"", Nats_Incr="1")["error"]["err_code"] == 10172
 
 
+@pytest.mark.parametrize(
+    "written", [b"x", b"[]", b'{"a":"\xff"}', b'{"a":{"b":"\xff"}}', b'{"a":' * 5_000], ids=range(5)
+)
+def test_sources_that_cannot_be_read_are_no_counter(written: bytes) -> None:
+    world = World()
+    world.create(subjects=["s.>"], allow_msg_counter=True)
+    stream = world.account.streams["S"]
+    stream.store.append(1, 1, b"s.a", b"NATS/1.0\r\nNats-Counter-Sources: %b\r\n\r\n" % written, b'{"val":"5"}')
+    stream.appends.take_over(b"")
+    assert world.publish("s.a", b"", Nats_Incr="1")["error"]["err_code"] == 10172
+
+
 def test_a_counter_cannot_outgrow_a_message() -> None:
     world = World(max_payload_bytes=300)
     world.create(subjects=["s.>"], allow_msg_counter=True, max_msg_size=250)

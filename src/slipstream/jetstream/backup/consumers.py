@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from slipstream.errors import UNREADABLE
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig
 from slipstream.jetstream.consumer.acks import AckEngine
@@ -112,7 +113,7 @@ def decode_consumer(name: str, payload: bytes, now_ns: int) -> ConsumerState:
     """
     try:
         saved = msgspec.json.decode(payload, type=_Saved, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise BadBackup(f'failed to decode consumer "{name}" state: {error}') from None
     if not saved.config:
         raise BadBackup(f'consumer "{name}" is missing config')

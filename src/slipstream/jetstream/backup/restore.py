@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from slipstream.errors import ApiError, StorageFault
+from slipstream.errors import UNREADABLE, ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
 from slipstream.jetstream.backup.consumers import decode_consumer, state_of
@@ -275,7 +275,7 @@ class Restore:
             raise BadBackup("expected state.json first")
         try:
             self._bounds = msgspec.json.decode(entry.payload, type=StreamBounds)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise BadBackup(f"error in state.json: {error}") from None
         bounds = self._bounds
         check_bounds(bounds.first_seq, bounds.last_seq, bounds.consumer_count)
@@ -299,7 +299,7 @@ class Restore:
         try:
             meta = msgspec.json.decode(found.meta, type=_OldMeta)
             created_ns = parse_time(meta.created) if meta.created else 0
-        except (msgspec.DecodeError, UnicodeDecodeError, JsonError) as error:
+        except (*UNREADABLE, JsonError) as error:
             raise BadBackup(str(error)) from None
         if meta.name != self._config.name:
             raise BadBackup("stream names do not match")

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from slipstream.errors import UNREADABLE
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.store.base import Filters
@@ -147,7 +148,7 @@ def decode(kind: type[StructT], body: bytes) -> StructT:
     """
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ApiError(errors.INVALID_REQUEST, err=error) from None
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from slipstream.errors import ApiError
+from slipstream.errors import UNREADABLE, ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.errors import ApiError as TableError
@@ -138,7 +138,7 @@ class Counter:
             return Total(value, {})
         try:
             return Total(value, msgspec.json.decode(written, type=Sources))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return None
 
 

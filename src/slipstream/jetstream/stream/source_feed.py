@@ -26,7 +26,7 @@ from typing import Annotated, Final, Protocol
 
 import msgspec
 
-from slipstream.errors import ApiError
+from slipstream.errors import UNREADABLE, ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy
@@ -353,7 +353,7 @@ class SourceFeed:
             return
         try:
             answer = _ANSWER.decode(payload)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             self._failed(TableError(table.INVALID_JSON, err="invalid consumer create response"))
             return
         given = self._source.consumer

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from slipstream.errors import UNREADABLE
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.kernels.record import crc32c
 
@@ -113,7 +114,7 @@ def _decode(data: bytes) -> Manifest | None:
         return None
     try:
         found = msgspec.msgpack.decode(body, type=Manifest)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     return found if _is_sound(found) else None
 
