@@ -36,12 +36,9 @@ class FakeServer:
 def ports_of(server: FakeServer) -> AccountPorts:
     delivery = SimpleNamespace(publish_answers=None)
     account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False, interest=None, delivery=delivery)
-    return AccountPorts(
-        cast(Any, server),
-        cast(Any, account),
-        asyncio.get_running_loop(),
-        cast(Any, SimpleNamespace(commits=SimpleNamespace(run=None), rest=SimpleNamespace(run=None))),
-    )
+    threads = SimpleNamespace(run=None, when_free=None)
+    files = SimpleNamespace(commits=threads, rest=threads)
+    return AccountPorts(cast(Any, server), cast(Any, account), asyncio.get_running_loop(), cast(Any, files))
 
 
 def test_callbacks_of_a_turn_are_flushed_together() -> None:
