@@ -1,8 +1,9 @@
-"""The examples in the documentation run, in the session of these tests."""
+"""The examples of Spark, in the documentation and beside it, run in the session of these tests."""
 
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,9 @@ def test_the_example(own_node: ServerProcess, spark: SparkSession, code: str) ->
     names: dict[str, object] = {}
     exec(compile(code.replace("nats://127.0.0.1:4222", own_node.url), "example", "exec"), names)
     assert names["spark"] is spark
+
+
+def test_the_pipeline(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(SparkSession, "stop", lambda session: session is spark)  # others go on with it
+    runpy.run_path(str(DOCUMENTS.parent / "examples" / "spark_pipeline.py"))["main"]()
+    assert "of 10000 orders" in capsys.readouterr().out
