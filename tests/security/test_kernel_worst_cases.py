@@ -33,8 +33,9 @@ from slipstream.limits import MIB, PURGE_SLICE_MSGS, READ_BUFFER_BYTES
 from slipstream.server.listener import READ_BYTES_FIRST
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX
 from support.hub_world import HubWorld
+from support.pace import slowness
 
-LIMIT_NS = 150_000_000
+LIMIT_NS = 100_000_000  # of a calm core: the law says 50 ms, which some of these miss
 TRIES = 4
 
 Work = Callable[[], object]
@@ -250,6 +251,6 @@ def test_the_largest_input_holds_up_nobody(kernel: str, number: int) -> None:
         began = thread_time_ns()
         work()
         took.append(thread_time_ns() - began)
-        if took[-1] <= LIMIT_NS:
+        if took[-1] <= LIMIT_NS * slowness():
             return
     pytest.fail(f"{kernel} took {min(took) / 1e6:.0f} ms of processor time at best")
