@@ -18,6 +18,8 @@ import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from slipstream.testing.sim_disk import write_each
+
 _SECTOR = 512
 _EARLY = 0.2  # how likely an unsynced write, or a part of it, reaches the disk anyway
 
@@ -122,14 +124,7 @@ class ForgetfulDisk:
             self._change(path, offset, bytes(data))
 
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
-        out: list[OSError | None] = []
-        for path, offset, data in writes:
-            try:
-                self.write(path, offset, data)
-                out.append(None)
-            except OSError as error:
-                out.append(error)
-        return out
+        return write_each(self.write, writes)
 
     def sync_many(self, paths: Collection[str]) -> None:
         for path in sorted(paths):

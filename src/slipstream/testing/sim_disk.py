@@ -22,7 +22,7 @@ import random
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-__all__ = ["SimDisk"]
+__all__ = ["SimDisk", "write_each"]
 
 _SECTOR = 512
 
@@ -164,14 +164,7 @@ class SimDisk:
 
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         """See `Disk.write_many`."""
-        out: list[OSError | None] = []
-        for path, offset, data in writes:
-            try:
-                self.write(path, offset, data)
-                out.append(None)
-            except OSError as error:
-                out.append(error)
-        return out
+        return write_each(self.write, writes)
 
     def truncate(self, path: str, length: int) -> None:
         """See `Disk.truncate`."""
@@ -376,6 +369,20 @@ class SimDisk:
         """The directory a path lies in, and its name there."""
         *above, name = _parts(path)
         return self._directory("/".join(above)), name
+
+
+def write_each(
+    write: Callable[[str, int, bytes], None], writes: Sequence[tuple[str, int, bytes]]
+) -> list[OSError | None]:
+    """What `Disk.write_many` promises, one write at a time."""
+    out: list[OSError | None] = []
+    for path, offset, data in writes:
+        try:
+            write(path, offset, data)
+            out.append(None)
+        except OSError as error:
+            out.append(error)
+    return out
 
 
 def _parts(path: str) -> list[str]:
