@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from slipstream.jetstream.api.dispatch import LONG_BODY_BYTES
+from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES
 from slipstream.jetstream.config import precheck
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
 from support.consumer_world import ConsumerWorld
@@ -90,3 +90,25 @@ def test_preparing_may_fail(world: ConsumerWorld, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(type(world.account), "precheck", fail)
     assert "error" not in _ask(world, "STREAM.CREATE.L", {"name": "L", "subjects": SUBJECTS, "storage": "memory"})
+
+
+@pytest.mark.parametrize("subject", ["STREAM.MSG.GET.S", "DIRECT.GET.S"])
+def test_they_do_not_pile_up(subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends them faster than they are read has to wait for his turn, as for any other work."""
+    world = ConsumerWorld()
+    world.stream("S", ["s.>"], allow_direct=True)
+    jobs: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(world.ports, "run_blocking", lambda job, then: jobs.append((job, then)))
+    body = json.dumps({"multi_last": SUBJECTS}).encode()
+    for _ in range(2):
+        world.ports.sent.clear()
+        for _ in range(LONG_BODIES_AT_ONCE + 3):
+            world.ports.route(f"$JS.API.{subject}".encode(), b"_INBOX.long", None, body)
+        world.ports.settle()
+        assert len(jobs) == LONG_BODIES_AT_ONCE and len(world.ports.sent) == 3
+        for job, then in jobs:
+            job()
+            then()
+        world.ports.settle()
+        assert len(world.ports.sent) == LONG_BODIES_AT_ONCE + 3
+        jobs.clear()

@@ -17,7 +17,7 @@ import msgspec
 
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
-from slipstream.jetstream.api.dispatch import LONG_BODY_BYTES, level_suffices
+from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES, level_suffices
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
@@ -112,6 +112,7 @@ class DirectGet:
         self._in_files = stream.config.storage is StorageType.FILE
         self._ports = ports
         self._bytes_max = bytes_max
+        self._reading = 0  # long requests that are being read in threads
 
     def on_request(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A request whose body says what is wanted."""
@@ -120,7 +121,8 @@ class DirectGet:
         if header and not level_suffices(header):
             self._status(reply, b"412 Required Api Level")
             return
-        if len(payload) > LONG_BODY_BYTES:
+        if len(payload) > LONG_BODY_BYTES and self._reading < LONG_BODIES_AT_ONCE:
+            self._reading += 1
             outcome: list[MsgGetRequest] = []
 
             def read() -> None:
@@ -137,6 +139,7 @@ class DirectGet:
 
     def _on_long_request(self, reply: bytes, outcome: list[MsgGetRequest]) -> None:
         """A long list of subjects was read, in a thread."""
+        self._reading -= 1
         if outcome:
             self._on_asked(reply, outcome[0])
         else:

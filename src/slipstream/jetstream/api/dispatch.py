@@ -39,6 +39,7 @@ from slipstream.limits import KIB, SECOND_NS
 __all__ = [
     "API_PREFIX",
     "API_SUBSCRIPTIONS",
+    "LONG_BODIES_AT_ONCE",
     "LONG_BODY_BYTES",
     "TYPE_PREFIX",
     "ApiCounters",
@@ -82,6 +83,8 @@ Fields = Mapping[str, object]
 Grants = Callable[[bytes], bool]
 _PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
 LONG_BODY_BYTES: Final = 16 * KIB  # reading and judging a longer one takes more than some milliseconds
+# Of an account, and of direct gets of a stream; more are read in their turn, so that clients cannot pile them up.
+LONG_BODIES_AT_ONCE: Final = 8
 _LOST_LOOK_NS: Final = SECOND_NS  # how often calls are looked for that nothing will answer, while some wait
 
 
@@ -253,6 +256,7 @@ class ApiDispatcher:
         """Whether unknown names in bodies are refused."""
         self.lost: deque[ApiRequest] = deque()  # calls that nothing else will answer
         self._look: Cancel | None = None
+        self._preparing = 0  # calls whose long bodies are being read in threads
 
     def register(
         self,
@@ -326,9 +330,12 @@ class ApiDispatcher:
         if not self.load.admits(looks=route.looks):
             return
         request = ApiRequest(self, route, text, names, reply, header or b"", body, client, grants)
-        if route.prepare is not None and len(body) > LONG_BODY_BYTES:
+        if route.prepare is not None and len(body) > LONG_BODY_BYTES and self._preparing < LONG_BODIES_AT_ONCE:
             request.wait()
-            self._ports.run_blocking(partial(self._prepare, request, route.prepare), partial(self._go, request, route))
+            self._preparing += 1
+            self._ports.run_blocking(
+                partial(self._prepare, request, route.prepare), partial(self._prepared, request, route)
+            )
         else:
             self._go(request, route)
 
@@ -338,6 +345,10 @@ class ApiDispatcher:
             prepare(request)
         except Exception:  # found again, and answered, when the handler does the same
             request.decoded = request.checked = None
+
+    def _prepared(self, request: ApiRequest, route: _Route) -> None:
+        self._preparing -= 1
+        self._go(request, route)
 
     def _go(self, request: ApiRequest, route: _Route) -> None:
         try:
