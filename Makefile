@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-KERNELS := $(wildcard src/slipstream/kernels/*.pyx src/slipstream/kernels/*.pxd src/slipstream/kernels/*.c src/slipstream/kernels/*.h src/slipstream/kernels/subject.py)
+KERNELS := $(wildcard $(addprefix src/slipstream/kernels/,*.pxd *.c *.h */*.pyx */*.pxd subjects/subject.py))
 
 .PHONY: campaigns demo test check format bench sanitize soak clean install
 
@@ -23,7 +23,7 @@ test: $(STAMP)  ## every test that fits into a commit
 check: $(STAMP)  ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint --max-line-length 130 src/slipstream/kernels/*.pyx
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint --max-line-length 130 src/slipstream/kernels/*/*.pyx
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
@@ -47,4 +47,4 @@ soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30
 
 clean:
-	rm -rf $(VENV) build src/slipstream/kernels/*.so src/*.egg-info
+	rm -rf $(VENV) build src/slipstream/kernels/*.so src/slipstream/kernels/*/*.so src/*.egg-info

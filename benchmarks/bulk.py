@@ -29,8 +29,8 @@ from slipstream.bulk.arrow import DEFAULT_COLUMNS, HEADERS_TYPE, message_schema,
 from slipstream.bulk.encode import encode_batch
 from slipstream.client.load import percentile
 from slipstream.client.wire import WireClient
-from slipstream.kernels.arrowrows import RowDecoder
-from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.kernels.bulk.arrowrows import RowDecoder
+from slipstream.kernels.bulk.rowrecords import RowEncoder
 
 _BATCH_ROWS = 65_536
 _SUBJECTS = 1_000

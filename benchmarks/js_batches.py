@@ -18,7 +18,7 @@ from slipstream import limits
 from slipstream.client.load import Lines, Tally
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
-from slipstream.kernels.serverscan import Scanner
+from slipstream.kernels.client.serverscan import Scanner
 
 __all__ = ["SCENARIOS", "AtomicBatching", "FastBatching"]
 

@@ -21,8 +21,8 @@ from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientTimeout
 from slipstream.client.wire import WireClient
-from slipstream.kernels.pubframes import encode_pubs, stamp_pubs
-from slipstream.kernels.serverscan import Scanner
+from slipstream.kernels.client.pubframes import encode_pubs, stamp_pubs
+from slipstream.kernels.client.serverscan import Scanner
 
 __all__ = ["SIZES", "Churning", "SoakPublishing", "SoakReceiving", "SoakTally"]
 

@@ -49,7 +49,7 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a file."""
         from slipstream.bulk.arrow import message_schema, record_batch
-        from slipstream.kernels.arrowrows import RowDecoder
+        from slipstream.kernels.bulk.arrowrows import RowDecoder
         from slipstream.spark.connection import settle_worker
 
         settle_worker()

@@ -7,7 +7,7 @@ import sys
 import time
 
 from slipstream.client.wire import WireClient
-from slipstream.kernels.pubframes import encode_pubs
+from slipstream.kernels.client.pubframes import encode_pubs
 
 __all__ = ["main"]
 

@@ -38,8 +38,8 @@ def pytest_sessionstart() -> None:
     """Refuses to test the uncompiled twin of a kernel that was built: it would prove nothing about the product."""
     if os.environ.get("SLIPSTREAM_PURE") == "1":
         return
-    for library in KERNELS.glob("*.so"):
-        name = f"slipstream.kernels.{library.name.partition('.')[0]}"
+    for library in KERNELS.glob("*/*.so"):
+        name = f"slipstream.kernels.{library.parent.name}.{library.name.partition('.')[0]}"
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None or not spec.origin.endswith(".so"):
             raise pytest.UsageError(f"{name} is built as {library.name} but {spec and spec.origin} would be loaded")

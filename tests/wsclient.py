@@ -6,7 +6,7 @@ import re
 import zlib
 
 from models.wsframes import Frame, Reader
-from slipstream.kernels import wsframes as kinds
+from slipstream.kernels.wire import wsframes as kinds
 from support.normalise import normal_wire
 from support.raw_client import RawClient
 

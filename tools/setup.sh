@@ -39,7 +39,7 @@ have java || [ -n "${JAVA_HOME:-}" ] || missing="$missing openjdk-17-jre-headles
 "$VENV/bin/python" -m pip install --quiet --upgrade pip "setuptools>=80" "cython>=3.3,<4" || fail "pip could not install the build tools"
 # Kernels are translated and compiled on all processors, and without what only a debugger reads.
 jobs=$("$VENV/bin/python" -c 'import os; print(os.cpu_count() or 1)')
-"$VENV/bin/cythonize" --quiet -j "$jobs" src/slipstream/kernels/*.pyx src/slipstream/kernels/subject.py || fail "Cython refuses a kernel"
+"$VENV/bin/cythonize" --quiet -j "$jobs" src/slipstream/kernels/*/*.pyx src/slipstream/kernels/subjects/subject.py || fail "Cython refuses a kernel"
 printf '[build_ext]\nparallel = %s\n' "$jobs" >"$VENV/build.cfg"
 DIST_EXTRA_CONFIG="$VENV/build.cfg" CFLAGS="${CFLAGS:-} -g0" \
     "$VENV/bin/python" -m pip install --quiet --no-build-isolation --editable ".[dev]" || fail "pip could not install the package"

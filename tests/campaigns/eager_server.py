@@ -24,7 +24,7 @@ def main() -> int:
 def _remove_at_once() -> None:
     """Removals are seen when they are decided, before the message that caused them."""
     import slipstream.jetstream.store.assigned as assigned
-    from slipstream.kernels.pendingremovals import PendingRemovals
+    from slipstream.kernels.index.pendingremovals import PendingRemovals
 
     class Eager:
         def __init__(self, index: object) -> None:

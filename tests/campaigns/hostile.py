@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from slipstream.jetstream.backup.archive import MAGIC, Entry, encode_entry
-from slipstream.kernels.bulkscan import encode_message
-from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.bulk.bulkscan import encode_message
+from slipstream.kernels.log.record import StoredMessage
 from support.consumer_oracle import ListeningOracle
 from support.server_process import ServerProcess
 from support.servers import server_binary

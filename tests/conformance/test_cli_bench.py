@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from slipstream.client.wire import ClientTimeout, Message, NoResponders, WireClient
-from slipstream.kernels.pubframes import encode_pubs
+from slipstream.kernels.client.pubframes import encode_pubs
 from support.bench_words import words
 from support.cli import Cli
 from support.server_process import ServerProcess

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from slipstream.jetstream.consumer.acks import AckEngine
 from slipstream.jetstream.consumer.answers import ack_numbers
-from slipstream.kernels.ackintake import AckIntake
+from slipstream.kernels.fastpath.ackintake import AckIntake
 
 PREFIX = b"$JS.ACK.S.C."
 answer = st.tuples(

@@ -16,9 +16,9 @@ from models.records import Record, encode_record  # noqa: E402
 from slipstream.bulk.arrow import ALL_COLUMNS, message_schema, record_batch  # noqa: E402
 from slipstream.bulk.encode import encode_batch  # noqa: E402
 from slipstream.bulk.errors import BulkError  # noqa: E402
-from slipstream.kernels.arrowrows import RowDecoder  # noqa: E402
-from slipstream.kernels.rowrecords import RowEncoder  # noqa: E402
-from slipstream.kernels.subject import matches  # noqa: E402
+from slipstream.kernels.bulk.arrowrows import RowDecoder  # noqa: E402
+from slipstream.kernels.bulk.rowrecords import RowEncoder  # noqa: E402
+from slipstream.kernels.subjects.subject import matches  # noqa: E402
 
 NAMES = st.sampled_from(["A", "B", "Trace-Id", "Nats-Msg-Id", "ä", "x" * 40])
 LINES = st.lists(

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models import fast_batch as model
-from slipstream.kernels.fastbatch import parse_reply
+from slipstream.kernels.fastpath.fastbatch import parse_reply
 
 number = st.one_of(
     st.integers(0, 5).map(lambda value: b"%d" % value),

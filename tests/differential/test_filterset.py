@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.subject import matches
-from slipstream.kernels.filterset import FilterSet
+from slipstream.kernels.subjects.filterset import FilterSet
 
 TOKENS = st.sampled_from([b"a", b"b", b"cc", b"*", b">", b"a*", b">b", b""])
 NAMES = st.lists(TOKENS, min_size=1, max_size=5).map(b".".join)

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from models.interest import Interest as Model
-from slipstream.kernels.interest import Interest, Presence, Route, Subscription
-from slipstream.kernels.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 
 token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])
 literal = st.lists(token, min_size=1, max_size=4).map(b".".join)

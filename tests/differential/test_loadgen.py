@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from models import loadgen as model
 from slipstream import limits
-from slipstream.kernels import pubframes, serverdecode, serverscan
+from slipstream.kernels.client import pubframes
+from slipstream.kernels.client import serverdecode
+from slipstream.kernels.client import serverscan
 
 ERROR_BYTES_KEPT = 1024  # of the first -ERR
 

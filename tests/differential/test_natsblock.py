@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import natsblock as model
-from slipstream.kernels import natsblock as kernel
+from slipstream.kernels.backup import natsblock as kernel
 
 # Of the library nats-server uses, for keys and data as made below.
 VECTORS = {

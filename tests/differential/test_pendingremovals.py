@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from models.message_index import MessageIndexModel
 from models.pending_removals import PendingRemovalsModel
-from slipstream.kernels.pendingremovals import PendingRemovals
-from slipstream.kernels.subjectindex import MessageIndex
+from slipstream.kernels.index.pendingremovals import PendingRemovals
+from slipstream.kernels.index.subjectindex import MessageIndex
 
 SUBJECTS = st.sampled_from([b"a", b"b", b"a.b", b"a.c", b"x.y.z"])
 FILTERS = st.lists(st.sampled_from([b"a", b"a.*", b">", b"x.>", b"nothing"]), max_size=2).map(tuple)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from slipstream.bulk.encode import begin_batch, encode_batch  # noqa: E402
-from slipstream.kernels.rowrecords import RowEncoder  # noqa: E402
+from slipstream.kernels.bulk.rowrecords import RowEncoder  # noqa: E402
 
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "b.c"]), st.binary(max_size=90), st.booleans()), max_size=12)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import s2block as model
-from slipstream.kernels import s2block as kernel
+from slipstream.kernels.backup import s2block as kernel
 
 SIZE_MAX = 1 << 20
 contents = st.one_of(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.kernels.seqset import SeqSet
+from slipstream.kernels.index.seqset import SeqSet
 
 SEQS = (
     st.integers(0, 300)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models import subject as model
-from slipstream.kernels import subject as compiled
+from slipstream.kernels.subjects import subject as compiled
 
 
 def _uncompiled() -> ModuleType:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.message_index import MessageIndexModel
-from slipstream.kernels.subjectindex import MessageIndex, Selection
+from slipstream.kernels.index.subjectindex import MessageIndex, Selection
 
 TOKENS = st.sampled_from([b"a", b"b", b"c", b"dd"])
 SUBJECTS = st.lists(TOKENS, min_size=1, max_size=3).map(b".".join)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.subject_set import SubjectSetModel
-from slipstream.kernels.subjectset import SubjectSet, TooManySteps
+from slipstream.kernels.subjects.subjectset import SubjectSet, TooManySteps
 
 PLENTY = 1_000_000  # steps
 

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models import wire as model
-from slipstream.kernels import wire
-from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.interest import Interest
+from slipstream.kernels.wire.parser import parser as wire
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.interest import Interest
 
 MAX_LINE = 40
 MAX_PAYLOAD = 200_000

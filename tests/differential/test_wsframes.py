@@ -11,8 +11,8 @@ from websockets.frames import Opcode
 
 from models import wsframes as model
 from models.wsframes import Frame, meaning
-from slipstream.kernels import wsframes
-from slipstream.kernels.wsframes import FrameReader
+from slipstream.kernels.wire.parser import wsframes
+from slipstream.kernels.wire.wsframes import FrameReader
 
 keys = st.none() | st.binary(min_size=4, max_size=4)
 # Sizes on both sides of each form of the length and of the eight-byte steps of the unmasking loop.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from models.records import FRAME, MAGIC
-from slipstream.kernels.record import crc32c
+from slipstream.kernels.log.record import crc32c
 
 RECORD_HEAD = 32
 FRAME_HEAD = FRAME.size + 4

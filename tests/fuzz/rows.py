@@ -11,9 +11,9 @@ from fuzz import checksums
 from fuzz.target import Target, option
 from models.bulk_rows import row_of
 from models.records import Record, encode_record
-from slipstream.kernels.arrowrows import COLUMNS, RowDecoder
-from slipstream.kernels.rowrecords import RowEncoder
-from slipstream.kernels.stagedrows import BAD_RECORD, StagedRows
+from slipstream.kernels.bulk.arrowrows import COLUMNS, RowDecoder
+from slipstream.kernels.bulk.rowrecords import RowEncoder
+from slipstream.kernels.bulk.stagedrows import BAD_RECORD, StagedRows
 
 ROWS_MAX = 5
 COMPARED = ("stream", "seq", "ts", "ts_ns", "subject", "headers", "payload", "reply", "size", "hdr_raw")

@@ -11,7 +11,7 @@ from models import loadgen as server_model
 from models import wire as client_model
 from models import wsframes as frame_model
 from models.wsframes import Frame, meaning
-from slipstream.kernels.wsframes import FrameReader
+from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import CloseReason
 from support import keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.log.record import StoredMessage
 
 
 def frames(

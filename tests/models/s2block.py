@@ -1,4 +1,4 @@
-"""Blocks of S2 in plain Python: the specification of `slipstream.kernels.s2block`."""
+"""Blocks of S2 in plain Python: the specification of `slipstream.kernels.backup.s2block`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipstream.kernels.subject import is_subset, matches, overlaps
+from slipstream.kernels.subjects.subject import is_subset, matches, overlaps
 
 
 class SubjectSetModel:

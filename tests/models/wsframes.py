@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slipstream.kernels import wsframes as kinds
+from slipstream.kernels.wire import wsframes as kinds
 
 
 def mask(payload: bytes, key: bytes) -> bytes:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
-from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.interest import Route, Subscription
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.interest import Route, Subscription
 from slipstream.protocol.connection import ClientConnection
 from slipstream.routing.permissions import Permissions
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.interest import Interest, Subscription
+from slipstream.kernels.wire.interest import Interest, Subscription
 
 CROWD = 200_000
 

@@ -17,18 +17,18 @@ import pytest
 
 import slipstream.kernels
 from slipstream.jetstream.api.consumers import FILTER_SLICE_SUBJECTS
-from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.filterset import FilterSet
-from slipstream.kernels.interest import Interest, Presence, Route, Subscription
-from slipstream.kernels.outbox import FlushQueue, Outbox
-from slipstream.kernels.pendingremovals import PendingRemovals
-from slipstream.kernels.record import crc32c
-from slipstream.kernels.s2block import decode_block, encode_block
-from slipstream.kernels.seqset import SeqSet
-from slipstream.kernels.subject import is_subset, is_valid_subscription, overlaps
-from slipstream.kernels.subjectindex import MessageIndex, Selection
-from slipstream.kernels.subjectset import SubjectSet, TooManySteps
-from slipstream.kernels.wsframes import FrameReader
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.subjects.filterset import FilterSet
+from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.index.pendingremovals import PendingRemovals
+from slipstream.kernels.log.record import crc32c
+from slipstream.kernels.backup.s2block import decode_block, encode_block
+from slipstream.kernels.index.seqset import SeqSet
+from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
+from slipstream.kernels.index.subjectindex import MessageIndex, Selection
+from slipstream.kernels.subjects.subjectset import SubjectSet, TooManySteps
+from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.limits import MIB, PURGE_SLICE_MSGS, READ_BUFFER_BYTES
 from slipstream.server.listener import READ_BYTES_FIRST
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX
@@ -200,7 +200,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "subjectindex": (_prepare_filters, _select),
     "subjectset": (_overlap, _subset),
     "subjecttable": (_prepare_filters,),
-    "wire": (_read(b"PING\r\n"), _read(b"SUB a 1\r\n"), _read(b"UNSUB 1\r\n")),
+    "parser": (_read(b"PING\r\n"), _read(b"SUB a 1\r\n"), _read(b"UNSUB 1\r\n")),
     "wsframes": (_frames,),
 }
 _THREAD = "called in threads: recovery, upkeep, commits, pages of subjects"
@@ -238,7 +238,7 @@ ELSEWHERE: dict[str, str] = {
 def test_every_kernel_has_an_entry() -> None:
     """Whoever adds a kernel says what the largest input is that the loop gives it."""
     directory = Path(slipstream.kernels.__file__).parent
-    kernels = {path.stem for path in directory.glob("*.pyx")} | {"subject"}
+    kernels = {path.stem for path in directory.glob("*/*.pyx")} | {"subject"}
     assert kernels == CASES.keys() | ELSEWHERE.keys()
     assert not CASES.keys() & ELSEWHERE.keys()
 

@@ -13,9 +13,9 @@ from slipstream.jetstream.bulk.parts import part_prefix
 from slipstream.jetstream.directory import DirectoryStores
 from slipstream.jetstream.ports import Delivery
 from slipstream.jetstream.store.file import FileStoreOptions
-from slipstream.kernels.arrowrows import RowDecoder
-from slipstream.kernels.bulkscan import are_messages, encode_message
-from slipstream.kernels.record import StoredMessage, crc32c
+from slipstream.kernels.bulk.arrowrows import RowDecoder
+from slipstream.kernels.bulk.bulkscan import are_messages, encode_message
+from slipstream.kernels.log.record import StoredMessage, crc32c
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import ConsumerPorts
 from support.disk_world import make_root

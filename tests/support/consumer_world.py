@@ -11,7 +11,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.ports import Delivery, OnMessage, Recovered
-from slipstream.kernels.handout import Batch
+from slipstream.kernels.fastpath.handout import Batch
 from support.jetstream_world import FakePorts, FakeStores, FakeSubscription, World
 
 SECOND_NS = 1_000_000_000

@@ -9,7 +9,7 @@ from slipstream.jetstream.ports import Delivery
 from slipstream.jetstream.stream.mirror import Mirror
 from slipstream.jetstream.stream.source_feed import SourceFeed
 from slipstream.jetstream.stream.sources import Sources
-from slipstream.kernels.subject import matches
+from slipstream.kernels.subjects.subject import matches
 from support.consumer_world import ConsumerPorts, ConsumerWorld
 from support.jetstream_world import FakeStores, Recovered
 

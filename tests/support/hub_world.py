@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Self
 
 from slipstream.config.options import Options
-from slipstream.kernels.outbox import FlushQueue
+from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.limits import READ_BUFFER_BYTES
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State

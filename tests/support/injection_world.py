@@ -13,7 +13,7 @@ from typing import Any
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Delivery
-from slipstream.kernels.subject import matches
+from slipstream.kernels.subjects.subject import matches
 from slipstream.limits import SECOND_NS
 from support.bulk_world import BulkPorts, BulkWorld
 

@@ -23,9 +23,9 @@ from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recover
 from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import to_stored
-from slipstream.kernels.intake import Intake
-from slipstream.kernels.pointget import PointGet
-from slipstream.kernels.subject import matches
+from slipstream.kernels.fastpath.intake import Intake
+from slipstream.kernels.fastpath.pointget import PointGet
+from slipstream.kernels.subjects.subject import matches
 from slipstream.version import SERVER_VERSION
 
 START_NS = 1_763_173_337_000_000_000

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from slipstream.config.record import Record
-from slipstream.kernels.subject import is_subset
+from slipstream.kernels.subjects.subject import is_subset
 from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from slipstream.config.account_options import AccountOptions, ImportOptions, Map
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from slipstream.config.record import Record, replace
 from slipstream.errors import ConfigError
-from slipstream.kernels.subject import is_valid_subscription, overlaps
+from slipstream.kernels.subjects.subject import is_valid_subscription, overlaps
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import AccountLimitsOptions

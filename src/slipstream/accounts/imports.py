@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from slipstream.config.record import Record
 from slipstream.errors import ConfigError
-from slipstream.kernels.subject import is_literal, is_valid_subscription, matches
+from slipstream.kernels.subjects.subject import is_literal, is_valid_subscription, matches
 
 if TYPE_CHECKING:
     from slipstream.accounts.exports import Export

@@ -2,7 +2,7 @@
 
 pyarrow is imported by this module and by nothing that `import slipstream` needs; it comes with the extra `spark`.
 
-What this is not: reading. Bytes come from a server, rows from `slipstream.kernels.arrowrows`.
+What this is not: reading. Bytes come from a server, rows from `slipstream.kernels.bulk.arrowrows`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from slipstream.bulk.errors import BulkError
-from slipstream.kernels.arrowrows import RowDecoder
+from slipstream.kernels.bulk.arrowrows import RowDecoder
 
 __all__ = ["ALL_COLUMNS", "DEFAULT_COLUMNS", "HEADERS_TYPE", "message_schema", "record_batch", "wanted_columns"]
 

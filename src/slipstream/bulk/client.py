@@ -249,7 +249,7 @@ class BulkClient:
         Raises:
             BulkError: from the iterator, as for `read`.
         """
-        from slipstream.kernels.arrowrows import RowDecoder
+        from slipstream.kernels.bulk.arrowrows import RowDecoder
 
         wanted = Wanted(_name(stream), first, last, tuple(subjects), identity=identity)
         source = self._source(wanted, transport)

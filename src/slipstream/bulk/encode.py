@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from slipstream.bulk.errors import BulkError
-from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.kernels.bulk.rowrecords import RowEncoder
 
 __all__ = ["begin_batch", "encode_batch", "refused"]
 

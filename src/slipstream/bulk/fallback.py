@@ -27,8 +27,8 @@ from slipstream.bulk.values import Plan, Split
 from slipstream.client.wire import Message
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import format_time, parse_time
-from slipstream.kernels.bulkscan import encode_message
-from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.bulk.bulkscan import encode_message
+from slipstream.kernels.log.record import StoredMessage
 from slipstream.limits import SECOND_NS
 
 __all__ = ["ConsumerSource", "DirectSource", "created_ns", "estimated_plan"]

@@ -13,7 +13,7 @@ import os
 
 import msgspec
 
-from slipstream.kernels.bulkscan import are_messages
+from slipstream.kernels.bulk.bulkscan import are_messages
 
 __all__ = ["LentFiles", "Place", "Places"]
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from slipstream.bulk.errors import BulkError
-from slipstream.kernels.arrowrows import RowDecoder
+from slipstream.kernels.bulk.arrowrows import RowDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa

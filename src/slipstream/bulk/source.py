@@ -21,7 +21,7 @@ from slipstream.bulk.link import Inbox, Link, answer, api_error
 from slipstream.bulk.reading import Wanted
 from slipstream.bulk.shared import attach
 from slipstream.errors import UNREADABLE
-from slipstream.kernels.bulkscan import records_end
+from slipstream.kernels.bulk.bulkscan import records_end
 from slipstream.limits import BULK_PAUSE_BYTES, BULK_PAUSE_NS_MAX
 
 __all__ = ["BulkSource"]

@@ -24,7 +24,7 @@ import msgspec
 from slipstream.bulk.errors import BulkError
 from slipstream.bulk.link import Inbox, Link, answer
 from slipstream.bulk.shared import attach
-from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.kernels.bulk.rowrecords import RowEncoder
 from slipstream.limits import KIB, MINUTE_NS
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from slipstream.client.wire import (
     WireClient,
     message_frame,
 )
-from slipstream.kernels.pubframes import encode_pubs
+from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.limits import SECOND_NS
 from slipstream.version import PRODUCT_VERSION
 

@@ -17,7 +17,7 @@ from slipstream.cli.human import format_bytes, format_duration, visible
 from slipstream.cli.messages import decode_header, print_body, print_headers, read_delivery
 from slipstream.cli.render import Table, counted, print_json, say, tied
 from slipstream.client.wire import Message
-from slipstream.kernels.subject import matches
+from slipstream.kernels.subjects.subject import matches
 
 __all__ = ["Shower"]
 

@@ -18,8 +18,8 @@ from slipstream import limits
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
-from slipstream.kernels.pubframes import encode_pubs
-from slipstream.kernels.serverscan import Scanner
+from slipstream.kernels.client.pubframes import encode_pubs
+from slipstream.kernels.client.serverscan import Scanner
 
 __all__ = ["Asking", "request_frames"]
 

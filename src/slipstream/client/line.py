@@ -17,7 +17,7 @@ from time import monotonic_ns
 from slipstream import limits
 from slipstream.client.options import ClientError, ClientTimeout, ConnectionLost, ServerRefused
 from slipstream.client.wire import WireClient
-from slipstream.kernels.serverscan import Scanner
+from slipstream.kernels.client.serverscan import Scanner
 
 __all__ = ["Line"]
 

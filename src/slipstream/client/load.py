@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 from slipstream import limits
 from slipstream.client.line import Line
 from slipstream.client.options import ClientError, ClientTimeout
-from slipstream.kernels.serverscan import Scanner
+from slipstream.kernels.client.serverscan import Scanner
 
 __all__ = ["Counting", "Job", "Lines", "Runner", "Tally", "percentile"]
 

@@ -36,8 +36,8 @@ from slipstream.client.options import (
     read_url,
 )
 from slipstream.errors import UNREADABLE
-from slipstream.kernels.pubframes import encode_pubs
-from slipstream.kernels.serverdecode import Decoder, Message
+from slipstream.kernels.client.pubframes import encode_pubs
+from slipstream.kernels.client.serverdecode import Decoder, Message
 
 __all__ = [
     "ClientError",

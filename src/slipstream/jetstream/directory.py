@@ -30,7 +30,7 @@ from slipstream.jetstream.store.file.recovery import scan_segment
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.stored_config import from_stored, to_stored
-from slipstream.kernels.record import CONFIG
+from slipstream.kernels.log.record import CONFIG
 
 __all__ = ["DirectoryStores", "account_directory"]
 

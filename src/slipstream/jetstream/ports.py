@@ -13,10 +13,10 @@ from typing import Any, Protocol
 from slipstream.accounts.account import MessageTaker
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Job, Store
-from slipstream.kernels.ackintake import AckIntake
-from slipstream.kernels.handout import Batch
-from slipstream.kernels.intake import Intake
-from slipstream.kernels.pointget import PointGet
+from slipstream.kernels.fastpath.ackintake import AckIntake
+from slipstream.kernels.fastpath.handout import Batch
+from slipstream.kernels.fastpath.intake import Intake
+from slipstream.kernels.fastpath.pointget import PointGet
 from slipstream.limits import (
     API_REQUEST_QUEUE_LIMIT,
     ATOMIC_BATCH_MSGS_MAX,

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from slipstream.kernels.natsblock import next_record, records
-from slipstream.kernels.record import crc32c
-from slipstream.kernels.s2block import decode_block
+from slipstream.kernels.backup.natsblock import next_record, records
+from slipstream.kernels.log.record import crc32c
+from slipstream.kernels.backup.s2block import decode_block
 
 __all__ = ["ERASED", "TOMBSTONE", "Hole", "Record", "block_key", "decompressed", "scan"]
 

@@ -16,7 +16,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from slipstream.kernels.natsblock import hash64
+from slipstream.kernels.backup.natsblock import hash64
 
 __all__ = ["BlockState", "Index", "decode_index", "decode_sources", "index_content"]
 

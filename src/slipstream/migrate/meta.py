@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
-from slipstream.kernels.natsblock import hash64
+from slipstream.kernels.backup.natsblock import hash64
 from slipstream.migrate.errors import MigrationError, WrongKey
 from slipstream.migrate.keys import AssetKey, Keys
 

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import consumer_state
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.kernels.seqset import SeqSet
+from slipstream.kernels.index.seqset import SeqSet
 from slipstream.migrate.blocks import ERASED, TOMBSTONE, Hole, Record, block_key, scan
 from slipstream.migrate.consumers import SourceConsumer, consumer_from
 from slipstream.migrate.errors import MigrationError, WrongKey

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.errors import UNREADABLE
-from slipstream.kernels.subject import is_literal, is_subset
+from slipstream.kernels.subjects.subject import is_literal, is_subset
 from slipstream.monitoring.envelope import Sender
 from slipstream.monitoring.event_messages import account_connections, server_stats
 from slipstream.monitoring.gotext import encode

@@ -12,7 +12,7 @@ import msgspec
 
 from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
-from slipstream.kernels.subject import overlaps
+from slipstream.kernels.subjects.subject import overlaps
 from slipstream.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.client_facts import issuer_of, text, tls_of, user_of
 from slipstream.monitoring.facts import Facts

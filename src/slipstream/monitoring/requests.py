@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
-    from slipstream.kernels.interest import Subscription
+    from slipstream.kernels.wire.interest import Subscription
     from slipstream.monitoring.answers import Answers, Request
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.events import Events

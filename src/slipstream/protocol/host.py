@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.kernels.outbox import FlushQueue
+from slipstream.kernels.wire.outbox import FlushQueue
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.authenticator import Identity
     from slipstream.config.options import Options
-    from slipstream.kernels.delivery import Delivery
+    from slipstream.kernels.wire.delivery import Delivery
     from slipstream.protocol.connection import ClientConnection
     from slipstream.protocol.info import ConnectOptions
     from slipstream.protocol.texts import CloseReason

@@ -7,7 +7,7 @@ subject or reply of the server's own, a mapping that rolls dice.
 
 from __future__ import annotations
 
-from slipstream.kernels.subject import is_valid_publish
+from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.protocol import texts
 from slipstream.protocol.connection import OK_LINE, ClientConnection
 from slipstream.protocol.headers import find_header

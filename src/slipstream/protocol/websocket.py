@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from slipstream.kernels import wsframes
-from slipstream.kernels.wsframes import FrameReader
+from slipstream.kernels.wire.parser import wsframes
+from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES,
     WEBSOCKET_COMPRESS_MIN_BYTES,

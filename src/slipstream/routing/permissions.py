@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from slipstream.errors import ConfigError
-from slipstream.kernels.subject import is_literal, is_subset, is_valid_subscription, matches, overlaps
+from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription, matches, overlaps
 from slipstream.limits import (
     ALLOW_RESPONSE_EXPIRES_NS,
     ALLOW_RESPONSE_MAX_MSGS,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.account_options import LatencyOptions
     from slipstream.config.options import Options
-    from slipstream.kernels.delivery import Delivery
-    from slipstream.kernels.interest import Route, Subscription
+    from slipstream.kernels.wire.delivery import Delivery
+    from slipstream.kernels.wire.interest import Route, Subscription
     from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.latency import LatencyReporter
 

@@ -26,7 +26,7 @@ from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
-from slipstream.kernels.subject import matches
+from slipstream.kernels.subjects.subject import matches
 from slipstream.server.file_threads import FileWork
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.server.jetstream_system import SystemApi

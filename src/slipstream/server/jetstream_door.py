@@ -20,7 +20,7 @@ from slipstream.protocol.publishing import PublishingClient
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.config.options import Options
-    from slipstream.kernels.interest import Subscription
+    from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 

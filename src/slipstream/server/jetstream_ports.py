@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from slipstream.ids import new_nuid
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
-from slipstream.kernels.handout import hand_out, is_congested
-from slipstream.kernels.interest import Presence
+from slipstream.kernels.fastpath.handout import hand_out, is_congested
+from slipstream.kernels.wire.interest import Presence
 from slipstream.limits import SECOND_NS
 from slipstream.protocol.connection import SUBSCRIPTIONS_AT_ONCE
 from slipstream.routing.services import REPLY_PREFIX
@@ -23,11 +23,11 @@ from slipstream.server.shared_memory import lend_file, share_memory
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker
     from slipstream.jetstream.ports import Subscription as Listening
-    from slipstream.kernels.ackintake import AckIntake
-    from slipstream.kernels.handout import Batch
-    from slipstream.kernels.intake import Intake
-    from slipstream.kernels.interest import Subscription
-    from slipstream.kernels.pointget import PointGet
+    from slipstream.kernels.fastpath.ackintake import AckIntake
+    from slipstream.kernels.fastpath.handout import Batch
+    from slipstream.kernels.fastpath.intake import Intake
+    from slipstream.kernels.wire.interest import Subscription
+    from slipstream.kernels.fastpath.pointget import PointGet
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.file_threads import FileWork
     from slipstream.server.server import Server

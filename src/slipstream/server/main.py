@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     import asyncio
 
-    from slipstream.kernels.outbox import reuse_freed_memory
+    from slipstream.kernels.wire.outbox import reuse_freed_memory
     from slipstream.server.process import Process
 
     reuse_freed_memory(_REUSED_MEMORY_BYTES)

@@ -22,7 +22,7 @@ from slipstream.config.options import Options
 from slipstream.config.record import replace
 from slipstream.config.validate import unsupported
 from slipstream.errors import SlipstreamError, StorageFault
-from slipstream.kernels.outbox import Outbox
+from slipstream.kernels.wire.outbox import Outbox
 from slipstream.limits import (
     AUTH_AFTER_TLS_NS,
     AUTH_TIMEOUT_NS,

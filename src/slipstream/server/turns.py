@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.kernels.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN, SECOND_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.memory import OUTBOX_MEMORY_SHARE, memory_bytes

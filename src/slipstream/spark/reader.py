@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from slipstream.kernels.subject import matches
+from slipstream.kernels.subjects.subject import matches
 from slipstream.spark.archived import FilePartition, plan_archived, read_archived
 from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.errors import DataLoss

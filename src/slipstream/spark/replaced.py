@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from slipstream.bulk import BulkError
-from slipstream.kernels.subject import is_valid_publish
+from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.sink_options import SinkOptions
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from slipstream.kernels.subject import is_valid_publish, matches
+from slipstream.kernels.subjects.subject import is_valid_publish, matches
 from slipstream.spark.errors import SparkSideError
 from slipstream.spark.sink_headers import BLOCK_BYTES, bad_headers, header_block, header_bytes_bound, joined_texts
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from slipstream.kernels.subject import is_subset, overlaps
-from slipstream.kernels.subjectset import SubjectSet, TooManySteps
+from slipstream.kernels.subjects.subject import is_subset, overlaps
+from slipstream.kernels.subjects.subjectset import SubjectSet, TooManySteps
 
 __all__ = ["COMPARE_STEPS_MAX", "SubjectSet", "TooManySteps", "covers_all", "overlap_within", "subset_within"]
 

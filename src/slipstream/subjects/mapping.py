@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from slipstream.errors import ConfigError
-from slipstream.kernels.subject import is_literal, is_subset, is_valid_subscription
+from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import MappingDestination, MappingOptions

@@ -21,7 +21,7 @@ from itertools import product
 from typing import NamedTuple
 
 from slipstream.errors import ConfigError
-from slipstream.kernels.subject import is_subset, is_valid_subscription, partition_hash
+from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, partition_hash
 from slipstream.limits import MAX_INT32
 
 __all__ = ["InvalidTransform", "RandomBelow", "SubjectTransform", "transform_problem"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.accounts.account import Account
-from slipstream.kernels.delivery import Delivery
+from slipstream.kernels.wire.delivery import Delivery
 
 
 def test_a_watcher_that_raises() -> None:

@@ -31,7 +31,7 @@ from slipstream.client.options import (
     ServerInfo,
     ServerRefused,
 )
-from slipstream.kernels.serverdecode import Decoder, Message
+from slipstream.kernels.client.serverdecode import Decoder, Message
 
 MILLISECOND_NS = 1_000_000
 

@@ -12,7 +12,7 @@ from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, consumer_state
 from slipstream.jetstream.backup.legacy_writer import encode_state
 from slipstream.jetstream.backup.s2 import S2Reader, S2Writer
-from slipstream.kernels.record import crc32c
+from slipstream.kernels.log.record import crc32c
 from support.consumer_world import ConsumerWorld
 from support.jetstream_world import FakeStores, Recovered
 

@@ -13,7 +13,7 @@ from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare
 from slipstream.jetstream.store.memory import MemoryStore
-from slipstream.kernels.subject import overlaps
+from slipstream.kernels.subjects.subject import overlaps
 from support.jetstream_world import World
 
 SUBJECTS = st.lists(st.sampled_from(["a", "b", "a.*", "*.b", "a.>", "c.d", "*.*"]), min_size=1, max_size=3, unique=True)

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.interest import Interest, Route, Subscription
-from slipstream.kernels.outbox import FlushQueue, Outbox
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.interest import Interest, Route, Subscription
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 

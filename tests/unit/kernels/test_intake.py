@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.delivery import Delivery
-from slipstream.kernels.intake import Intake
-from slipstream.kernels.interest import Interest, Route, Subscription
-from slipstream.kernels.logwriter import LogWriter
-from slipstream.kernels.outbox import FlushQueue, Outbox
-from slipstream.kernels.subjectindex import MessageIndex
-from slipstream.kernels.wire import Parser
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.fastpath.intake import Intake
+from slipstream.kernels.wire.interest import Interest, Route, Subscription
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
+from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.wire.parser import Parser
 
 
 class Client:

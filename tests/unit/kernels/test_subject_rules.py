@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipstream.kernels.subject import (
+from slipstream.kernels.subjects.subject import (
     is_literal,
     is_subset,
     is_valid_publish,

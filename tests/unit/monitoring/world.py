@@ -9,7 +9,7 @@ from typing import Any
 
 from slipstream.config.account_options import AccountOptions, UserOptions
 from slipstream.config.options import Options
-from slipstream.kernels.outbox import FlushQueue
+from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.monitoring.facts import Facts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason

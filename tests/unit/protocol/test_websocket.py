@@ -10,7 +10,7 @@ import pytest
 
 from models import wsframes as model
 from models.wsframes import Frame
-from slipstream.kernels import wsframes as kinds
+from slipstream.kernels.wire import wsframes as kinds
 from slipstream.limits import MAX_PAYLOAD_BYTES, WEBSOCKET_EARLY_BYTES_MAX, WEBSOCKET_MESSAGE_PAYLOADS_MAX
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.websocket import WebSocketConnection, WebSocketState

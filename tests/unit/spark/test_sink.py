@@ -10,7 +10,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, String
 
 from slipstream.bulk import BulkError
 from slipstream.bulk.encode import encode_batch
-from slipstream.kernels.rowrecords import RowEncoder
+from slipstream.kernels.bulk.rowrecords import RowEncoder
 from slipstream.spark import commits
 from slipstream.spark.connection import Connection
 from slipstream.spark.dead_letters import DeadLetters

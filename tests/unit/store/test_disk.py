@@ -13,7 +13,7 @@ import pytest
 
 from slipstream.jetstream.store.file import disk as disk_module
 from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs, open_files_max
-from slipstream.kernels.stretches import read_stretches
+from slipstream.kernels.log.stretches import read_stretches
 from slipstream.limits import STORE_OPEN_FILES_MAX
 from slipstream.testing.sim_disk import SimDisk
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.kernels.subject import is_valid_publish, matches
+from slipstream.kernels.subjects.subject import is_valid_publish, matches
 from slipstream.subjects.transform import InvalidTransform, SubjectTransform, transform_problem
 
 

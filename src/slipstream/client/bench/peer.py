@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from slipstream import limits
 from slipstream.client.options import ClientError, ConnectionLost, ServerRefused
 from slipstream.client.wire import Message, WireClient
-from slipstream.kernels.serverdecode import Decoder
-from slipstream.kernels.serverscan import Scanner
+from slipstream.kernels.client.serverdecode import Decoder
+from slipstream.kernels.client.serverscan import Scanner
 
 __all__ = ["Peer"]
 

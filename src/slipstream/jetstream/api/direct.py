@@ -25,7 +25,7 @@ from slipstream.jetstream.ports import Ports, Subscription
 from slipstream.jetstream.store.base import Store, StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.pointget import PointGet
+from slipstream.kernels.fastpath.pointget import PointGet
 from slipstream.limits import DIRECT_MULTI_LAST_MAX
 
 __all__ = ["DirectApi", "DirectGet"]

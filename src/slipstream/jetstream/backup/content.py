@@ -22,8 +22,8 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels import archiveentries
-from slipstream.kernels.handout import Batch
+from slipstream.kernels.backup import archiveentries
+from slipstream.kernels.fastpath.handout import Batch
 
 __all__ = ["backup_content"]
 

@@ -23,9 +23,9 @@ from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels import natsblock
-from slipstream.kernels.handout import Batch
-from slipstream.kernels.record import StoredMessage
+from slipstream.kernels.backup import natsblock
+from slipstream.kernels.fastpath.handout import Batch
+from slipstream.kernels.log.record import StoredMessage
 from slipstream.limits import MIB, SECOND_NS
 
 __all__ = ["BLOCK_MESSAGE_BYTES_MAX", "TarPieces", "encode_state"]

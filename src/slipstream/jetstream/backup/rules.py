@@ -19,7 +19,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.backup.archive import Entry
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.kernels.subject import is_valid_subscription, matches
+from slipstream.kernels.subjects.subject import is_valid_subscription, matches
 from slipstream.limits import MAX_CONTROL_LINE_BYTES, STREAM_HEADER_BYTES_MAX
 
 __all__ = ["SEQUENCE_MAX", "EntryRules", "check_bounds"]

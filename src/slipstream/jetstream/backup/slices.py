@@ -7,7 +7,7 @@ from typing import Final
 
 from slipstream.jetstream.backup.errors import UnreadableMessage
 from slipstream.jetstream.store.base import ALL, Damaged, Store, StoredMessage
-from slipstream.kernels.handout import Batch
+from slipstream.kernels.fastpath.handout import Batch
 from slipstream.limits import BACKUP_SLICE_BYTES, BACKUP_SLICE_MSGS
 
 __all__ = ["Slice", "lengths", "slices"]

@@ -27,8 +27,8 @@ from slipstream.jetstream.stream.conditions import message_ttl
 from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.jetstream.stream.ttl import deadline
-from slipstream.kernels import stagedrows
-from slipstream.kernels.stagedrows import StagedRows
+from slipstream.kernels.bulk import stagedrows
+from slipstream.kernels.bulk.stagedrows import StagedRows
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 
 __all__ = ["Entry"]

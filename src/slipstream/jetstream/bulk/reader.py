@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.ports import LentFile, SharedMemory
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.subjectindex import Selection
+from slipstream.kernels.index.subjectindex import Selection
 
 __all__ = ["Reader"]
 

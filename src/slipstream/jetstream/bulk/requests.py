@@ -13,7 +13,7 @@ from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.store.base import Filters
 from slipstream.jetstream.store.bulk import store_uid
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.subject import is_valid_subscription
+from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.limits import BULK_FILTERS_MAX, BULK_STAGE_NS, BULK_TXN_BYTES_MAX, SECOND_NS
 
 __all__ = [

@@ -29,7 +29,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
 from slipstream.jetstream.stream.commit import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.stagedrows import MORE, StagedRows
+from slipstream.kernels.bulk.stagedrows import MORE, StagedRows
 from slipstream.limits import (
     BULK_MEMORY_CHUNK_BYTES,
     BULK_MEMORY_CREDIT,

@@ -10,7 +10,7 @@ from slipstream.jetstream.config.structs import StreamConfig, StreamSource, Subj
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.kernels.subject import is_literal, is_valid_publish, is_valid_subscription, overlaps
+from slipstream.kernels.subjects.subject import is_literal, is_valid_publish, is_valid_subscription, overlaps
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX, SubjectSet, overlap_within, subset_within
 from slipstream.subjects.transform import transform_problem
 

@@ -22,7 +22,7 @@ from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.store.base import SEQ_LAST
-from slipstream.kernels.subject import is_subset, is_valid_subscription, overlaps
+from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
 from slipstream.limits import (
     ASSET_DESCRIPTION_BYTES_MAX,
     ASSET_METADATA_BYTES_MAX,

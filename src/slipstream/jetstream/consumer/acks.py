@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from slipstream.kernels.ackintake import AckIntake
+from slipstream.kernels.fastpath.ackintake import AckIntake
 
 __all__ = ["AckEngine"]
 

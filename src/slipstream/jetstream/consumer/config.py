@@ -21,7 +21,7 @@ from slipstream.jetstream.consumer.filters import subjects_of
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
-from slipstream.kernels.subject import is_literal, is_subset, is_valid_subscription
+from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription
 from slipstream.limits import (
     ASSET_DESCRIPTION_BYTES_MAX,
     ASSET_METADATA_BYTES_MAX,

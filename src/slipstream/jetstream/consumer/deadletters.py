@@ -25,7 +25,7 @@ from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.ports import Cancel, Subscription
 from slipstream.jetstream.store.base import Damaged, StoredMessage
 from slipstream.jetstream.stream import reads
-from slipstream.kernels.subject import is_valid_publish, matches
+from slipstream.kernels.subjects.subject import is_valid_publish, matches
 from slipstream.limits import DEAD_LETTER_RETRY_NS, DEAD_LETTERS_IN_FLIGHT
 
 if TYPE_CHECKING:

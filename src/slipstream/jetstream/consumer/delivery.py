@@ -25,7 +25,7 @@ from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.store.base import Damaged, Read, StoredMessage
-from slipstream.kernels.handout import Batch
+from slipstream.kernels.fastpath.handout import Batch
 from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_CONGESTED_NS, CONSUMER_SLICE_BYTES, CONSUMER_SLICE_MSGS
 
 if TYPE_CHECKING:

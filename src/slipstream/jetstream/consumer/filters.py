@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from slipstream.jetstream.config.structs import ConsumerConfig
-from slipstream.kernels.filterset import FilterSet
-from slipstream.kernels.subject import is_literal, overlaps
+from slipstream.kernels.subjects.filterset import FilterSet
+from slipstream.kernels.subjects.subject import is_literal, overlaps
 from slipstream.subjects.collisions import covers_all
 
 __all__ = ["Filters", "subjects_of"]

@@ -18,7 +18,7 @@ from slipstream.jetstream.consumer.delivery import FOREVER_NS
 from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.state import ACKED_UP_TO, GAVE_UP, POSTPONED
 from slipstream.jetstream.ports import Cancel
-from slipstream.kernels.ackintake import AckIntake
+from slipstream.kernels.fastpath.ackintake import AckIntake
 from slipstream.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
 
 if TYPE_CHECKING:

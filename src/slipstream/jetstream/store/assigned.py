@@ -8,9 +8,9 @@ something and what it replaces change in the same instant.
 from __future__ import annotations
 
 from slipstream.jetstream.store.base import Filters, SubjectState
-from slipstream.kernels.pendingremovals import PendingRemovals
-from slipstream.kernels.subject import is_literal
-from slipstream.kernels.subjectindex import MessageIndex
+from slipstream.kernels.index.pendingremovals import PendingRemovals
+from slipstream.kernels.subjects.subject import is_literal
+from slipstream.kernels.index.subjectindex import MessageIndex
 
 __all__ = ["Assigned"]
 

@@ -41,10 +41,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.errors import StorageFault
-from slipstream.kernels.handout import Batch
-from slipstream.kernels.logwriter import LogWriter
-from slipstream.kernels.record import StoredMessage
-from slipstream.kernels.subjectpages import SubjectPages
+from slipstream.kernels.fastpath.handout import Batch
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import StoredMessage
+from slipstream.kernels.index.subjectpages import SubjectPages
 
 if TYPE_CHECKING:
     from slipstream.jetstream.store.assigned import Assigned

@@ -20,7 +20,7 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.counters import Counter
 from slipstream.jetstream.stream.ingest_ports import IngestOwner, Resources
-from slipstream.kernels.subject import is_valid_publish
+from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 from slipstream.subjects.transform import SubjectTransform
 

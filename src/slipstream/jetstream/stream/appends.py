@@ -33,7 +33,7 @@ from slipstream.jetstream.stream.schedules import Schedules
 from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl, no_place
 from slipstream.jetstream.stream.staging import Prepared
 from slipstream.jetstream.stream.ttl import deadline
-from slipstream.kernels.intake import Intake
+from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["Appends", "exhausted"]
 

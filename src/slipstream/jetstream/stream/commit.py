@@ -33,7 +33,7 @@ from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
 from slipstream.jetstream.stream.pubacks import PubAcks
-from slipstream.kernels.intake import Intake
+from slipstream.kernels.fastpath.intake import Intake
 from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 
 __all__ = ["AfterCommit", "CommitListener", "Committer", "Removed", "fault_of", "store_error"]

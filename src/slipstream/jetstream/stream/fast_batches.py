@@ -29,8 +29,8 @@ from slipstream.jetstream.ports import BatchLimits, Ports
 from slipstream.jetstream.stream.batches import BatchTarget, batch_tail
 from slipstream.jetstream.stream.pubacks import error_object
 from slipstream.jetstream.stream.staging import Prepared, Refused, Staging
-from slipstream.kernels.fastbatch import FastBatch
-from slipstream.kernels.fastbatch import parse_reply as read_reply
+from slipstream.kernels.fastpath.fastbatch import FastBatch
+from slipstream.kernels.fastpath.fastbatch import parse_reply as read_reply
 from slipstream.limits import BATCH_ID_BYTES_MAX, FAST_BATCH_ACK_EVERY_MAX
 
 __all__ = ["FAST_SUFFIX", "FastBatches", "FastTarget", "Operation", "parse_reply"]

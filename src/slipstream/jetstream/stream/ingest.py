@@ -32,7 +32,7 @@ from slipstream.jetstream.stream.ingest_ports import Batches, IngestOwner, Resou
 from slipstream.jetstream.stream.pubacks import PubAcks
 from slipstream.jetstream.stream.republish import Republisher
 from slipstream.jetstream.stream.settings_rules import wrong_rollup
-from slipstream.kernels.intake import Intake
+from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["Ingest"]
 

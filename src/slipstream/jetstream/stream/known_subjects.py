@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
-from slipstream.kernels.subject import is_literal, is_subset
+from slipstream.kernels.subjects.subject import is_literal, is_subset
 
 __all__ = ["known_subjects", "remember_others"]
 

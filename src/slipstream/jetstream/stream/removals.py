@@ -23,7 +23,7 @@ from slipstream.jetstream.stream.commit import Committer
 from slipstream.jetstream.stream.interest import Interest
 from slipstream.jetstream.stream.slices import PurgeSlices, Slices
 from slipstream.jetstream.stream.upstream import Upstream
-from slipstream.kernels.subject import is_literal
+from slipstream.kernels.subjects.subject import is_literal
 
 __all__ = ["Purged", "Removals", "RemovalsOwner", "refuse_if_closed"]
 

@@ -7,7 +7,7 @@ from slipstream.jetstream.config.structs import RepublishConfig
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.commit import AfterCommit
-from slipstream.kernels.subject import is_valid_publish
+from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.subjects.outside import outside_only
 from slipstream.subjects.transform import SubjectTransform
 

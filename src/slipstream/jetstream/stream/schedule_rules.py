@@ -27,7 +27,7 @@ from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time, parse_d
 from slipstream.jetstream.store.base import Damaged, Store
 from slipstream.jetstream.stream.cron import Cron, OffsetAt, parse_cron, utc
 from slipstream.jetstream.stream.ttl import parse_ttl
-from slipstream.kernels.subject import is_valid_publish, overlaps
+from slipstream.kernels.subjects.subject import is_valid_publish, overlaps
 from slipstream.limits import SCHEDULE_ZONES_MAX, SECOND_NS
 
 __all__ = ["Moment", "fired", "is_schedule", "moment_of", "next_time", "refusal", "with_rollup"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from slipstream.jetstream.config.structs import SubjectTransformConfig
 from slipstream.jetstream.ports import Ports
-from slipstream.kernels.subject import is_subset
+from slipstream.kernels.subjects.subject import is_subset
 from slipstream.subjects.transform import SubjectTransform
 
 __all__ = ["Transforms"]

@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from slipstream.kernels.subject import is_valid_publish, matches
+from slipstream.kernels.subjects.subject import is_valid_publish, matches
 
 __all__ = ["Goal", "Letter", "open_letter"]
 

@@ -121,7 +121,7 @@ def filtered(batch: pa.RecordBatch, wish: Wish) -> pa.RecordBatch:
 
 def matching(subjects: pa.Array, patterns: Iterable[str]) -> pa.Array:
     """Which subjects one of the patterns selects; each distinct subject is looked at once."""
-    from slipstream.kernels.subject import matches
+    from slipstream.kernels.subjects.subject import matches
 
     encoded = subjects.dictionary_encode()
     wanted = [pattern.encode() for pattern in patterns]

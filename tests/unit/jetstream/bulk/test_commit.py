@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from slipstream.kernels.bulkscan import encode_message
-from slipstream.kernels.record import StoredMessage, crc32c
+from slipstream.kernels.bulk.bulkscan import encode_message
+from slipstream.kernels.log.record import StoredMessage, crc32c
 from slipstream.limits import BULK_STAGE_IDLE_NS, BULK_STAGE_NS, BULK_SWEEP_NS, SECOND_NS
 from support.bulk_world import BulkWorld
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.arrowrows import RowDecoder
+from slipstream.kernels.bulk.arrowrows import RowDecoder
 from slipstream.limits import SECOND_NS
 from support.bulk_world import BulkWorld
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from slipstream.jetstream.store.file import FileStore
-from slipstream.kernels.arrowrows import RowDecoder
+from slipstream.kernels.bulk.arrowrows import RowDecoder
 from slipstream.limits import (
     BULK_BESIDE_CHUNK_BYTES,
     BULK_HEARD_NS,

@@ -28,10 +28,10 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
-from slipstream.kernels.logwriter import LogWriter
-from slipstream.kernels.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM
-from slipstream.kernels.segindex import encode_index
-from slipstream.kernels.segscan import SegmentScan
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM
+from slipstream.kernels.log.segindex import encode_index
+from slipstream.kernels.log.segscan import SegmentScan
 
 __all__ = ["CompactionJob", "write_whole_file"]
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
-from slipstream.kernels.logwriter import LogWriter
-from slipstream.kernels.record import ADD, MARK, PUT, REMOVE
-from slipstream.kernels.segscan import SegmentScan
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import ADD, MARK, PUT, REMOVE
+from slipstream.kernels.log.segscan import SegmentScan
 from slipstream.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,

@@ -16,7 +16,7 @@ import msgspec
 
 from slipstream.errors import UNREADABLE
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.kernels.record import crc32c
+from slipstream.kernels.log.record import crc32c
 
 __all__ = ["Manifest", "SegmentEntry", "read_manifest", "write_manifest"]
 

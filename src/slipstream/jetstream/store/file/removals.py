@@ -16,7 +16,7 @@ from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase, pac
 from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
-from slipstream.kernels.record import ERASE, RECORD_HEAD, TOMBS, TRIM, StoredMessage, erased_record
+from slipstream.kernels.log.record import ERASE, RECORD_HEAD, TOMBS, TRIM, StoredMessage, erased_record
 from slipstream.limits import STORE_SEGMENT_BYTES_MIN
 
 __all__ = ["FileStoreRemovals"]

@@ -39,8 +39,8 @@ from slipstream.jetstream.store.file.upkeep import (
     SpaceProbeJob,
     UpkeepJob,
 )
-from slipstream.kernels.record import MARK
-from slipstream.kernels.segload import replace_in
+from slipstream.kernels.log.record import MARK
+from slipstream.kernels.log.segload import replace_in
 from slipstream.limits import (
     STORE_ALLOCATE_BYTES_MIN,
     STORE_COMPACT_LIVE_PERCENT,

@@ -1,5 +1,0 @@
-"""Types of the kernel for entries of backups: see archiveentries.pyx."""
-
-from slipstream.kernels.handout import Batch
-
-def encode(batch: Batch) -> bytes: ...

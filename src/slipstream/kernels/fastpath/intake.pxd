@@ -1,0 +1,23 @@
+from slipstream.kernels.wire.delivery cimport Listener
+from slipstream.kernels.fastpath.fastbatch cimport FastBatch
+from slipstream.kernels.log.logwriter cimport LogWriter
+
+
+cdef class Intake(Listener):
+    cdef LogWriter _writer
+    cdef object _now
+    cdef bint _standing_by
+    cdef public object appended
+    cdef public object resume
+    cdef public unsigned long long last_seq
+    cdef public long long last_ts_ns
+    cdef public bytes last_id
+    cdef public list pending
+    cdef public Py_ssize_t buffered_bytes
+    cdef public Py_ssize_t payload_bytes_max
+    cdef public bint answers
+    cdef public dict batches
+    cdef Py_ssize_t _room_bytes
+    cdef Py_ssize_t _room_msgs
+
+    cdef FastBatch _next_in_batch(self, const char *reply, Py_ssize_t size)

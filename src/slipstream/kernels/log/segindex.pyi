@@ -1,0 +1,6 @@
+"""Types of the kernel that packs a segment's content into an index file: see segindex.pyx."""
+
+from slipstream.kernels.log.segscan import SegmentScan
+
+def encode_index(scan: SegmentScan, control_records: bytes) -> bytes: ...
+def decode_index(data: bytes, salt: int) -> tuple[SegmentScan, bytes] | None: ...

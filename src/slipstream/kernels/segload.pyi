@@ -1,7 +1,0 @@
-"""Types of the kernel that puts a segment into a stream's index: see segload.pyx."""
-
-from slipstream.kernels.segscan import SegmentScan
-from slipstream.kernels.subjectindex import MessageIndex
-
-def load_into(scan: SegmentScan, index: MessageIndex, seg: int) -> None: ...
-def replace_in(scan: SegmentScan, index: MessageIndex, old: set[int], seg: int) -> None: ...

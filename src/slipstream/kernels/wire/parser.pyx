@@ -1,0 +1,412 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The client side of the NATS protocol: bytes in, operations out.
+
+    <verb> [args] (\r)\n                    one control line, then for PUB and HPUB
+    <size bytes> \r\n                       the message
+
+Verbs are case-insensitive; arguments are separated by runs of blanks and tabs. Control operations are calls of the
+sink (`on_connect`, `on_sub`, ...); what becomes of a publish is `publishing`. How a line is cut is `clientlines`.
+
+Whatever way the bytes are cut into reads, the calls are the same. What is left of a read, an incomplete line or a
+message up to `HELD_MESSAGE_MAX`, is kept in `_held`; a larger message gets a buffer of its own that the next reads fill
+directly. What means nothing, blanks before the arguments and the tail of a PING, is not kept. So memory of one
+connection is bounded by the control line and payload limits.
+
+Every read of the buffer tests `end - p` first; sizes come from at most nine digits, so no sum can overflow. Complexity:
+O(bytes of the lines); a message is passed by its size.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memchr, memcpy
+
+from slipstream.kernels.wire.clientlines cimport (
+    ARGS_MAX, Span, number, skip_blanks, span_bytes, split, starts, without_idle_bytes,
+)
+from slipstream.kernels.wire.delivery cimport Delivery
+from slipstream.kernels.wire.publishing cimport Publishing
+
+# What the peer did wrong; the sink decides what to say and whether to close.
+UNKNOWN_OPERATION = 1
+BAD_ARGUMENTS = 2
+CONTROL_LINE_TOO_LONG = 3
+PAYLOAD_TOO_LARGE = 4
+HEADERS_NOT_NEGOTIATED = 5
+TOO_MUCH_WAITING = 6
+
+cdef enum:
+    # Larger incomplete messages are received in place; smaller ones are cheaper to copy than an extra system call.
+    HELD_MESSAGE_MAX = 65536
+    # Reads that arrive while an answer about the client is awaited; the listener stops reading, so they are few. And
+    # reads behind a line that is so long that the shared buffer has no room left.
+    ASIDE_SIZE = 16384
+    # In place of the size of an incomplete message: what is incomplete is a line.
+    PARTIAL_LINE = -1
+
+
+cdef class Parser(Publishing):
+    """Parses what one client sends.
+
+    Attributes, beside those of `Publishing`:
+        awaiting_connect: the first operation has to be CONNECT; anything else asks `sink.on_early_operation`.
+        headers: HPUB is allowed.
+        waiting_max: bytes that may come while the parser is paused.
+    """
+
+    cdef public bint awaiting_connect
+    cdef public bint headers
+    cdef public Py_ssize_t max_payload
+    cdef public Py_ssize_t max_control_line
+    cdef public Py_ssize_t waiting_max
+    cdef readonly bint paused
+    cdef bytearray _aside
+    cdef bytes _held
+    cdef object _message
+    cdef Py_ssize_t _message_have
+    cdef Py_ssize_t _message_need
+
+    def __cinit__(self, sink, Delivery delivery not None, Py_ssize_t max_payload, Py_ssize_t max_control_line):
+        self.awaiting_connect = self.headers = False
+        self.max_payload = max_payload
+        self.max_control_line = max_control_line
+        self.waiting_max = max_control_line
+        self.paused = False
+        self._aside = None
+        self._held = None
+        self._message = None
+        self._message_have = self._message_need = 0
+
+    @property
+    def held(self):
+        """Bytes kept of an incomplete operation."""
+        if self._message is not None:
+            return self._message_have
+        return 0 if self._held is None else PyBytes_GET_SIZE(self._held)
+
+    def stop(self):
+        """Take no further operation and keep nothing but the counts."""
+        self.dead = True
+        self._held = None
+        self._message = None
+        self._aside = None
+        self._last_subject = None
+        self._last_route = None
+        self.verdicts = None
+        self.interest = None
+        self._sink = None
+
+    def pause(self):
+        """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""
+        self.paused = True
+
+    def resume(self):
+        """Go on with what was kept."""
+        cdef bytes held = self._held
+        self.paused = False
+        self._aside = None
+        self._held = None
+        if held is not None and not self.dead:
+            self._consume(PyBytes_AS_STRING(held), PyBytes_GET_SIZE(held))
+
+    def lend(self, bytearray shared not None):
+        """Where the next read should put its bytes. `shared` is used until `filled` is called, then free again."""
+        cdef Py_ssize_t held
+        if self._reads_aside(shared):
+            if self._aside is None:
+                self._aside = bytearray(ASIDE_SIZE)
+            return self._aside
+        if self._message is not None:
+            return memoryview(self._message)[self._message_have:]
+        if self._held is None:
+            return shared
+        held = PyBytes_GET_SIZE(self._held)
+        memcpy(PyByteArray_AS_STRING(shared), PyBytes_AS_STRING(self._held), held)
+        return memoryview(shared)[held:]
+
+    def filled(self, bytearray shared not None, Py_ssize_t size):
+        """The read put `size` bytes where `lend` said."""
+        cdef Py_ssize_t have
+        if self.dead:
+            return
+        if self._reads_aside(shared):
+            self.feed(bytes(self._aside[:size]))
+            return
+        if self._message is not None:
+            self._message_have += size
+            if self._message_have == self._message_need:
+                self._finish_message()
+            return
+        have = size
+        if self._held is not None:
+            have += PyBytes_GET_SIZE(self._held)
+        self._consume(PyByteArray_AS_STRING(shared), have)
+
+    def feed(self, bytes data not None):
+        """Parse bytes that were read elsewhere (WebSocket frames, tests)."""
+        cdef Py_ssize_t size, taken
+        if self.dead:
+            return
+        if self.paused:
+            self._keep(data)
+            return
+        if self._message is not None:
+            size = PyBytes_GET_SIZE(data)
+            taken = min(size, self._message_need - self._message_have)
+            memcpy(PyByteArray_AS_STRING(self._message) + self._message_have, PyBytes_AS_STRING(data), taken)
+            self._message_have += taken
+            if self._message_have == self._message_need:
+                self._finish_message()
+            if taken == size or self.dead:
+                return
+            data = data[taken:]
+        if self._held is not None:
+            data = self._held + data
+        self._consume(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef bint _reads_aside(self, bytearray shared):
+        """Whether reads go to a buffer of this connection's own: they are not parsed now, or do not fit behind the rest."""
+        if self.paused or self._message is not None or self._held is None:
+            return self.paused
+        return PyBytes_GET_SIZE(self._held) > PyByteArray_GET_SIZE(shared) // 2
+
+    cdef int _keep(self, bytes data) except -1:
+        self._held = data if self._held is None else self._held + data
+        self._check_waiting()
+        return 0
+
+    cdef int _check_waiting(self) except -1:
+        cdef bytes held = self._held
+        if PyBytes_GET_SIZE(held) > self.waiting_max:
+            self._held = None
+            self._violate(TOO_MUCH_WAITING, PyBytes_AS_STRING(held), PyBytes_AS_STRING(held) + PyBytes_GET_SIZE(held))
+        return 0
+
+    cdef int _finish_message(self) except -1:
+        cdef object message = self._message
+        self._message = None
+        self._consume(PyByteArray_AS_STRING(message), self._message_need)
+        return 0
+
+    cdef int _consume(self, const char *start, Py_ssize_t size) except -1:
+        """Parse from `start`; keep what is incomplete."""
+        cdef Py_ssize_t need = 0
+        cdef Py_ssize_t used = self._parse(start, size, &need)
+        cdef Py_ssize_t left = size - used
+        self._held = None
+        if self.dead or left == 0:
+            return 0
+        if need > HELD_MESSAGE_MAX:
+            self._message = PyByteArray_FromStringAndSize(NULL, need)
+            memcpy(PyByteArray_AS_STRING(self._message), start + used, left)
+            self._message_have = left
+            self._message_need = need
+            return 0
+        if need == PARTIAL_LINE:
+            self._held = without_idle_bytes(start + used, start + size)
+        else:
+            self._held = PyBytes_FromStringAndSize(start + used, left)
+            if self.paused:
+                self._check_waiting()
+        return 0
+
+    cdef Py_ssize_t _parse(self, const char *start, Py_ssize_t size, Py_ssize_t *need) except -1:
+        """Returns how many bytes were used; `need` is the whole size of the message that is incomplete, if known."""
+        cdef const char *p = start
+        cdef const char *end = start + size
+        cdef const char *newline
+        cdef const char *line_end
+        cdef Py_ssize_t used
+        while p < end and not self.paused:
+            if self.awaiting_connect and (p[0] | 0x20) != b"c":
+                if not self._sink.on_early_operation():
+                    return 0
+                if self.paused:
+                    break
+            newline = <const char *>memchr(p, b"\n", end - p)
+            if newline == NULL:
+                self._check_partial(p, end)
+                need[0] = PARTIAL_LINE
+                break
+            line_end = newline
+            if line_end > p and (line_end - 1)[0] == b"\r":
+                line_end -= 1
+            if (p[0] | 0x20) == b"p" and line_end - p >= 4 and (p[1] | 0x20) == b"u":
+                if (p[2] | 0x20) != b"b" or not (p[3] == b" " or p[3] == b"\t"):
+                    self._violate(UNKNOWN_OPERATION, p, line_end)
+                else:
+                    used = self._message_op(p, p + 4, line_end, newline + 1, end, False, need)
+                    if used == 0:
+                        break
+                    p += used
+                    if self.dead:
+                        return 0
+                    continue
+            elif (p[0] | 0x20) == b"h":
+                if line_end - p < 5 or not starts(p, line_end, b"hpub", 4) or not (p[4] == b" " or p[4] == b"\t"):
+                    self._violate(UNKNOWN_OPERATION, p, line_end)
+                else:
+                    used = self._message_op(p, p + 5, line_end, newline + 1, end, True, need)
+                    if used == 0:
+                        break
+                    p += used
+                    if self.dead:
+                        return 0
+                    continue
+            else:
+                self._control(p, line_end)
+            if self.dead:
+                return 0
+            p = newline + 1
+        return p - start
+
+    cdef Py_ssize_t _message_op(
+        self, const char *verb, const char *args_at, const char *line_end, const char *body, const char *end,
+        bint with_header, Py_ssize_t *need,
+    ) except -1:
+        """PUB or HPUB. Returns the bytes used, 0 when the message is not complete yet (or the parser died)."""
+        cdef Span args[ARGS_MAX + 1]
+        cdef Span reply
+        cdef int count
+        cdef Py_ssize_t size
+        cdef Py_ssize_t header_size = 0
+        args_at = skip_blanks(args_at, line_end)
+        if line_end - args_at > self.max_control_line:
+            self._violate(CONTROL_LINE_TOO_LONG, verb, line_end)
+            return 0
+        count = split(args_at, line_end, args)
+        if with_header:
+            if not self.headers:
+                self._violate(HEADERS_NOT_NEGOTIATED, verb, line_end)
+                return 0
+            if count < 3 or count > 4:
+                self._violate(BAD_ARGUMENTS, verb, line_end)
+                return 0
+            header_size = number(args[count - 2])
+        elif count < 2 or count > 3:
+            self._violate(BAD_ARGUMENTS, verb, line_end)
+            return 0
+        size = number(args[count - 1])
+        if size < 0 or header_size < 0 or header_size > size:
+            self._violate(BAD_ARGUMENTS, verb, line_end)
+            return 0
+        if self.max_payload >= 0 and size > self.max_payload:
+            self._violate(PAYLOAD_TOO_LARGE, verb, line_end)
+            return 0
+        if end - body < size + 2:
+            if end - body > size and body[size] != b"\r":
+                self._violate(UNKNOWN_OPERATION, verb, line_end)
+                return 0
+            need[0] = (body - verb) + size + 2
+            return 0
+        if body[size] != b"\r" or body[size + 1] != b"\n":
+            self._violate(UNKNOWN_OPERATION, verb, line_end)
+            return 0
+        reply.at = NULL
+        reply.size = 0
+        if count == (4 if with_header else 3):
+            reply = args[1]
+        self._publish(args[0], reply, header_size, body, size)
+        return (body - verb) + size + 2
+
+    cdef int _control(self, const char *p, const char *end) except -1:
+        """Every operation that carries no message."""
+        cdef Span args[ARGS_MAX + 1]
+        cdef int count
+        cdef char verb = p[0] | 0x20
+        cdef Py_ssize_t size = end - p
+        cdef const char *text
+        if verb == b"p" and size >= 4 and starts(p, end, b"ping", 4):
+            self._sink.on_ping()
+            return 0
+        if verb == b"p" and size >= 4 and starts(p, end, b"pong", 4):
+            self._sink.on_pong()
+            return 0
+        if verb == b"s" and size >= 4 and starts(p, end, b"sub", 3) and (p[3] == b" " or p[3] == b"\t"):
+            if end - skip_blanks(p + 4, end) > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
+            count = split(p + 4, end, args)
+            if count == 2:
+                self._sink.on_sub(span_bytes(args[0]), None, span_bytes(args[1]))
+            elif count == 3:
+                self._sink.on_sub(span_bytes(args[0]), span_bytes(args[1]), span_bytes(args[2]))
+            else:
+                self._violate(BAD_ARGUMENTS, p, end)
+            return 0
+        if verb == b"u" and size >= 6 and starts(p, end, b"unsub", 5) and (p[5] == b" " or p[5] == b"\t"):
+            if end - skip_blanks(p + 6, end) > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
+            count = split(p + 6, end, args)
+            if count == 1:
+                self._sink.on_unsub(span_bytes(args[0]), -1)
+            elif count == 2:
+                self._sink.on_unsub(span_bytes(args[0]), number(args[1]))
+            else:
+                self._violate(BAD_ARGUMENTS, p, end)
+            return 0
+        if verb == b"c" and size >= 7 and starts(p, end, b"connect", 7):
+            # The blank before the JSON may be missing; blanks are not part of it.
+            text = skip_blanks(p + 7, end)
+            if end - text > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
+            self._sink.on_connect(PyBytes_FromStringAndSize(text, end - text))
+            return 0
+        if p[0] == b"+" and size >= 3 and starts(p + 1, end, b"ok", 2):
+            return 0
+        if p[0] == b"-" and size >= 5 and starts(p + 1, end, b"err", 3) and (p[4] == b" " or p[4] == b"\t"):
+            if end - skip_blanks(p + 5, end) > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
+            self._sink.on_peer_error(PyBytes_FromStringAndSize(p + 5, size - 5))
+            return 0
+        if verb == b"i" and size >= 4 and starts(p, end, b"info", 4):
+            if end - skip_blanks(p + 4, end) > self.max_control_line:
+                self._violate(CONTROL_LINE_TOO_LONG, p, end)
+                return 0
+            self._sink.on_peer_info()
+            return 0
+        self._violate(UNKNOWN_OPERATION, p, end)
+        return 0
+
+    cdef int _check_partial(self, const char *p, const char *end) except -1:
+        """A line without its end yet: refuse at once what can never become an operation."""
+        cdef Py_ssize_t size = end - p
+        cdef Py_ssize_t verb_size = 0
+        cdef char first = p[0] | 0x20
+        if first == b"p":
+            if size < 2 or (p[1] | 0x20) == b"u":
+                if starts(p, end, b"pub", 3):
+                    verb_size = 3
+            elif starts(p, end, b"ping", 4) or starts(p, end, b"pong", 4):
+                return 0
+        elif first == b"h" and starts(p, end, b"hpub", 4):
+            verb_size = 4
+        elif first == b"s" and starts(p, end, b"sub", 3):
+            verb_size = 3
+        elif first == b"u" and starts(p, end, b"unsub", 5):
+            verb_size = 5
+        elif first == b"c" and starts(p, end, b"connect", 7):
+            verb_size = 7
+        elif first == b"i" and starts(p, end, b"info", 4):
+            verb_size = 4
+        elif p[0] == b"+" and starts(p + 1, end, b"ok", 2):
+            return 0
+        elif p[0] == b"-" and starts(p + 1, end, b"err", 3):
+            verb_size = 4
+        if verb_size == 0 or (
+            size > verb_size and first != b"c" and first != b"i" and not (p[verb_size] == b" " or p[verb_size] == b"\t")
+        ):
+            self._violate(UNKNOWN_OPERATION, p, end)
+        elif end - skip_blanks(p + verb_size, end) > self.max_control_line + 1:
+            # One more than the limit may be the carriage return of a line that fits.
+            self._violate(CONTROL_LINE_TOO_LONG, p, end)
+        return 0
+
+    cdef int _violate(self, int kind, const char *p, const char *end) except -1:
+        """The peer broke the protocol: stop here and let the sink answer."""
+        cdef object sink = self._sink
+        self.dead = True
+        sink.on_violation(kind, PyBytes_FromStringAndSize(p, min(end - p, <Py_ssize_t>256)))
+        return 0

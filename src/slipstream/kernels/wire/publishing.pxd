@@ -1,0 +1,23 @@
+# C types of the publishes of one client, for the kernel that parses them. See publishing.pyx.
+
+from slipstream.kernels.wire.clientlines cimport Span
+from slipstream.kernels.wire.delivery cimport Delivery
+from slipstream.kernels.wire.interest cimport Interest, Route
+
+cdef class Publishing:
+    cdef object _sink
+    cdef Delivery _delivery
+    cdef public Interest interest
+    cdef public bint fast
+    cdef public bint no_responders
+    cdef public bint restricted
+    cdef public bint traceparents
+    cdef public dict verdicts
+    cdef public unsigned long long msgs
+    cdef public unsigned long long msg_bytes
+    cdef public bint dead
+    cdef bytes _last_subject
+    cdef Route _last_route
+
+    cdef int _publish(self, Span subject, Span reply, Py_ssize_t header_size, const char *body, Py_ssize_t size) except -1
+    cdef bint _decide(self, bytes name) except -1
