@@ -9,10 +9,9 @@ from models import natsblock as model
 from slipstream.jetstream.backup.archive import Entry, encode_entry
 from slipstream.jetstream.backup.s2 import S2Reader
 from slipstream.jetstream.store.memory import MemoryStore
-from slipstream.kernels.backup import archiveentries
-from slipstream.kernels.backup import natsblock
-from slipstream.kernels.log.record import crc32c
+from slipstream.kernels.backup import archiveentries, natsblock
 from slipstream.kernels.backup.s2block import encode_block, encode_chunks
+from slipstream.kernels.log.record import crc32c
 
 IDENTITY = b"\xff\x06\x00\x00S2sTwO"
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from models.logs import FILTERS, logs, passing
 from models.records import Record, encode_record
 from slipstream.kernels.bulk.bulkchoose import measure, name_places, pick
-from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.index.subjectindex import MessageIndex, Selection
+from slipstream.kernels.log.logwriter import LogWriter
 
 NO_LIMIT = 1 << 62
 Place = tuple[int, int, int, int, int]

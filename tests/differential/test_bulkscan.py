@@ -14,11 +14,11 @@ from models.records import Record, crc32c, encode_record
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkchoose import pick
 from slipstream.kernels.bulk.bulkscan import Chunk, are_messages, crc_shift, encode_message, records_end
+from slipstream.kernels.bulk.stagedrows import StagedRows
+from slipstream.kernels.index.subjectindex import MessageIndex, Selection
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import StoredMessage
-from slipstream.kernels.bulk.stagedrows import StagedRows
 from slipstream.kernels.subjects.subject import is_valid_publish, matches
-from slipstream.kernels.index.subjectindex import MessageIndex, Selection
 
 
 @given(st.integers(0, 2**32 - 1), st.one_of(st.integers(0, 300), st.integers(0, 2**20)))

@@ -16,11 +16,11 @@ from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, wri
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, encode_header
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkscan import are_messages, records_end
+from slipstream.kernels.bulk.stagedrows import StagedRows
+from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.segindex import decode_index, encode_index
 from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.kernels.bulk.stagedrows import StagedRows
-from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, fill, new_file_store, reopen, upkeep
 

@@ -9,8 +9,8 @@ from models.fast_batch import Batch
 from models.intake import Intake as Model
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.fastpath.intake import Intake
-from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.logwriter import LogWriter
 
 SALT = 7
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from models import loadgen as model
 from slipstream import limits
-from slipstream.kernels.client import pubframes
-from slipstream.kernels.client import serverdecode
-from slipstream.kernels.client import serverscan
+from slipstream.kernels.client import pubframes, serverdecode, serverscan
 
 ERROR_BYTES_KEPT = 1024  # of the first -ERR
 

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.pointget import answer, key_of
-from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Subscription
-from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.fastpath.pointget import PointGet
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.interest import Interest, Subscription
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 
 SALT = 99
 PREFIX = b"$JS.API.DIRECT.GET.S"

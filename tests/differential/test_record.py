@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.records import Record, crc32c, encode_frame
+from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log import record as kernel
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.segindex import decode_index, encode_index
 from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.kernels.index.subjectindex import MessageIndex
 
 SALTS = st.integers(0, 2**64 - 1)
 PARTS = st.tuples(

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from models.records import Record, encode_record
 from slipstream.kernels.bulk import stagedrows
-from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.bulk.stagedrows import StagedRows
-from slipstream.kernels.subjects.subject import matches
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.subjects.subject import matches
 
 SUBJECTS = st.sampled_from([b"a", b"a.b", b"b.c", b"long." + b"x" * 40])
 

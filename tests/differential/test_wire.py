@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from models import wire as model
-from slipstream.kernels.wire.parser import parser as wire
+from slipstream.kernels.wire import parser as wire
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Interest
 

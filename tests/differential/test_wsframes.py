@@ -11,7 +11,7 @@ from websockets.frames import Opcode
 
 from models import wsframes as model
 from models.wsframes import Frame, meaning
-from slipstream.kernels.wire.parser import wsframes
+from slipstream.kernels.wire import wsframes
 from slipstream.kernels.wire.wsframes import FrameReader
 
 keys = st.none() | st.binary(min_size=4, max_size=4)

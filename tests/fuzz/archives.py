@@ -19,8 +19,7 @@ from slipstream.jetstream.backup.consumers import SavedState
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy_writer import encode_state
 from slipstream.jetstream.backup.s2 import S2Reader, S2Writer, _masked
-from slipstream.kernels.backup import natsblock
-from slipstream.kernels.backup import s2block
+from slipstream.kernels.backup import natsblock, s2block
 from slipstream.kernels.log.record import crc32c
 from support.consumer_world import ConsumerWorld
 

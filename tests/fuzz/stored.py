@@ -11,14 +11,14 @@ from models.index_files import messages_of
 from models.records import Record, encode_frame, encode_record
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkscan import are_messages, records_end
+from slipstream.kernels.bulk.stagedrows import StagedRows
+from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import read_message, record_kind
 from slipstream.kernels.log.segindex import decode_index, encode_index
 from slipstream.kernels.log.segload import load_into, replace_in
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.kernels.bulk.stagedrows import StagedRows
 from slipstream.kernels.subjects.subject import is_valid_publish, matches
-from slipstream.kernels.index.subjectindex import MessageIndex
 
 SALT = 0x1234567_89ABCDEF
 MSG, TOMBS, TRIM, SKIP, CONFIG, STATE, ERASE, ERASED, PUT, MARK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12

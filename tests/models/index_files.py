@@ -1,4 +1,4 @@
-"""Index files (.sdx) as kernels/log/segindex.pyx draws them, taken apart with `struct`, and what must be true of one."""
+"""Index files (.sdx) as kernels/log/segindex.pyx draws them, taken apart, and what must be true of one."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from models.records import Record
+from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.subjects.subject import matches
-from slipstream.kernels.index.subjectindex import MessageIndex
 
 __all__ = ["FILTERS", "SUBJECTS", "logs", "passing"]
 

@@ -1,4 +1,4 @@
-"""HighwayHash-64 and nats-server's records in plain Python: the specification of `slipstream.kernels.backup.natsblock`."""
+"""HighwayHash-64 and nats-server's records in plain Python: the specification of `kernels.backup.natsblock`."""
 
 from __future__ import annotations
 

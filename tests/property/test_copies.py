@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from slipstream.jetstream import headers
 from slipstream.jetstream.store.base import StoredMessage
-from slipstream.jetstream.stream.source_names import SOURCE_HEADER, origin_of
+from slipstream.jetstream.stream.copies.source_names import SOURCE_HEADER, origin_of
 from support.copy_world import SECOND_NS, CopyWorld, restarted
 
 SUBJECTS = 3

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.jetstream.stream.dedup import MessageIds
+from slipstream.jetstream.stream.admission.dedup import MessageIds
 from slipstream.limits import SECOND_NS
 from support.jetstream_world import World
 

@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from models.stream import StoredModel, StreamModel
 from slipstream.jetstream.directory import DirectoryStores
 from slipstream.jetstream.store import pieces
-from slipstream.jetstream.stream import expirer, limit_keeper, slices
+from slipstream.jetstream.stream import slices
+from slipstream.jetstream.stream.retention import expirer, limit_keeper
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_world import SECOND_NS, ConsumerPorts, ConsumerWorld
 from support.disk_world import ROOT, make_root

@@ -9,7 +9,7 @@ import pytest
 
 from slipstream.accounts.account import subscription_cost
 from slipstream.jetstream.ports import AccountLimits
-from slipstream.jetstream.stream.dedup import ID_OVERHEAD_BYTES
+from slipstream.jetstream.stream.admission.dedup import ID_OVERHEAD_BYTES
 from slipstream.protocol.texts import CloseReason
 from slipstream.testing import ServerThread
 from support.bulk_world import BulkWorld

@@ -17,17 +17,17 @@ import pytest
 
 import slipstream.kernels
 from slipstream.jetstream.api.consumers import FILTER_SLICE_SUBJECTS
-from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.backup.s2block import decode_block, encode_block
+from slipstream.kernels.index.pendingremovals import PendingRemovals
+from slipstream.kernels.index.seqset import SeqSet
+from slipstream.kernels.index.subjectindex import MessageIndex, Selection
+from slipstream.kernels.log.record import crc32c
 from slipstream.kernels.subjects.filterset import FilterSet
+from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
+from slipstream.kernels.subjects.subjectset import SubjectSet, TooManySteps
+from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
-from slipstream.kernels.index.pendingremovals import PendingRemovals
-from slipstream.kernels.log.record import crc32c
-from slipstream.kernels.backup.s2block import decode_block, encode_block
-from slipstream.kernels.index.seqset import SeqSet
-from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
-from slipstream.kernels.index.subjectindex import MessageIndex, Selection
-from slipstream.kernels.subjects.subjectset import SubjectSet, TooManySteps
 from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.limits import MIB, PURGE_SLICE_MSGS, READ_BUFFER_BYTES
 from slipstream.server.listener import READ_BYTES_FIRST

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from slipstream.jetstream.ports import Delivery
-from slipstream.jetstream.stream.mirror import Mirror
-from slipstream.jetstream.stream.source_feed import SourceFeed
-from slipstream.jetstream.stream.sources import Sources
+from slipstream.jetstream.stream.copies.mirror import Mirror
+from slipstream.jetstream.stream.copies.source_feed import SourceFeed
+from slipstream.jetstream.stream.copies.sources import Sources
 from slipstream.kernels.subjects.subject import matches
 from support.consumer_world import ConsumerPorts, ConsumerWorld
 from support.jetstream_world import FakeStores, Recovered

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, ParamSpec, Protocol
 
 from slipstream.config.account_options import AccountLimitsOptions
+from slipstream.kernels.subjects.subject import is_literal, token_count
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
-from slipstream.kernels.subjects.subject import is_literal, token_count
 from slipstream.subjects.outside import unmarked
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamSh
 from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.notes import RESTORING
-from slipstream.jetstream.stream.commit import fault_of, store_error
+from slipstream.jetstream.stream.commit.committer import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]

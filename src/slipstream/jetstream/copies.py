@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from slipstream.jetstream.account import JetStreamAccount
-from slipstream.jetstream.stream.mirror import Mirror
-from slipstream.jetstream.stream.source_feed import SourceFeed
-from slipstream.jetstream.stream.sources import Sources
+from slipstream.jetstream.stream.copies.mirror import Mirror
+from slipstream.jetstream.stream.copies.source_feed import SourceFeed
+from slipstream.jetstream.stream.copies.sources import Sources
+from slipstream.jetstream.stream.copies.upstream import NoUpstream
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.jetstream.stream.upstream import NoUpstream
 
 __all__ = ["Copies"]
 

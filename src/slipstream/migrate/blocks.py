@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipstream.kernels.backup.natsblock import next_record, records
-from slipstream.kernels.log.record import crc32c
 from slipstream.kernels.backup.s2block import decode_block
+from slipstream.kernels.log.record import crc32c
 
 __all__ = ["ERASED", "TOMBSTONE", "Hole", "Record", "block_key", "decompressed", "scan"]
 

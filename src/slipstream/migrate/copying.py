@@ -19,8 +19,8 @@ from slipstream.jetstream.store.file import FileStore, FileStoreOptions, segment
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.jetstream.stored_config import to_stored
-from slipstream.jetstream.stream.source_positions import position_notes
-from slipstream.jetstream.stream.ttl import message_ttl
+from slipstream.jetstream.stream.admission.ttl import message_ttl
+from slipstream.jetstream.stream.copies.source_positions import position_notes
 from slipstream.limits import RESTORE_COMMIT_BYTES, SECOND_NS
 from slipstream.migrate.blocks import Record
 from slipstream.migrate.consumers import state_in

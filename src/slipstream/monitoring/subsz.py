@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from slipstream.accounts.account import Account
-from slipstream.kernels.wire.interest import Interest, Subscription
 from slipstream.kernels.subjects.subject import is_valid_publish
+from slipstream.kernels.wire.interest import Interest, Subscription
 from slipstream.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts

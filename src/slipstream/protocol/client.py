@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import subscription_cost
-from slipstream.kernels.wire.parser import parser as wire
 from slipstream.kernels.subjects.subject import is_valid_subscription, token_count
+from slipstream.kernels.wire import parser as wire
 from slipstream.protocol import texts
 from slipstream.protocol.connection import OK_LINE
 from slipstream.protocol.host import Host, Peer, State

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.kernels.wire.parser import parser as wire
+from slipstream.kernels.subjects.subject import is_literal
+from slipstream.kernels.wire import parser as wire
 from slipstream.kernels.wire.interest import Presence, Subscription
 from slipstream.kernels.wire.outbox import Outbox
-from slipstream.kernels.subjects.subject import is_literal
 from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES
 from slipstream.protocol import texts
 from slipstream.protocol.host import Host, Peer, State

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum
 
-from slipstream.kernels.wire.parser import wsframes
+from slipstream.kernels.wire import wsframes
 from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES,

@@ -1,6 +1,6 @@
 """What goes over an open WebSocket: outgoing frames, close frames and their codes, inflation within limits.
 
-Incoming frames are read by `slipstream.kernels.wire.wsframes`. Outgoing frames are never masked. A close frame's payload is
+Incoming frames are read by `kernels.wire.wsframes`. Outgoing frames are never masked. A close frame's payload is
 a 16-bit code and a text of at most 123 bytes.
 """
 
@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 from slipstream.errors import SlipstreamError
-from slipstream.kernels.wire.parser import wsframes
+from slipstream.kernels.wire import wsframes
 from slipstream.limits import (
     WEBSOCKET_EARLY_BYTES_MAX,
     WEBSOCKET_EARLY_RATIO_FROM_BYTES,

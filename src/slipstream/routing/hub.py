@@ -27,10 +27,10 @@ from slipstream.auth.authenticator import (
 )
 from slipstream.clock import rfc3339
 from slipstream.config.addresses import advertised
+from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Route
 from slipstream.kernels.wire.outbox import FlushQueue
-from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.protocol import texts
 from slipstream.protocol.client import Client
 from slipstream.protocol.connection import ClientConnection

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import IMPORTING_SID
-from slipstream.kernels.wire.interest import Route, Subscription
 from slipstream.kernels.subjects.subject import matches
+from slipstream.kernels.wire.interest import Route, Subscription
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account

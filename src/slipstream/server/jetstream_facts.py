@@ -11,8 +11,8 @@ from slipstream.jetstream.api.received import all_received
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.gojson.times import format_time
-from slipstream.jetstream.stream.mirror import Mirror
-from slipstream.jetstream.stream.sources import Sources
+from slipstream.jetstream.stream.copies.mirror import Mirror
+from slipstream.jetstream.stream.copies.sources import Sources
 from slipstream.monitoring.jetstream_facts import (
     ApiStats,
     HealthProblem,

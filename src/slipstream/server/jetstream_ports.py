@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from slipstream.kernels.fastpath.ackintake import AckIntake
     from slipstream.kernels.fastpath.handout import Batch
     from slipstream.kernels.fastpath.intake import Intake
-    from slipstream.kernels.wire.interest import Subscription
     from slipstream.kernels.fastpath.pointget import PointGet
+    from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.connection import ClientConnection
     from slipstream.server.file_threads import FileWork
     from slipstream.server.server import Server

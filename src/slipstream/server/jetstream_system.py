@@ -17,7 +17,7 @@ from slipstream.jetstream.api.dispatch import API_PREFIX, TYPE_PREFIX
 from slipstream.jetstream.directory import account_directory
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.limits import API_DROPPED_REPORT_NS
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 A batch is looked at as columns. Rows are looked at one by one only where something in their batch may be wrong, so rows
 without fault cost next to nothing.
 
-Invariant: a row without a fault here is taken by the encoder of staged writes (`slipstream.kernels.bulk.rowrecords`) as well
+Invariant: a row without a fault here is taken by the encoder of staged writes (`kernels.bulk.rowrecords`) as well
 as by `header_block`, and both make the same block of it.
 """
 

@@ -11,7 +11,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import BatchLimits
 from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.stream import reads
-from slipstream.jetstream.stream.interest import NoConsumers
+from slipstream.jetstream.stream.retention.interest import NoConsumers
 from slipstream.limits import SECOND_NS
 from support.jetstream_world import World
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.jetstream.stream.counters import number, text_of_number
+from slipstream.jetstream.stream.features.counters import number, text_of_number
 from support.jetstream_world import World
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slipstream.jetstream.stream.cron import parse_cron, utc
+from slipstream.jetstream.stream.features.cron import parse_cron, utc
 
 
 def following(pattern: str, after: str, zone: str = "UTC") -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.jetstream.ports import Recovered
-from slipstream.jetstream.stream.interest import NoConsumers
+from slipstream.jetstream.stream.retention.interest import NoConsumers
 from slipstream.limits import HOUR_NS, MINUTE_NS, SECOND_NS
 from support.jetstream_world import START_NS, FakePorts, FakeStores, World
 

@@ -10,7 +10,8 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream import expirer, limit_keeper, slices, stream
+from slipstream.jetstream.stream import slices, stream
+from slipstream.jetstream.stream.retention import expirer, limit_keeper
 from slipstream.jetstream.stream.slices import Slices
 from slipstream.limits import SECOND_NS
 from support.jetstream_world import FakePorts, FakeStores, World

@@ -11,8 +11,14 @@ from slipstream.jetstream.config.structs import (
     SubjectTransformConfig,
 )
 from slipstream.jetstream.store.memory import MemoryStore
-from slipstream.jetstream.stream.source_names import consumer_name, index_name, origin_of, source_words, stable_id
-from slipstream.jetstream.stream.source_positions import SourcePositions
+from slipstream.jetstream.stream.copies.source_names import (
+    consumer_name,
+    index_name,
+    origin_of,
+    source_words,
+    stable_id,
+)
+from slipstream.jetstream.stream.copies.source_positions import SourcePositions
 from support.copy_world import SECOND_NS, CopyPorts, CopyWorld, restarted
 
 

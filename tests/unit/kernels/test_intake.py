@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.fastpath.intake import Intake
-from slipstream.kernels.wire.interest import Interest, Route, Subscription
-from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.interest import Interest, Route, Subscription
+from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.wire.parser import Parser
 
 

@@ -15,7 +15,7 @@ from slipstream.jetstream.store.base import ALL, SEQ_MAX, StoredMessage
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.stored_config import from_stored
-from slipstream.jetstream.stream.source_positions import position_notes
+from slipstream.jetstream.stream.copies.source_positions import position_notes
 from slipstream.testing import ServerThread
 from support.cli import Cli
 from support.nats_files import block, write_meta, write_stream

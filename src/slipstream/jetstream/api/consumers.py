@@ -31,7 +31,7 @@ from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
-from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, CONSUMER_FILTERS_MAX
 

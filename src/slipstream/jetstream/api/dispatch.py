@@ -32,8 +32,8 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.stream.commit import store_error
-from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.commit.committer import store_error
+from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.limits import KIB, SECOND_NS
 
 __all__ = [

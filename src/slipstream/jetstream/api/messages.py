@@ -13,7 +13,7 @@ from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream import reads
-from slipstream.jetstream.stream.removals import refuse_if_closed
+from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["MessageApi"]

@@ -47,7 +47,7 @@ from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Subscription
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.limits import ASSET_NAME_BYTES_MAX, BACKUPS_MAX

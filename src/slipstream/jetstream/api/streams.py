@@ -21,8 +21,8 @@ from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamCon
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors import invalid_config
-from slipstream.jetstream.stream.commit import store_error
-from slipstream.jetstream.stream.removals import refuse_if_closed
+from slipstream.jetstream.stream.commit.committer import store_error
+from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 

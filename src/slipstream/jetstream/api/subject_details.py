@@ -14,8 +14,8 @@ import msgspec
 
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.kernels.subjects.subject import is_literal
 from slipstream.kernels.index.subjectpages import SubjectPages
+from slipstream.kernels.subjects.subject import is_literal
 from slipstream.limits import SECOND_NS, SUBJECT_DETAILS_MAX
 
 __all__ = ["SubjectDetails", "SubjectPage"]

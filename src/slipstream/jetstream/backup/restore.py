@@ -36,7 +36,7 @@ from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
-from slipstream.jetstream.stream.conditions import message_ttl
+from slipstream.jetstream.stream.admission.conditions import message_ttl
 from slipstream.limits import BACKUP_SILENCE_NS, MIB, RESTORE_COMMIT_BYTES, SECOND_NS
 
 __all__ = ["Restore", "RestoreOwner", "StreamBounds"]

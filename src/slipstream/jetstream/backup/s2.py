@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from slipstream.jetstream.backup.errors import BadBackup
-from slipstream.kernels.log.record import crc32c
 from slipstream.kernels.backup.s2block import decode_block, encode_chunks
+from slipstream.kernels.log.record import crc32c
 
 __all__ = ["S2Reader", "S2Writer", "is_s2"]
 

@@ -22,7 +22,7 @@ from slipstream.jetstream.bulk.requests import (
 )
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.bulk import Mark
-from slipstream.jetstream.stream.holds import Hold
+from slipstream.jetstream.stream.retention.holds import Hold
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import (
     BULK_CHUNK_BYTES,

@@ -21,12 +21,12 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import SEQ_LAST, SubjectState
 from slipstream.jetstream.store.bulk import unit_subject_state, unit_writer
-from slipstream.jetstream.stream.appends import exhausted
-from slipstream.jetstream.stream.commit import AfterCommit
-from slipstream.jetstream.stream.conditions import message_ttl
-from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
+from slipstream.jetstream.stream.admission.appends import exhausted
+from slipstream.jetstream.stream.admission.conditions import message_ttl
+from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl
+from slipstream.jetstream.stream.admission.ttl import deadline
+from slipstream.jetstream.stream.commit.committer import AfterCommit
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.jetstream.stream.ttl import deadline
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.stagedrows import StagedRows
 from slipstream.limits import STREAM_HEADER_BYTES_MAX

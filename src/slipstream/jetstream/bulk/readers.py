@@ -37,7 +37,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.bulk import ReadJob, begin_read, find_places, read_slowly
-from slipstream.jetstream.stream.pubacks import error_object
+from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import (
     BULK_BESIDE_CHUNK_BYTES,

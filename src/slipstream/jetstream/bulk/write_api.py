@@ -22,7 +22,7 @@ from slipstream.jetstream.bulk.requests import (
 )
 from slipstream.jetstream.bulk.stages import Begun, Stages, memory_name
 from slipstream.jetstream.errors import ApiError as TableError
-from slipstream.jetstream.stream.removals import refuse_if_closed
+from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import (
     BULK_COMMIT_PARTS_MAX,

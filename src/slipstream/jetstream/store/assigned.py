@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from slipstream.jetstream.store.base import Filters, SubjectState
 from slipstream.kernels.index.pendingremovals import PendingRemovals
-from slipstream.kernels.subjects.subject import is_literal
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.subjects.subject import is_literal
 
 __all__ = ["Assigned"]
 

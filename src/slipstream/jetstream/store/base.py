@@ -42,9 +42,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.kernels.fastpath.handout import Batch
+from slipstream.kernels.index.subjectpages import SubjectPages
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import StoredMessage
-from slipstream.kernels.index.subjectpages import SubjectPages
 
 if TYPE_CHECKING:
     from slipstream.jetstream.store.assigned import Assigned

@@ -26,10 +26,10 @@ from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.bulk.bulkchoose import measure, name_places, pick
 from slipstream.kernels.bulk.bulkscan import Chunk, encode_message
-from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.log.record import crc32c
 from slipstream.kernels.bulk.stagedrows import written_under
 from slipstream.kernels.index.subjectindex import Selection
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import crc32c
 from slipstream.limits import (
     BULK_EXTENTS_MAX,
     BULK_GAP_BYTES_MAX,

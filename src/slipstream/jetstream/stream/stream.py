@@ -27,25 +27,25 @@ from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stored_config import to_stored
-from slipstream.jetstream.stream.commit import AfterCommit, Committer, Removed
-from slipstream.jetstream.stream.copy_in import CopyIn
-from slipstream.jetstream.stream.expirer import Expirer
-from slipstream.jetstream.stream.health import Health
-from slipstream.jetstream.stream.holds import Holds
-from slipstream.jetstream.stream.id_window import IdWindow
-from slipstream.jetstream.stream.ingest import Ingest
-from slipstream.jetstream.stream.ingest_ports import Resources
-from slipstream.jetstream.stream.interest import Interest, NoConsumers
-from slipstream.jetstream.stream.known_subjects import known_subjects, remember_others
-from slipstream.jetstream.stream.limit_keeper import LimitKeeper
-from slipstream.jetstream.stream.pubacks import PubAcks
-from slipstream.jetstream.stream.removals import Removals
-from slipstream.jetstream.stream.republish import Republisher
-from slipstream.jetstream.stream.schedules import Schedules
+from slipstream.jetstream.stream.admission.id_window import IdWindow
+from slipstream.jetstream.stream.admission.ingest import Ingest
+from slipstream.jetstream.stream.admission.ingest_ports import Resources
+from slipstream.jetstream.stream.admission.known_subjects import known_subjects, remember_others
+from slipstream.jetstream.stream.admission.stream_batches import StreamBatches
+from slipstream.jetstream.stream.admission.traced import TracedStream
+from slipstream.jetstream.stream.commit.committer import AfterCommit, Committer, Removed
+from slipstream.jetstream.stream.commit.health import Health
+from slipstream.jetstream.stream.commit.pubacks import PubAcks
+from slipstream.jetstream.stream.copies.copy_in import CopyIn
+from slipstream.jetstream.stream.copies.upstream import NoUpstream, Upstream
+from slipstream.jetstream.stream.features.republish import Republisher
+from slipstream.jetstream.stream.features.schedules import Schedules
+from slipstream.jetstream.stream.retention.expirer import Expirer
+from slipstream.jetstream.stream.retention.holds import Holds
+from slipstream.jetstream.stream.retention.interest import Interest, NoConsumers
+from slipstream.jetstream.stream.retention.limit_keeper import LimitKeeper
+from slipstream.jetstream.stream.retention.removals import Removals
 from slipstream.jetstream.stream.slices import Slices
-from slipstream.jetstream.stream.together import StreamBatches
-from slipstream.jetstream.stream.traced import TracedStream
-from slipstream.jetstream.stream.upstream import NoUpstream, Upstream
 from slipstream.limits import PURGE_WAITING_MSGS
 
 __all__ = ["Stream"]

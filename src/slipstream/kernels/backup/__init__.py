@@ -1,0 +1,1 @@
+"""Formats of nats-server: blocks, backups, their compression."""

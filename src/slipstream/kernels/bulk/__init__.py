@@ -1,0 +1,1 @@
+"""Many messages at once: chosen, copied, turned to Arrow and back."""

@@ -1,7 +1,7 @@
 """Types of the kernel that copies records: see bulkscan.pyx."""
 
-from slipstream.kernels.log.record import StoredMessage
 from slipstream.kernels.index.subjectindex import Selection
+from slipstream.kernels.log.record import StoredMessage
 
 def crc_shift(register: int, n: int) -> int: ...
 def encode_message(message: StoredMessage) -> bytes: ...

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from slipstream.kernels.index.subjectindex import MessageIndex, Selection
+from slipstream.kernels.log.record import StoredMessage
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Interest
-from slipstream.kernels.log.record import StoredMessage
-from slipstream.kernels.index.subjectindex import MessageIndex, Selection
 
 class Batch:
     """Messages found in a store, in order."""

@@ -1,9 +1,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from slipstream.kernels.wire.delivery import Listener
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.wire.delivery import Listener
 
 class Intake(Listener):
     last_seq: int

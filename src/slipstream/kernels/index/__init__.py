@@ -1,0 +1,1 @@
+"""The index of a stream's messages in memory, a layer each: names, places, messages, questions."""

@@ -1,0 +1,1 @@
+"""Records and frames of the log: written, scanned, indexed, loaded."""

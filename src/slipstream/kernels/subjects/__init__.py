@@ -1,0 +1,1 @@
+"""Subjects and patterns: validity, matching, sets of them."""

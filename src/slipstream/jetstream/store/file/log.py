@@ -30,9 +30,9 @@ from slipstream.jetstream.store.file.segment import (
     segment_name,
 )
 from slipstream.jetstream.store.indexed import NO_BYTES
+from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import CONFIG, NOTE, STATE
-from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.limits import (
     STORE_CONTROL_MARGIN_BYTES,
     STORE_INLINE_BYTES_MAX,

@@ -14,8 +14,8 @@ from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.segment import pack_seq
 from slipstream.jetstream.store.file.state import FileStoreState
 from slipstream.jetstream.store.notes import check_notes
-from slipstream.kernels.log.record import CONFIG, NOTE, RECORD_HEAD, SKIP
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.record import CONFIG, NOTE, RECORD_HEAD, SKIP
 
 __all__ = ["FileStoreWrites"]
 

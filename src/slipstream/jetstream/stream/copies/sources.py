@@ -16,12 +16,18 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig, StreamSource
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream.commit import AfterCommit
-from slipstream.jetstream.stream.source_feed import FeedKind, SourceFeed, Start, clean_header
-from slipstream.jetstream.stream.source_info import source_fields
-from slipstream.jetstream.stream.source_names import SOURCE_HEADER, consumer_name, index_name, source_words, stable_id
-from slipstream.jetstream.stream.source_positions import SourcePositions, messages_go_by_themselves
-from slipstream.jetstream.stream.transforms import Transforms
+from slipstream.jetstream.stream.commit.committer import AfterCommit
+from slipstream.jetstream.stream.copies.source_feed import FeedKind, SourceFeed, Start, clean_header
+from slipstream.jetstream.stream.copies.source_info import source_fields
+from slipstream.jetstream.stream.copies.source_names import (
+    SOURCE_HEADER,
+    consumer_name,
+    index_name,
+    source_words,
+    stable_id,
+)
+from slipstream.jetstream.stream.copies.source_positions import SourcePositions, messages_go_by_themselves
+from slipstream.jetstream.stream.copies.transforms import Transforms
 
 if TYPE_CHECKING:
     from slipstream.jetstream.stream.stream import Stream

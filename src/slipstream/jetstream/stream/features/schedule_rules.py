@@ -25,8 +25,8 @@ from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time, parse_duration, parse_time
 from slipstream.jetstream.store.base import Damaged, Store
-from slipstream.jetstream.stream.cron import Cron, OffsetAt, parse_cron, utc
-from slipstream.jetstream.stream.ttl import parse_ttl
+from slipstream.jetstream.stream.admission.ttl import parse_ttl
+from slipstream.jetstream.stream.features.cron import Cron, OffsetAt, parse_cron, utc
 from slipstream.kernels.subjects.subject import is_valid_publish, overlaps
 from slipstream.limits import SCHEDULE_ZONES_MAX, SECOND_NS
 

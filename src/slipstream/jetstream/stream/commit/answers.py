@@ -13,9 +13,9 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream.commit import Committer
-from slipstream.jetstream.stream.pubacks import PubAcks
-from slipstream.jetstream.stream.traced import REPEATED
+from slipstream.jetstream.stream.admission.traced import REPEATED
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.commit.pubacks import PubAcks
 
 __all__ = ["Answers"]
 

@@ -21,10 +21,10 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.stream import counters, schedule_rules
-from slipstream.jetstream.stream.conditions import last_seq_of, sequence_of
-from slipstream.jetstream.stream.dedup import MessageIds
-from slipstream.jetstream.stream.ttl import message_ttl
+from slipstream.jetstream.stream.admission.conditions import last_seq_of, sequence_of
+from slipstream.jetstream.stream.admission.dedup import MessageIds
+from slipstream.jetstream.stream.admission.ttl import message_ttl
+from slipstream.jetstream.stream.features import counters, schedule_rules
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 
 __all__ = ["Prepared", "Refused", "StagedState", "Staging"]

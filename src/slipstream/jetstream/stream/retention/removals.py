@@ -18,11 +18,11 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.stream.appends import Appends
-from slipstream.jetstream.stream.commit import Committer
-from slipstream.jetstream.stream.interest import Interest
+from slipstream.jetstream.stream.admission.appends import Appends
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.copies.upstream import Upstream
+from slipstream.jetstream.stream.retention.interest import Interest
 from slipstream.jetstream.stream.slices import PurgeSlices, Slices
-from slipstream.jetstream.stream.upstream import Upstream
 from slipstream.kernels.subjects.subject import is_literal
 
 __all__ = ["Purged", "Removals", "RemovalsOwner", "refuse_if_closed"]

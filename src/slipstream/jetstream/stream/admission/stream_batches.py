@@ -19,16 +19,16 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports, ServerFacts
 from slipstream.jetstream.store.base import SEQ_LAST, Store
-from slipstream.jetstream.stream.appends import exhausted
-from slipstream.jetstream.stream.batches import AtomicBatches
-from slipstream.jetstream.stream.commit import Committer, store_error
-from slipstream.jetstream.stream.counters import Counter
-from slipstream.jetstream.stream.dedup import MessageIds
-from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX, FastBatches
-from slipstream.jetstream.stream.ingest import Ingest
-from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl
-from slipstream.jetstream.stream.staging import Prepared
-from slipstream.jetstream.stream.ttl import deadline
+from slipstream.jetstream.stream.admission.appends import exhausted
+from slipstream.jetstream.stream.admission.batches import AtomicBatches
+from slipstream.jetstream.stream.admission.dedup import MessageIds
+from slipstream.jetstream.stream.admission.fast_batches import FAST_SUFFIX, FastBatches
+from slipstream.jetstream.stream.admission.ingest import Ingest
+from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl
+from slipstream.jetstream.stream.admission.staging import Prepared
+from slipstream.jetstream.stream.admission.ttl import deadline
+from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.features.counters import Counter
 
 __all__ = ["StreamBatches"]
 

@@ -26,8 +26,8 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.stream.copies.source_names import SOURCE_HEADER, origin_of
 from slipstream.jetstream.stream.header_scan import messages_with_headers
-from slipstream.jetstream.stream.source_names import SOURCE_HEADER, origin_of
 from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_SEQS
 
 __all__ = ["SourcePositions", "messages_go_by_themselves", "position_notes"]

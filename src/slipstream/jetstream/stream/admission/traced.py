@@ -12,7 +12,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 
 if TYPE_CHECKING:
-    from slipstream.jetstream.stream.ingest import Ingest
+    from slipstream.jetstream.stream.admission.ingest import Ingest
 
 __all__ = ["REPEATED", "TracedStream"]
 

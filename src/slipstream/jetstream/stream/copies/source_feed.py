@@ -38,7 +38,7 @@ from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports, Subscription
 from slipstream.jetstream.store.base import SEQ_LAST
-from slipstream.jetstream.stream.commit import AfterCommit
+from slipstream.jetstream.stream.commit.committer import AfterCommit
 from slipstream.limits import (
     SECOND_NS,
     SOURCE_ACK_WAIT_NS,

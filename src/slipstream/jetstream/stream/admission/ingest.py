@@ -21,17 +21,17 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import SEQ_LAST, Store
-from slipstream.jetstream.stream import schedule_rules
-from slipstream.jetstream.stream.admission import Admission
-from slipstream.jetstream.stream.answers import Answers
-from slipstream.jetstream.stream.appends import Appends, exhausted
-from slipstream.jetstream.stream.commit import Committer, store_error
-from slipstream.jetstream.stream.conditions import first_refusal
-from slipstream.jetstream.stream.fast_batches import FAST_SUFFIX
-from slipstream.jetstream.stream.ingest_ports import Batches, IngestOwner, Resources
-from slipstream.jetstream.stream.pubacks import PubAcks
-from slipstream.jetstream.stream.republish import Republisher
-from slipstream.jetstream.stream.settings_rules import wrong_rollup
+from slipstream.jetstream.stream.admission.admission import Admission
+from slipstream.jetstream.stream.admission.appends import Appends, exhausted
+from slipstream.jetstream.stream.admission.conditions import first_refusal
+from slipstream.jetstream.stream.admission.fast_batches import FAST_SUFFIX
+from slipstream.jetstream.stream.admission.ingest_ports import Batches, IngestOwner, Resources
+from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup
+from slipstream.jetstream.stream.commit.answers import Answers
+from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.commit.pubacks import PubAcks
+from slipstream.jetstream.stream.features import schedule_rules
+from slipstream.jetstream.stream.features.republish import Republisher
 from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["Ingest"]

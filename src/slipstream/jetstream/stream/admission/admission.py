@@ -18,8 +18,8 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.stream.counters import Counter
-from slipstream.jetstream.stream.ingest_ports import IngestOwner, Resources
+from slipstream.jetstream.stream.admission.ingest_ports import IngestOwner, Resources
+from slipstream.jetstream.stream.features.counters import Counter
 from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 from slipstream.subjects.transform import SubjectTransform

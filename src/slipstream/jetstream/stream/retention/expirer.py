@@ -16,11 +16,11 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Damaged, Store
-from slipstream.jetstream.stream.appends import Appends
-from slipstream.jetstream.stream.commit import Committer
-from slipstream.jetstream.stream.expiry import Expiry
-from slipstream.jetstream.stream.holds import Holds
-from slipstream.jetstream.stream.removals import Removals
+from slipstream.jetstream.stream.admission.appends import Appends
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.retention.expiry import Expiry
+from slipstream.jetstream.stream.retention.holds import Holds
+from slipstream.jetstream.stream.retention.removals import Removals
 from slipstream.limits import (
     EXPIRE_INTERVAL_MIN_NS,
     EXPIRE_SLICE_MSGS,

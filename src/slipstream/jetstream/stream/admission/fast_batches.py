@@ -26,9 +26,9 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import BatchLimits, Ports
-from slipstream.jetstream.stream.batches import BatchTarget, batch_tail
-from slipstream.jetstream.stream.pubacks import error_object
-from slipstream.jetstream.stream.staging import Prepared, Refused, Staging
+from slipstream.jetstream.stream.admission.batches import BatchTarget, batch_tail
+from slipstream.jetstream.stream.admission.staging import Prepared, Refused, Staging
+from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.fastpath.fastbatch import parse_reply as read_reply
 from slipstream.limits import BATCH_ID_BYTES_MAX, FAST_BATCH_ACK_EVERY_MAX

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Lost, Store, StoreUnavailable
-from slipstream.jetstream.stream.ingest_ports import Resources
+from slipstream.jetstream.stream.admission.ingest_ports import Resources
 
 __all__ = ["Health"]
 

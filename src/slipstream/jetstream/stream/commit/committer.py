@@ -32,7 +32,7 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
-from slipstream.jetstream.stream.pubacks import PubAcks
+from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.kernels.fastpath.intake import Intake
 from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 

@@ -15,8 +15,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.base import Store
-from slipstream.jetstream.stream import counters, schedule_rules
-from slipstream.jetstream.stream.ttl import NEVER, message_ttl
+from slipstream.jetstream.stream.admission.ttl import NEVER, message_ttl
+from slipstream.jetstream.stream.features import counters, schedule_rules
 
 __all__ = ["NEVER", "ConditionState", "first_refusal", "last_seq_of", "message_ttl", "sequence_of"]
 

@@ -21,8 +21,8 @@ from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.stream.features.schedule_rules import PURGE, Moment, fired, moment_of
 from slipstream.jetstream.stream.header_scan import messages_with_headers
-from slipstream.jetstream.stream.schedule_rules import PURGE, Moment, fired, moment_of
 from slipstream.limits import (
     SCHEDULE_INTERVAL_MIN_NS,
     SCHEDULE_RETRY_NS,

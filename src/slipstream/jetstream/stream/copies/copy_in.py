@@ -16,10 +16,10 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.base import SEQ_LAST
-from slipstream.jetstream.stream.appends import exhausted
-from slipstream.jetstream.stream.commit import Committer, store_error
-from slipstream.jetstream.stream.ingest import Ingest
-from slipstream.jetstream.stream.settings_rules import wrong_rollup
+from slipstream.jetstream.stream.admission.appends import exhausted
+from slipstream.jetstream.stream.admission.ingest import Ingest
+from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup
+from slipstream.jetstream.stream.commit.committer import Committer, store_error
 from slipstream.limits import SOURCE_BUFFERED_BYTES_MAX
 
 __all__ = ["CopyIn"]

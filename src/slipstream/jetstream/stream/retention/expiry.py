@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import ALL, Damaged, Store
-from slipstream.jetstream.stream.ttl import NEVER, message_ttl
+from slipstream.jetstream.stream.admission.ttl import NEVER, message_ttl
 
 __all__ = ["Expiry"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slipstream.jetstream.config.structs import EXTERNAL, TRANSFORM, StreamSource
-from slipstream.jetstream.stream.pubacks import error_object
-from slipstream.jetstream.stream.source_feed import SourceFeed
+from slipstream.jetstream.stream.commit.pubacks import error_object
+from slipstream.jetstream.stream.copies.source_feed import SourceFeed
 
 __all__ = ["source_fields"]
 

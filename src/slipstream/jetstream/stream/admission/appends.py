@@ -21,18 +21,18 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import SEQ_LAST, Store
-from slipstream.jetstream.stream import schedule_rules
-from slipstream.jetstream.stream.admission import Admission
-from slipstream.jetstream.stream.answers import Answers
-from slipstream.jetstream.stream.commit import Committer, store_error
-from slipstream.jetstream.stream.conditions import message_ttl
-from slipstream.jetstream.stream.dedup import MessageIds, cost_of
-from slipstream.jetstream.stream.ingest_ports import IngestOwner
-from slipstream.jetstream.stream.republish import Republisher
-from slipstream.jetstream.stream.schedules import Schedules
-from slipstream.jetstream.stream.settings_rules import at_least_marker_ttl, no_place
-from slipstream.jetstream.stream.staging import Prepared
-from slipstream.jetstream.stream.ttl import deadline
+from slipstream.jetstream.stream.admission.admission import Admission
+from slipstream.jetstream.stream.admission.conditions import message_ttl
+from slipstream.jetstream.stream.admission.dedup import MessageIds, cost_of
+from slipstream.jetstream.stream.admission.ingest_ports import IngestOwner
+from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl, no_place
+from slipstream.jetstream.stream.admission.staging import Prepared
+from slipstream.jetstream.stream.admission.ttl import deadline
+from slipstream.jetstream.stream.commit.answers import Answers
+from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.features import schedule_rules
+from slipstream.jetstream.stream.features.republish import Republisher
+from slipstream.jetstream.stream.features.schedules import Schedules
 from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["Appends", "exhausted"]

@@ -1,0 +1,1 @@
+"""What may join a stream, and as what: rules, conditions in headers, batches, message ids."""

@@ -1,0 +1,1 @@
+"""Messages of other streams: mirrors, sources, and how far each was read."""

@@ -1,0 +1,1 @@
+"""What a message can ask for besides being stored: counting, schedules, being published again."""

@@ -1,0 +1,1 @@
+"""What leaves a stream, and when: limits, age, interest, purges, and what holds it back."""
