@@ -118,7 +118,7 @@ class Bench:
     def archive(self, data: Dataset) -> int:
         """A stream into Parquet by the job."""
         from slipstream.spark import jobs
-        from slipstream.spark.target import Reach
+        from slipstream.spark.runtime.target import Reach
 
         jobs.archive(self.spark, data.stream, self._fresh("lake"), reach=Reach(servers=self.url))
         return data.messages

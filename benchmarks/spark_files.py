@@ -50,7 +50,7 @@ class _Reader(DataSourceReader):
         """The rows of a file."""
         from slipstream.bulk.arrow import message_schema, record_batch
         from slipstream.kernels.bulk.arrowrows import RowDecoder
-        from slipstream.spark.connection import settle_worker
+        from slipstream.spark.runtime.connection import settle_worker
 
         settle_worker()
         schema = message_schema(_COLUMNS)

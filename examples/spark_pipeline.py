@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import slipstream.spark
-from slipstream.spark import jobs
-from slipstream.spark.target import Reach
+from slipstream.spark import Reach, jobs
 from slipstream.testing import ServerThread
 
 ORDERS = 5_000

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from slipstream.spark.source import SlipstreamSource as DefaultSource
+from slipstream.spark.data_source import SlipstreamSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from slipstream.spark.archived import FilePartition
-from slipstream.spark.errors import DataLoss
+from slipstream.spark.archive.archived import FilePartition
 from slipstream.spark.lake import Archived, LakeError, create_lake, note_erased, open_lake
 from slipstream.spark.lake.files import COLUMNS, read_file, write_file
-from slipstream.spark.ranges import RangePartition
-from slipstream.spark.stream_reader import SlipstreamStreamReader
+from slipstream.spark.runtime.errors import DataLoss
+from slipstream.spark.source.ranges import RangePartition
+from slipstream.spark.source.stream_reader import SlipstreamStreamReader
 from support.servers import Launcher
 from support.spark_streams import Streams
 from support.stream_queries import JOB, Query, archive, read, started
@@ -188,7 +188,7 @@ def test_the_border_moves_while_a_batch_is_measured(
     streams: Streams, lake: str, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted as live, archived and dropped before the count was made: no more messages than allowed."""
-    from slipstream.spark.connection import Connection
+    from slipstream.spark.runtime.connection import Connection
 
     streams.create("A")
     streams.fill("A", 100)
@@ -217,7 +217,7 @@ def test_the_border_moves_while_live_messages_are_planned(
     streams.create("A")
     streams.fill("A", 100)
     archive(streams, "A", lake, 5)
-    archived_stream = importlib.import_module("slipstream.spark.archived_stream")
+    archived_stream = importlib.import_module("slipstream.spark.archive.streaming")
     plan = archived_stream.plan_range
 
     def moving(*args: Any) -> Any:

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from slipstream.bulk import BulkError
-from slipstream.spark import connection
-from slipstream.spark.errors import OptionError
-from slipstream.spark.source import SlipstreamSource
+from slipstream.spark.data_source import SlipstreamSource
+from slipstream.spark.runtime import connection
+from slipstream.spark.runtime.errors import OptionError
 from support.server_process import ServerProcess
 from support.servers import Launcher
 from support.spark_streams import Streams

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from slipstream.bulk import BulkError
-from slipstream.spark import connection
-from slipstream.spark.errors import DataLoss, OptionError
-from slipstream.spark.source import SlipstreamSource
-from slipstream.spark.target import Reach
+from slipstream.spark.data_source import SlipstreamSource
+from slipstream.spark.runtime import connection
+from slipstream.spark.runtime.errors import DataLoss, OptionError
+from slipstream.spark.runtime.target import Reach
 from support.servers import Launcher
 from support.spark_streams import Streams
 from support.stream_queries import SCHEMA, Query, read, started

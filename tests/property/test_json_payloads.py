@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slipstream.spark.json_payloads import _row, _usual, structs_of
+from slipstream.spark.source.json_payloads import _row, _usual, structs_of
 
 INNER = pa.struct([pa.field("a", pa.int32()), pa.field("when", pa.timestamp("us", "UTC"))])
 WANTED = pa.struct(

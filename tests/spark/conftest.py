@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from slipstream.testing.spark import spark as spark  # the fixture
 from support.server_process import ServerProcess
 from support.servers import ServerPool

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import slipstream.spark
 from slipstream.spark import jobs
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from support.spark_streams import Streams
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
@@ -117,13 +117,13 @@ def test_the_cut_moves_while_a_read_is_planned(
     """In this process: Spark's planners are others."""
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from slipstream.spark.options import read_source_options
-    from slipstream.spark.reader import SlipstreamReader
+    from slipstream.spark.source.options import read_source_options
+    from slipstream.spark.source.reader import SlipstreamReader
 
     streams.create(name)
     streams.fill(name, 40)
     jobs.archive(spark, name, lake, reach=reach, upto=10, drop=True)
-    archived = importlib.import_module("slipstream.spark.archived")
+    archived = importlib.import_module("slipstream.spark.archive.archived")
     plan, moves = archived.plan_range, iter((20, 30))
 
     def moving(*args: Any) -> Any:
@@ -160,8 +160,8 @@ def test_an_archive_that_does_not_fit_is_refused(
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("options", [{"streams": "A*"}, {"streams": "A,B"}, {"objectStore": "O"}])
 def test_an_archive_goes_with_reads_of_one_stream(options: dict[str, str], streaming: bool) -> None:
-    from slipstream.spark.errors import OptionError
-    from slipstream.spark.options import read_source_options
+    from slipstream.spark.runtime.errors import OptionError
+    from slipstream.spark.source.options import read_source_options
 
     with pytest.raises(OptionError, match="goes with reads of one stream or bucket"):
         read_source_options({**options, "archive": "./lake"}, streaming=streaming)

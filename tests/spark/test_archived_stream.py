@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.spark import jobs
-from slipstream.spark.progress import lag
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
+from slipstream.spark.source.progress import lag
 from support.spark_queries import Query
 from support.spark_streams import Streams
 

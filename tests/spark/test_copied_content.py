@@ -17,7 +17,7 @@ from slipstream.bulk import ConnectOptions, connect
 from slipstream.spark import jobs
 from slipstream.spark.jobs import copying
 from slipstream.spark.jobs.rollups import Rollups
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from support import nats_py
 from support.server_process import ServerProcess
 from support.spark_streams import Streams

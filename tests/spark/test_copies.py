@@ -21,7 +21,7 @@ from slipstream.spark import jobs
 from slipstream.spark.jobs import copying
 from slipstream.spark.jobs.ranges import ReadRange
 from slipstream.spark.lake import Wish, open_lake
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from support.server_process import ServerProcess
 from support.spark_streams import Streams
 

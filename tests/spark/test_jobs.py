@@ -15,7 +15,7 @@ import slipstream.spark
 from slipstream.spark import jobs
 from slipstream.spark.jobs.tasks import JobError, run_tasks
 from slipstream.spark.lake import LakeError, Wish, open_lake
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from support.server_process import ServerProcess
 from support.spark_streams import Streams
 

@@ -24,11 +24,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.spark import jobs
-from slipstream.spark.errors import SparkSideError
 from slipstream.spark.lake import open_lake
 from slipstream.spark.lake.files import read_file
 from slipstream.spark.lake.work import LEASE_SECONDS, Work
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.errors import SparkSideError
+from slipstream.spark.runtime.target import Reach
 from support.spark_streams import Streams
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]

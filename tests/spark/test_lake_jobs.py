@@ -24,7 +24,7 @@ from slipstream.bulk import BulkClient
 from slipstream.spark import jobs, table
 from slipstream.spark.lake import LakeError, open_lake
 from slipstream.spark.lake.work import LEASE_SECONDS
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from support.server_process import ServerProcess
 from support.spark_streams import Streams
 

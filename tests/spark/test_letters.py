@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from slipstream.spark import jobs
 from slipstream.spark.jobs.letters import Goal, open_letter
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 from support import nats_py
 from support.server_process import ServerProcess
 from support.spark_streams import Streams

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from slipstream.spark import writer
-from slipstream.spark.errors import SparkSideError
+from slipstream.spark.runtime.errors import SparkSideError
+from slipstream.spark.sink import writer
 from support import nats_py
 from support.server_process import ServerProcess
 from support.spark_faults import FaultySource

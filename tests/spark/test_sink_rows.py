@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slipstream.spark.errors import OptionError, SparkSideError
+from slipstream.spark.runtime.errors import OptionError, SparkSideError
 from support import nats_py
 from support.server_process import ServerProcess
 from support.spark_sink import HEADERS, MESSAGE, Sink

@@ -14,7 +14,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from slipstream.spark.jvm import find_java
+from slipstream.spark.runtime.jvm import find_java
 from support.spark_streams import Streams
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.long]

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import slipstream.spark
-from slipstream.spark.progress import lag
+from slipstream.spark.source.progress import lag
 from support.spark_queries import WAIT_S, Query
 from support.spark_streams import Streams
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slipstream.spark.source import SlipstreamSource
+from slipstream.spark.data_source import SlipstreamSource
 
 WAIT_SECONDS_MAX = 60.0
 KILL_BATCH = 1
@@ -121,9 +121,9 @@ class _Write:
 
 
 def _classes() -> dict[str, Any]:
-    from slipstream.spark.reader import FilteringReader, SlipstreamReader
-    from slipstream.spark.stream_reader import SlipstreamStreamReader
-    from slipstream.spark.writer import SlipstreamStreamWriter, SlipstreamWriter
+    from slipstream.spark.sink.writer import SlipstreamStreamWriter, SlipstreamWriter
+    from slipstream.spark.source.reader import FilteringReader, SlipstreamReader
+    from slipstream.spark.source.stream_reader import SlipstreamStreamReader
 
     made: dict[str, Any] = {}
     for base, mixin in (

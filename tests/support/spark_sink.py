@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from slipstream.spark.commits import TaskDone
-from slipstream.spark.task_writer import TaskPlace, write_task
-from slipstream.spark.writer import commit_tasks, prepared
+from slipstream.spark.sink.commits import TaskDone
+from slipstream.spark.sink.task_writer import TaskPlace, write_task
+from slipstream.spark.sink.writer import commit_tasks, prepared
 
 MESSAGE = {"subject": pa.string(), "payload": pa.binary()}
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))

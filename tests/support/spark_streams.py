@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from slipstream.bulk import ConnectOptions, connect
-from slipstream.spark.publish import Publisher
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
+from slipstream.spark.sink.publish import Publisher
 
 
 class Streams:

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from slipstream.bulk import ConnectOptions, connect
-from slipstream.spark import connection
+from slipstream.spark.data_source import SlipstreamSource
 from slipstream.spark.lake import Archived, NoLake, create_lake, open_lake
 from slipstream.spark.lake.files import COLUMNS, write_file
-from slipstream.spark.source import SlipstreamSource
-from slipstream.spark.stream_reader import SlipstreamStreamReader
+from slipstream.spark.runtime import connection
+from slipstream.spark.source.stream_reader import SlipstreamStreamReader
 from support.servers import Launcher
 from support.spark_streams import Streams
 

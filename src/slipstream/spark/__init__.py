@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.spark.errors import DataLoss, OptionError, SchemaError, SetupError, SparkSideError
-from slipstream.spark.progress import lag, lag_listener
-from slipstream.spark.session import configure, prepare, session
+from slipstream.spark.runtime.errors import DataLoss, OptionError, SchemaError, SetupError, SparkSideError
+from slipstream.spark.runtime.session import configure, prepare, session
+from slipstream.spark.runtime.target import Reach
+from slipstream.spark.source.progress import lag, lag_listener
 
 if TYPE_CHECKING:
-    from slipstream.spark.union import table as table
+    from slipstream.spark.archive.union import table as table
 
 __all__ = [
     "DataLoss",
     "OptionError",
+    "Reach",
     "SchemaError",
     "SetupError",
     "SparkSideError",
@@ -37,7 +39,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "table":  # its module needs pyspark
-        from slipstream.spark.union import table
+        from slipstream.spark.archive.union import table
 
         return table
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slipstream.spark.session import session
+from slipstream.spark.runtime.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.spark.admission import IDLE_SEQUENCES_MAX, Admission, Measured
-from slipstream.spark.offsets import Position
-from slipstream.spark.options import Limits
-from slipstream.spark.positions import StreamState
+from slipstream.spark.source.admission import IDLE_SEQUENCES_MAX, Admission, Measured
+from slipstream.spark.source.offsets import Position
+from slipstream.spark.source.options import Limits
+from slipstream.spark.source.positions import StreamState
 
 SECOND = 1_000_000_000
 

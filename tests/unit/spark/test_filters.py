@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from slipstream.spark.filters import Pushed, push
+from slipstream.spark.source.filters import Pushed, push
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOON_NS = 1_767_268_800_000_000_000

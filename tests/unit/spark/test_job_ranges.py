@@ -6,7 +6,7 @@ import pytest
 
 from slipstream.bulk import BulkError
 from slipstream.spark.jobs.ranges import place, reason
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.spark import jvm
-from slipstream.spark.jvm_errors import PipeErrorFilter, relay
+from slipstream.spark.runtime import jvm
+from slipstream.spark.runtime.jvm_errors import PipeErrorFilter, relay
 
 ZIP = "/opt/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark"
 
@@ -216,7 +216,7 @@ def test_last_words_come_out_before_a_program_ends() -> None:
     """The program ends while the relay holds back half a line; a file descriptor is all it needs."""
     code = f"""if 1:
         import subprocess, sys
-        from slipstream.spark import jvm
+        from slipstream.spark.runtime import jvm
         sys.stderr = None  # a notebook
         with jvm._errors() as errors:
             subprocess.run(["printf", "%s", {f"{LOG}{PLAIN}Trace"!r}], stderr=errors, stdout=errors)

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from slipstream.spark.errors import DataLoss
-from slipstream.spark.offsets import Offset, OffsetError, Position
-from slipstream.spark.positions import StreamState, checked, range_start
-from slipstream.spark.retention import Retention, read_retention
+from slipstream.spark.runtime.errors import DataLoss
+from slipstream.spark.source.offsets import Offset, OffsetError, Position
+from slipstream.spark.source.positions import StreamState, checked, range_start
+from slipstream.spark.source.retention import Retention, read_retention
 
 
 def test_the_form_in_a_checkpoint() -> None:

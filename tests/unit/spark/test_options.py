@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from slipstream.spark.errors import OptionError
-from slipstream.spark.options import Limits, Start, read_source_options
-from slipstream.spark.target import Target
+from slipstream.spark.runtime.errors import OptionError
+from slipstream.spark.runtime.target import Target
+from slipstream.spark.source.options import Limits, Start, read_source_options
 
 
 def read(options: Mapping[str, str], *, streaming: bool = False):  # type: ignore[no-untyped-def]

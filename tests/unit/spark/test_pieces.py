@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from slipstream.bulk import Plan
 from slipstream.bulk.values import Split
-from slipstream.spark.connection import Connection
-from slipstream.spark.options import read_source_options
-from slipstream.spark.pieces import TASKS_VARIABLE, even_pieces, local_tasks, tasks_at_once
-from slipstream.spark.ranges import Window, plan_range
+from slipstream.spark.runtime.connection import Connection
+from slipstream.spark.runtime.pieces import TASKS_VARIABLE, even_pieces, local_tasks, tasks_at_once
+from slipstream.spark.source.options import read_source_options
+from slipstream.spark.source.ranges import Window, plan_range
 
 MIB = 1 << 20
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from slipstream.spark.offsets import Offset, Position
-from slipstream.spark.progress import lag
+from slipstream.spark.source.offsets import Offset, Position
+from slipstream.spark.source.progress import lag
 
 
 class Progress:

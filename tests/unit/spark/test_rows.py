@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from slipstream.bulk.arrow import message_schema
-from slipstream.spark import json_payloads
-from slipstream.spark.rows import PayloadError, Shaper
-from slipstream.spark.schema import Columns
+from slipstream.spark.source import json_payloads
+from slipstream.spark.source.rows import PayloadError, Shaper
+from slipstream.spark.source.schema import Columns
 
 
 def shaped(payloads: list[bytes], kind: pa.DataType, payload_format: str, *, errors_fail: bool = False) -> list[object]:

@@ -18,9 +18,9 @@ from pyspark.sql.types import (
 )
 
 from slipstream.bulk.arrow import DEFAULT_COLUMNS, message_schema
-from slipstream.spark.errors import OptionError, SchemaError
-from slipstream.spark.options import read_source_options
-from slipstream.spark.schema import source_columns, source_ddl
+from slipstream.spark.runtime.errors import OptionError, SchemaError
+from slipstream.spark.source.options import read_source_options
+from slipstream.spark.source.schema import source_columns, source_ddl
 
 STREAM = (
     StructType()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.spark import jvm
-from slipstream.spark.errors import SetupError
-from slipstream.spark.session import check_spark, session, settings
+from slipstream.spark.runtime import jvm
+from slipstream.spark.runtime.errors import SetupError
+from slipstream.spark.runtime.session import check_spark, session, settings
 
 
 def fake_java(directory: Path, version: str, *, status: int = 0) -> dict[str, str]:

@@ -11,14 +11,14 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, MapType, String
 from slipstream.bulk import BulkError
 from slipstream.bulk.encode import encode_batch
 from slipstream.kernels.bulk.rowrecords import RowEncoder
-from slipstream.spark import commits
-from slipstream.spark.connection import Connection
-from slipstream.spark.dead_letters import DeadLetters
-from slipstream.spark.errors import OptionError, SchemaError, SparkSideError
-from slipstream.spark.sink_checks import BadRow, Room
-from slipstream.spark.sink_headers import header_block, header_bytes_bound
-from slipstream.spark.sink_options import read_sink_options
-from slipstream.spark.sink_rows import RowRules, row_rules
+from slipstream.spark.runtime.connection import Connection
+from slipstream.spark.runtime.errors import OptionError, SchemaError, SparkSideError
+from slipstream.spark.sink import commits
+from slipstream.spark.sink.checks import BadRow, Room
+from slipstream.spark.sink.dead_letters import DeadLetters
+from slipstream.spark.sink.headers import header_block, header_bytes_bound
+from slipstream.spark.sink.options import read_sink_options
+from slipstream.spark.sink.rows import RowRules, row_rules
 
 MESSAGE = StructType().add("subject", StringType()).add("payload", BinaryType())
 ENTRY = StructType().add("key", StringType()).add("value", BinaryType())

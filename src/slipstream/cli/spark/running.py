@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from slipstream.cli.settings import Settings
     from slipstream.spark.jobs import Report
-    from slipstream.spark.target import Reach
+    from slipstream.spark.runtime.target import Reach
 
 __all__ = ["again_flag", "job_flags", "reach_of", "run_job"]
 
@@ -72,7 +72,7 @@ def reach_of(settings: Settings) -> Reach:
     Raises:
         Failure: a secret was given that workers could only get in clear.
     """
-    from slipstream.spark.target import Reach
+    from slipstream.spark.runtime.target import Reach
 
     if settings.token or settings.jwt:
         raise Failure("Spark jobs take credentials from files (--creds, --nkey), or a password from NATS_PASSWORD")
@@ -147,7 +147,7 @@ def _run(job: str, master: str | None, *args: Any, log: str, **options: Any) -> 
 @contextmanager
 def _told_in_a_line(master: str | None = None) -> Iterator[None]:
     """Spark's errors without the calls of two languages that led to them."""
-    from slipstream.spark.session import check_spark
+    from slipstream.spark.runtime.session import check_spark
 
     check_spark()
     from py4j.protocol import Py4JError

@@ -1,6 +1,8 @@
 """The data pipeline's jobs, as functions. Each takes a Spark session first and returns a `Report`.
 
-    from slipstream.spark import jobs, session
+    from slipstream.spark import jobs
+
+    from slipstream.spark import session
 
     jobs.archive(session(), "ORDERS", "./lake/orders")
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from slipstream.spark.connection import retrying
 from slipstream.spark.jobs.held import held
 from slipstream.spark.jobs.ranges import (
     RETRY_NS,
@@ -39,7 +38,8 @@ from slipstream.spark.lake import (
     open_lake,
     working,
 )
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import retrying
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

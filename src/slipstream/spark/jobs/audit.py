@@ -14,7 +14,7 @@ from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_bat
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.lake import Lake, LakeFile, Wish, open_lake
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

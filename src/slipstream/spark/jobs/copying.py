@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from slipstream.bulk import BulkError, CommitResult, Fence
 from slipstream.bulk.writing import StagedPart
 from slipstream.jetstream.bulk.errors import FENCE_MOVED
-from slipstream.spark.connection import Connection, get_connection, retrying
 from slipstream.spark.jobs.digest import ContentDigest
 from slipstream.spark.jobs.ranges import RETRY_NS, StreamFacts, again, reason
 from slipstream.spark.jobs.report import Say, counted
 from slipstream.spark.jobs.rollups import Rollups, find_rollups
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import Connection, get_connection, retrying
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

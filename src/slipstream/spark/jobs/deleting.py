@@ -11,11 +11,11 @@ from slipstream.bulk import BulkError
 from slipstream.bulk.link import answer
 from slipstream.client.wire import Message
 from slipstream.jetstream.errors_table import NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND
-from slipstream.spark.connection import Connection, get_connection
 from slipstream.spark.jobs.ranges import again, reason
 from slipstream.spark.jobs.report import Say, counted
 from slipstream.spark.jobs.tasks import JobError
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import Connection, get_connection
+from slipstream.spark.runtime.target import Reach
 
 __all__ = ["delete_messages"]
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.bulk import BulkError
-from slipstream.spark.connection import retrying
 from slipstream.spark.jobs.copying import Copied, copied_upto, copy_into, copy_name, open_target
 from slipstream.spark.jobs.letters import Goal, Letter, open_letter
 from slipstream.spark.jobs.ranges import RETRY_NS, ReadRange, again, plan_stream, read_batches, reason, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import retrying
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

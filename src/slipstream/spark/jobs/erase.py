@@ -39,7 +39,7 @@ from slipstream.spark.lake import (
     working,
 )
 from slipstream.spark.lake.erasures import RECORDS
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from slipstream.bulk import BulkError, connect
-from slipstream.spark.connection import get_connection
-from slipstream.spark.repeating import repeating
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import get_connection
+from slipstream.spark.runtime.repeating import repeating
+from slipstream.spark.runtime.target import Reach
 
 __all__ = ["held"]
 

@@ -3,7 +3,7 @@
 | written by | headers |
 |---|---|
 | a consumer with `slipstream.dlq` | `Slipstream-Dlq-Stream`, `-Consumer`, `-Reason`, `-Subject` and others |
-| the Spark sink with `onError=dlq` | `Slipstream-Error`, `-Subject`, `-Size`, `-Headers`; see `spark/dead_letters.py` |
+| the Spark sink with `onError=dlq` | `Slipstream-Error`, `-Subject`, `-Size`, `-Headers`; `sink/dead_letters.py` |
 
 A consumer's letter belongs to the stream it names. The sink's rows never were in a stream: a letter of it belongs to
 the stream that takes its subject, if the letter is whole and what was wrong is not the row itself: a subject that the

@@ -27,7 +27,7 @@ from slipstream.spark.jobs.ranges import (
 )
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.tasks import JobError, at_once
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from slipstream.spark.jobs.held import held
 from slipstream.spark.jobs.ranges import ReadRange, StreamFacts, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

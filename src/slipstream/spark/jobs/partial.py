@@ -60,7 +60,7 @@ class _PartialReader(DataSourceReader):
         return [InputPartition(number) for number in range(len(items))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        from slipstream.spark.connection import settle_worker
+        from slipstream.spark.runtime.connection import settle_worker
 
         settle_worker()
         work, items = self._work()

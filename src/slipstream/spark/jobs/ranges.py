@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from slipstream.bulk import BulkError, Plan
 from slipstream.jetstream.errors_table import STREAM_NOT_FOUND
-from slipstream.spark.connection import back_off, drop_connection, get_connection, retrying
 from slipstream.spark.jobs.tasks import JobError
-from slipstream.spark.pieces import even_pieces
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import back_off, drop_connection, get_connection, retrying
+from slipstream.spark.runtime.pieces import even_pieces
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from slipstream.spark.jobs.ranges import stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError
 from slipstream.spark.lake import Lake, Wish, open_lake
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.bulk import BulkError, CommitResult, Fence
 from slipstream.jetstream import headers
-from slipstream.spark.connection import Connection, retrying
 from slipstream.spark.jobs.ranges import (
     RETRY_NS,
     ReadRange,
@@ -25,7 +24,8 @@ from slipstream.spark.jobs.ranges import (
     stream_facts,
 )
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.connection import Connection, retrying
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from slipstream.spark.jobs.ranges import ReadRange, again, plan_stream, read_bat
 from slipstream.spark.jobs.report import Report, Say, counted, quiet
 from slipstream.spark.jobs.sketch import Sketch, buckets_of
 from slipstream.spark.jobs.tasks import JobError, Result, at_once, run_tasks, waves
-from slipstream.spark.target import Reach
+from slipstream.spark.runtime.target import Reach
 
 if TYPE_CHECKING:
     import pyarrow as pa

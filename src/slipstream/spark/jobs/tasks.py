@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slipstream.spark.errors import SparkSideError
+from slipstream.spark.runtime.errors import SparkSideError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +52,7 @@ def run_tasks(spark: SparkSession, items: Sequence[Item], work: Callable[[Item],
 
 def _settled(work: Callable[[Item], Result]) -> Callable[[Item], Result]:
     def settled(item: Item) -> Result:
-        from slipstream.spark.connection import settle_worker
+        from slipstream.spark.runtime.connection import settle_worker
 
         settle_worker()
         return work(item)

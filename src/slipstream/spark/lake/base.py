@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from slipstream.spark.errors import SparkSideError
+from slipstream.spark.runtime.errors import SparkSideError
 
 __all__ = ["Archived", "Lake", "LakeConflict", "LakeError", "LakeFile", "NoLake", "Wish"]
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from slipstream.spark.lake.base import Archived, LakeError, LakeFile
-from slipstream.spark.repeating import repeating
+from slipstream.spark.runtime.repeating import repeating
 
 if TYPE_CHECKING:
     from slipstream.spark.lake.base import Lake

@@ -1,0 +1,1 @@
+"""Streams together with their archives, as one table."""

@@ -1,0 +1,1 @@
+"""What reads, writes and jobs stand on: sessions, connections, targets, option values."""

@@ -1,0 +1,1 @@
+"""Writes: rows checked, staged or published, and committed once."""

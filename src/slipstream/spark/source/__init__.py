@@ -1,0 +1,1 @@
+"""Reads: where they begin and end, how they are cut, what rows come of them."""
