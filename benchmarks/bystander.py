@@ -19,7 +19,7 @@ from time import monotonic_ns
 
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Waits", "bystander"]
 

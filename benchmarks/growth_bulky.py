@@ -14,7 +14,7 @@ from benchmarks.servers import Server
 from slipstream.client.js_requests import Asking
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["CASES", "SCENARIOS"]
 

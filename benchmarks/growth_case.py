@@ -12,7 +12,7 @@ from slipstream.client.js_requests import Asking
 from slipstream.client.options import ClientError, ConnectOptions
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["JETSTREAM", "PATIENT", "Action", "Case", "call", "make_streams"]
 

@@ -14,7 +14,7 @@ from benchmarks.growth_case import JETSTREAM, call
 from benchmarks.js_streams import StreamAdmin
 from benchmarks.scenario import Bar, Claim, Row, Scale, Scenario
 from benchmarks.servers import Server
-from slipstream import limits
+from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.load import Lines, Tally
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
@@ -91,7 +91,7 @@ class _Publisher:
         self._before = answers_before
         self._window = window
         self._answers = answers
-        self._lines = Lines(url, [Scanner()], limits.LOAD_TIMEOUT_NS)
+        self._lines = Lines(url, [Scanner()], LOAD_TIMEOUT_NS)
         self._lines.lines[0].subscribe(["_INBOX.>"], "", self._lines.buffer)
 
     def run(self) -> Tally:

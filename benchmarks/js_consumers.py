@@ -22,7 +22,7 @@ from slipstream.client.load import percentile
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["SCENARIOS", "create_times_ns", "fill", "make_consumer"]
 

@@ -21,15 +21,16 @@ import click
 
 from benchmarks.servers import Server
 from benchmarks.soak_load import Churning, SoakPublishing, SoakReceiving, SoakTally
-from slipstream import limits
+from slipstream.client.limits import LOAD_RUN_TIMEOUT_NS
 from slipstream.client.options import ClientError
 from slipstream.client.workers import run_together
+from slipstream.units import MIB, MINUTE_NS, SECOND_NS
 
 _GROWTH_MAX = 1.10  # the end of the run against its second quarter
 _GROWTH_SAMPLES_MIN = 40  # fewer say nothing about growth
 # By the second quarter of so long a run the list of closed connections that a server keeps for monitoring is full.
 _GROWTH_SECONDS_MIN = 20 * 60
-_GROWTH_MIN_BYTES = 16 * limits.MIB  # less is the allocator's own breathing
+_GROWTH_MIN_BYTES = 16 * MIB  # less is the allocator's own breathing
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SoakResult:
             faults.append(f"{received.messages} deliveries instead of {3 * self.published}")
         grown = self.growth_bytes()
         if grown > _GROWTH_MIN_BYTES and grown > (_GROWTH_MAX - 1) * self._settled_bytes():
-            faults.append(f"memory grew by {grown / limits.MIB:.0f} MiB")
+            faults.append(f"memory grew by {grown / MIB:.0f} MiB")
         return faults
 
     def growth_bytes(self) -> float:
@@ -84,9 +85,9 @@ def soak(server: Server, *, duration_ns: int, rate: int, sample_ns: int) -> Soak
     began = monotonic()
 
     def watch() -> None:
-        while not ended.wait(sample_ns / limits.SECOND_NS):
+        while not ended.wait(sample_ns / SECOND_NS):
             samples.append(server.resident_bytes())
-            click.echo(f"{monotonic() - began:8.0f} s  {samples[-1] / limits.MIB:8.1f} MiB", err=True)
+            click.echo(f"{monotonic() - began:8.0f} s  {samples[-1] / MIB:8.1f} MiB", err=True)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -97,7 +98,7 @@ def soak(server: Server, *, duration_ns: int, rate: int, sample_ns: int) -> Soak
                 SoakPublishing(url=server.url, rate=rate, duration_ns=duration_ns),
                 Churning(url=server.url, duration_ns=duration_ns),
             ],
-            timeout_ns=duration_ns + limits.LOAD_RUN_TIMEOUT_NS,
+            timeout_ns=duration_ns + LOAD_RUN_TIMEOUT_NS,
         )
     finally:
         ended.set()
@@ -120,7 +121,7 @@ def soak(server: Server, *, duration_ns: int, rate: int, sample_ns: int) -> Soak
 @click.option("--sample", default=5.0, type=click.FloatRange(0.1, 600), show_default=True, help="Seconds.")
 def main(binary: Path, minutes: float, rate: int, sample: float) -> None:
     """Soak one server."""
-    duration_ns, sample_ns = int(minutes * limits.MINUTE_NS), int(sample * limits.SECOND_NS)
+    duration_ns, sample_ns = int(minutes * MINUTE_NS), int(sample * SECOND_NS)
     with tempfile.TemporaryDirectory(prefix="soak-") as home, Server(binary.absolute(), Path(home)) as server:
         try:
             result = soak(server, duration_ns=duration_ns, rate=rate, sample_ns=sample_ns)
@@ -146,7 +147,7 @@ def _print(result: SoakResult) -> None:
 
 
 def _mib(values: Sequence[int]) -> list[float]:
-    return [value / limits.MIB for value in values]
+    return [value / MIB for value in values]
 
 
 if __name__ == "__main__":

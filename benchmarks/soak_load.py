@@ -16,20 +16,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic_ns, sleep
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientTimeout
 from slipstream.client.wire import WireClient
 from slipstream.kernels.client.pubframes import encode_pubs, stamp_pubs
 from slipstream.kernels.client.serverscan import Scanner
+from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 __all__ = ["SIZES", "Churning", "SoakPublishing", "SoakReceiving", "SoakTally"]
 
 SIZES = (64, 128, 1024, 8192)  # payload bytes of the streams
 QUEUE_MEMBERS = 3
 SERVICE = "soak.service"
-_TICK_NS = 5 * limits.MILLISECOND_NS
+_TICK_NS = 5 * MILLISECOND_NS
 _BURST_TICKS = 10  # after a pause, catch up with so many ticks at most
 _MARKER = b"NATS/1.0\r\n\r\n"
 
@@ -75,7 +76,7 @@ class Churning:
 
     url: str
     duration_ns: int
-    pause_ns: int = 4 * limits.MILLISECOND_NS
+    pause_ns: int = 4 * MILLISECOND_NS
 
     def prepare(self) -> Runner:
         """Nothing is open between the rounds."""
@@ -109,12 +110,12 @@ class _Stream:
 class _Publisher:
     def __init__(self, job: SoakPublishing) -> None:
         self._job = job
-        self._lines = Lines(job.url, [Scanner() for _ in SIZES], limits.LOAD_TIMEOUT_NS)
+        self._lines = Lines(job.url, [Scanner() for _ in SIZES], LOAD_TIMEOUT_NS)
         self._streams = [_Stream(source, size) for source, size in enumerate(SIZES)]
 
     def run(self) -> Tally:
         lines, buffer = self._lines.lines, self._lines.buffer
-        per_tick = max(self._job.rate * _TICK_NS // limits.SECOND_NS // len(lines), 1)
+        per_tick = max(self._job.rate * _TICK_NS // SECOND_NS // len(lines), 1)
         self._lines.start()
         now = began = monotonic_ns()
         ticks = 0
@@ -126,7 +127,7 @@ class _Publisher:
                     line.send(stream.frames(per_tick * (due - ticks)))
                 line.receive_ready(buffer)
             ticks = due
-            sleep(max(began + ticks * _TICK_NS - monotonic_ns(), 0) / limits.SECOND_NS)
+            sleep(max(began + ticks * _TICK_NS - monotonic_ns(), 0) / SECOND_NS)
             now = monotonic_ns()
         for line, stream in zip(lines, self._streams, strict=True):
             line.send(stream.marker())
@@ -144,7 +145,7 @@ class _Receiver:
     def __init__(self, job: SoakReceiving) -> None:
         checked = [Scanner(stamped=True) for _ in range(len(SIZES) + 1)]
         shared = [Scanner() for _ in range(QUEUE_MEMBERS)]
-        self._lines = Lines(job.url, [*checked, *shared, Scanner(reply_payload=b"done")], limits.LOAD_TIMEOUT_NS)
+        self._lines = Lines(job.url, [*checked, *shared, Scanner(reply_payload=b"done")], LOAD_TIMEOUT_NS)
         lines, buffer = self._lines.lines, self._lines.buffer
         self._checked, self._group, self._service = lines[: len(checked)], lines[len(checked) : -1], lines[-1]
         try:
@@ -195,7 +196,7 @@ class _Receiver:
             for line in lines.values():
                 epoll.register(line, select.EPOLLIN)
             while not self._ended():
-                ready = epoll.poll(limits.LOAD_TIMEOUT_NS / limits.SECOND_NS)
+                ready = epoll.poll(LOAD_TIMEOUT_NS / SECOND_NS)
                 if not ready:
                     raise ClientTimeout("the streams stopped without their markers: messages were lost")
                 for number, _ in ready:
@@ -222,7 +223,7 @@ class _Churner:
         while monotonic_ns() - started_ns < self._job.duration_ns:
             self._round(rounds)
             rounds += 1
-            sleep(self._job.pause_ns / limits.SECOND_NS)
+            sleep(self._job.pause_ns / SECOND_NS)
         with WireClient(self._job.url) as client:
             client.publish(SERVICE, header=_MARKER)
             client.flush()

@@ -31,7 +31,7 @@ from slipstream.config.durations import format_duration
 from slipstream.config.options import Options, ResolverOptions
 from slipstream.config.record import Record
 from slipstream.config.validate import UNSUPPORTED
-from slipstream.limits import GIB, KIB, MIB
+from slipstream.units import GIB, KIB, MIB
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from slipstream.client.options import ClientError, ClientTimeout, ConnectOptions
 from slipstream.client.wire import Message, WireClient
-from slipstream.limits import MILLISECOND_NS, SECOND_NS
+from slipstream.units import MILLISECOND_NS, SECOND_NS
 from support.server_process import ServerProcess, ServerStartError
 from support.servers import server_binary
 

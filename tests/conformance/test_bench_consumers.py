@@ -14,7 +14,7 @@ from slipstream.client.js_consume import Awaiting, Listening, Pulling
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_here
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.servers import server_binary
 
 

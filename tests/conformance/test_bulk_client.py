@@ -18,12 +18,9 @@ from slipstream.bulk import BulkClient, BulkError, ConnectOptions, Plan, StreamI
 from slipstream.bulk.arrow import ALL_COLUMNS  # noqa: E402
 from slipstream.bulk.lent import LentFiles, Place  # noqa: E402
 from slipstream.client.wire import WireClient  # noqa: E402
-from slipstream.limits import (  # noqa: E402
-    BULK_MEMORY_CHUNK_BYTES,
-    BULK_MEMORY_CREDIT,
-    BULK_PLACES_CHUNKS,
-    KIB,
-)
+from slipstream.jetstream.bulk.limits import BULK_MEMORY_CHUNK_BYTES, BULK_MEMORY_CREDIT  # noqa: E402
+from slipstream.jetstream.limits import BULK_PLACES_CHUNKS  # noqa: E402
+from slipstream.units import KIB  # noqa: E402
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims  # noqa: E402
 from support.keys import USER_KEY, USER_SEED  # noqa: E402
 from support.server_process import ServerProcess  # noqa: E402

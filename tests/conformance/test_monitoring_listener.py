@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from slipstream.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring import http
 from slipstream.monitoring.http import MonitoringListener
+from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring.worker import Worker
 from slipstream.server.listener import bind
 from slipstream.server.server import Server

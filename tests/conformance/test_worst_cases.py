@@ -16,7 +16,7 @@ import pytest
 
 from slipstream.client.options import ConnectOptions
 from slipstream.client.wire import WireClient
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.pace import slowness
 from support.server_process import SLOW_EVENT_VARIABLE, ServerProcess
 from support.servers import server_binary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from campaigns.consumer_deaths import ConsumerDeaths
-from slipstream.limits import MILLISECOND_NS
+from slipstream.units import MILLISECOND_NS
 
 
 def test_consumers_survive_deaths(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.reserve import Reserve
-from slipstream.limits import STORE_RESERVE_BYTES
+from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Driver
 from support.stores import commit, fill, new_file_store, payload, reopen, upkeep

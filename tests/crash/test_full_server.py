@@ -8,7 +8,7 @@ from pathlib import Path
 
 from campaigns.forgetful_server import forgetful_program
 from campaigns.load import API, Connection
-from slipstream.limits import STORE_RESERVE_BYTES
+from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
 from support.server_process import ServerProcess
 
 MESSAGES = 120  # that fit

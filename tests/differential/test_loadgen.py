@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import loadgen as model
-from slipstream import limits
 from slipstream.kernels.client import pubframes, serverdecode, serverscan
+from slipstream.limits import LOADGEN_FRAME_BYTES_MAX, LOADGEN_LINE_BYTES_MAX
 
 ERROR_BYTES_KEPT = 1024  # of the first -ERR
 
@@ -188,7 +188,7 @@ def test_endless_line_is_refused(reader: type[serverscan.Scanner] | type[serverd
     fed = reader()
     piece = b"x" * 4096
     with pytest.raises(ValueError, match="line too long"):
-        for _ in range(limits.LOADGEN_LINE_BYTES_MAX // len(piece) + 1):
+        for _ in range(LOADGEN_LINE_BYTES_MAX // len(piece) + 1):
             fed.feed(piece)
 
 
@@ -212,7 +212,7 @@ def test_size_beyond_the_buffer_is_refused(reader: type[serverscan.Scanner] | ty
 
 def test_decoder_refuses_a_message_beyond_the_limit() -> None:
     with pytest.raises(ValueError, match="beyond the limit"):
-        serverdecode.Decoder().feed(b"MSG a 1 %d\r\n" % (limits.LOADGEN_FRAME_BYTES_MAX + 1))
+        serverdecode.Decoder().feed(b"MSG a 1 %d\r\n" % (LOADGEN_FRAME_BYTES_MAX + 1))
 
 
 def test_decoder_refuses_a_foreign_sid() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slipstream.jetstream.consumer.consumers import Consumers
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.bulk_world import BulkPorts, BulkWorld
 
 LONGEST = 2**63 - 1

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.jetstream_world import World
 
 HEADERS = {

@@ -10,7 +10,7 @@ from slipstream.config.account_options import (
     ResponsePermissionOptions,
     SubjectPermissionOptions,
 )
-from slipstream.limits import PERMISSION_CACHE_MAX
+from slipstream.routing.limits import PERMISSION_CACHE_MAX
 from slipstream.routing.permissions import Permissions, ResponsePermits
 
 words = st.sampled_from([b"a", b"b", b"*"])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.jetstream.stream.admission.dedup import MessageIds
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.jetstream_world import World
 
 SUBJECTS = ["s.a", "s.b", "s.c"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.limits import KIB, PRE_AUTH_BYTES
 from slipstream.protocol.host import State
+from slipstream.protocol.limits import PRE_AUTH_BYTES
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_handshake import Cookies
+from slipstream.units import KIB
 from support.hub_world import FakePeer, HubClient, HubWorld
 from support.keys import BCRYPT_OF_OPEN_SESAME
 

@@ -11,8 +11,8 @@ import uvloop
 from models.wsframes import Frame
 from slipstream.config.account_options import AuthorizationOptions
 from slipstream.config.listener_options import TLSOptions, WebsocketOptions
-from slipstream.limits import PRE_AUTH_BYTES
 from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.limits import PRE_AUTH_BYTES
 from slipstream.server.server import Server
 from support.keys import BCRYPT_OF_OPEN_SESAME
 from support.transcript import connect_line

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.limits import CONSUMER_WAITING_CEILING
+from slipstream.jetstream.consumer.limits import CONSUMER_WAITING_CEILING
 from support.consumer_world import SECOND_NS, ConsumerWorld, status
 
 MANY = 20_000

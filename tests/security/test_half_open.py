@@ -8,7 +8,8 @@ import ssl
 
 import pytest
 
-from slipstream.limits import KIB, PRE_AUTH_BYTES
+from slipstream.protocol.limits import PRE_AUTH_BYTES
+from slipstream.units import KIB
 from support.abuse import Witness, allow_open_files, peak_bytes, resident_bytes
 from support.servers import Launcher
 from tlsfiles import Authority

@@ -17,6 +17,7 @@ import pytest
 
 import slipstream.kernels
 from slipstream.jetstream.api.consumers import FILTER_SLICE_SUBJECTS
+from slipstream.jetstream.stream.limits import PURGE_SLICE_MSGS
 from slipstream.kernels.backup.s2block import decode_block, encode_block
 from slipstream.kernels.index.pendingremovals import PendingRemovals
 from slipstream.kernels.index.seqset import SeqSet
@@ -29,9 +30,10 @@ from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.wire.wsframes import FrameReader
-from slipstream.limits import MIB, PURGE_SLICE_MSGS, READ_BUFFER_BYTES
+from slipstream.server.limits import READ_BUFFER_BYTES
 from slipstream.server.listener import READ_BYTES_FIRST
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX
+from slipstream.units import MIB
 from support.hub_world import HubWorld
 from support.pace import slowness
 

@@ -17,11 +17,11 @@ from typing import Self
 
 from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue
-from slipstream.limits import READ_BUFFER_BYTES
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
+from slipstream.server.limits import READ_BUFFER_BYTES
 from support.config_loading import loaded
 
 START_NS = 1_800_000_000 * 10**9

@@ -14,7 +14,7 @@ from typing import Any
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Delivery
 from slipstream.kernels.subjects.subject import matches
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.bulk_world import BulkPorts, BulkWorld
 
 MINUTE_NS = 60 * SECOND_NS

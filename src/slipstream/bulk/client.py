@@ -23,7 +23,7 @@ from slipstream.bulk.reading import ArrowReader, RecordSource, Wanted
 from slipstream.bulk.source import BulkSource
 from slipstream.bulk.values import Fence, Plan, Split, StreamIdentity
 from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter, commit
-from slipstream.limits import MILLISECOND_NS
+from slipstream.units import MILLISECOND_NS
 
 __all__ = ["BulkClient", "connect"]
 

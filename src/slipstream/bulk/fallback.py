@@ -29,7 +29,7 @@ from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import format_time, parse_time
 from slipstream.kernels.bulk.bulkscan import encode_message
 from slipstream.kernels.log.record import StoredMessage
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["ConsumerSource", "DirectSource", "created_ns", "estimated_plan"]
 

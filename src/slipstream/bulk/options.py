@@ -15,7 +15,7 @@ from slipstream.client.credentials import read_credentials, read_seed
 from slipstream.client.options import ClientError
 from slipstream.client.options import ConnectOptions as WireOptions
 from slipstream.client.wire import WireClient
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["ConnectOptions", "open_wire"]
 

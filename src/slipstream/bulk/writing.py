@@ -25,7 +25,7 @@ from slipstream.bulk.errors import BulkError
 from slipstream.bulk.link import Inbox, Link, answer
 from slipstream.bulk.shared import attach
 from slipstream.kernels.bulk.rowrecords import RowEncoder
-from slipstream.limits import KIB, MINUTE_NS
+from slipstream.units import KIB, MINUTE_NS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Failure
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["draw_bars", "show_graphs"]
 

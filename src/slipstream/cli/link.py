@@ -31,7 +31,7 @@ from slipstream.client.wire import (
     message_frame,
 )
 from slipstream.kernels.client.pubframes import encode_pubs
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from slipstream.version import PRODUCT_VERSION
 
 __all__ = ["ApiRefusal", "Link", "Reply"]

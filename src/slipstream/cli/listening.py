@@ -14,7 +14,7 @@ from slipstream.cli.connection import Session
 from slipstream.cli.link import Link
 from slipstream.cli.render import note
 from slipstream.client.wire import ClientTimeout, ConnectionLost, Message
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["connect_again", "listen"]
 

@@ -13,7 +13,7 @@ import click
 
 from slipstream.cli.connection import Failure
 from slipstream.cli.human import visible
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Delivery", "Headers", "decode_header", "encode_header", "print_body", "print_headers", "read_delivery"]
 

@@ -16,7 +16,7 @@ from slipstream.cli.messages import Headers, encode_header
 from slipstream.cli.progress import Advance, progress
 from slipstream.cli.render import note
 from slipstream.client.wire import ConnectionLost, NoResponders
-from slipstream.limits import MIB, SECOND_NS
+from slipstream.units import MIB, SECOND_NS
 
 __all__ = ["AtomicBatch", "Publisher"]
 

@@ -17,7 +17,7 @@ from slipstream.cli.link import Link, Reply
 from slipstream.cli.listening import listen
 from slipstream.cli.messages import read_delivery
 from slipstream.client.wire import ClientError, Message
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Feed", "acknowledge", "filter_fields", "status_of"]
 

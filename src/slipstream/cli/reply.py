@@ -19,7 +19,7 @@ from slipstream.cli.render import note
 from slipstream.cli.templates import FUNCTIONS_HELP, Template
 from slipstream.cli.types import DURATION, HEADER
 from slipstream.client.wire import Message
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["reply"]
 

@@ -15,7 +15,7 @@ from slipstream.cli.render import note
 from slipstream.cli.templates import FUNCTIONS_HELP
 from slipstream.cli.types import DURATION, HEADER
 from slipstream.client.wire import ClientTimeout, Message
-from slipstream.limits import MILLISECOND_NS
+from slipstream.units import MILLISECOND_NS
 
 __all__ = ["current_subject", "req"]
 

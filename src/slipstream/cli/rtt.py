@@ -15,7 +15,7 @@ from slipstream.cli.render import Columns, print_json
 from slipstream.cli.types import DURATION, SIZE, json_flag
 from slipstream.client.load import percentile
 from slipstream.client.wire import ClientError
-from slipstream.limits import MILLISECOND_NS, SECOND_NS
+from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 __all__ = ["latency", "rtt"]
 

@@ -12,7 +12,7 @@ from slipstream.cli.connection import Failure
 from slipstream.cli.human import parse_timestamp, to_rfc3339
 from slipstream.cli.types import DURATION
 from slipstream.config.durations import format_duration
-from slipstream.limits import MICROSECOND_NS
+from slipstream.units import MICROSECOND_NS
 
 __all__ = ["schedule_flags", "schedule_headers"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from slipstream.cli.human import parse_duration
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["CONTEXT_NAMES", "ENVIRONMENT", "Settings", "resolve"]
 

@@ -17,7 +17,7 @@ from slipstream.cli.render import note
 from slipstream.cli.showing import Shower
 from slipstream.cli.types import DURATION, json_flag, list_option
 from slipstream.client.wire import Message
-from slipstream.limits import MICROSECOND_NS
+from slipstream.units import MICROSECOND_NS
 
 __all__ = ["sub"]
 

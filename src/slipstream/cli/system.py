@@ -9,7 +9,7 @@ from typing import Final
 from slipstream.cli.connection import Failure
 from slipstream.cli.link import Link, Reply
 from slipstream.client.wire import ClientTimeout, NoResponders
-from slipstream.limits import MILLISECOND_NS
+from slipstream.units import MILLISECOND_NS
 
 __all__ = ["ask_all", "ask_server", "ask_servers", "one_server"]
 

@@ -20,7 +20,7 @@ from slipstream.cli.human import format_bytes, visible
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.system import ask_server, one_server
 from slipstream.cli.types import DURATION
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -13,19 +13,20 @@ import json
 from dataclasses import dataclass
 from time import monotonic_ns
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.kernels.client.serverscan import Scanner
+from slipstream.units import SECOND_NS
 
 __all__ = ["Awaiting", "Listening", "Pulling"]
 
 _ACK = b"+ACK"
 _FLOW = b" $JS.FC."
 _FLOW_SUBJECT_MAX = 600  # bytes of a head that may be cut by the end of a read
-_EXPIRES_NS = 30 * limits.SECOND_NS
+_EXPIRES_NS = 30 * SECOND_NS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Pulling:
     left: int = 0  # 0: one fetch after the other
     acks: bool = False
     heartbeat_ns: int = 0
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect and listen on an inbox."""
@@ -54,7 +55,7 @@ class Listening:
     url: str
     subject: str
     messages: int
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect; the subscription is what lets the consumer begin."""
@@ -71,7 +72,7 @@ class Awaiting:
     subject: str  # to publish on
     size: int
     messages: int
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect twice."""

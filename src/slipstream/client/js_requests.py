@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
@@ -38,7 +38,7 @@ class Asking:
     window: int = 1  # requests of a connection that may be unanswered
     connections: int = 1
     answer_bytes_min: int = 0  # smaller answers on average mean that something else was said
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect, subscribe to the answers and make the frames."""

@@ -14,10 +14,10 @@ import struct
 from collections.abc import Iterable
 from time import monotonic_ns
 
-from slipstream import limits
 from slipstream.client.options import ClientError, ClientTimeout, ConnectionLost, ServerRefused
 from slipstream.client.wire import WireClient
 from slipstream.kernels.client.serverscan import Scanner
+from slipstream.units import MICROSECOND_NS, SECOND_NS
 
 __all__ = ["Line"]
 
@@ -39,8 +39,8 @@ class Line:
         if isinstance(self._socket, ssl.SSLSocket):
             self._socket.close()
             raise ClientError("load generation over TLS is not supported")
-        seconds, rest_ns = divmod(timeout_ns, limits.SECOND_NS)
-        timeout = struct.pack("ll", seconds, rest_ns // limits.MICROSECOND_NS)
+        seconds, rest_ns = divmod(timeout_ns, SECOND_NS)
+        timeout = struct.pack("ll", seconds, rest_ns // MICROSECOND_NS)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
         self._socket.setblocking(True)

@@ -18,14 +18,15 @@ from math import ceil
 from time import monotonic_ns
 from typing import Protocol, runtime_checkable
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_CONNECTIONS_MAX
 from slipstream.client.line import Line
 from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.kernels.client.serverscan import Scanner
+from slipstream.units import KIB, MILLISECOND_NS, SECOND_NS
 
 __all__ = ["Counting", "Job", "Lines", "Runner", "Tally", "percentile"]
 
-_RECEIVE_BYTES = 256 * limits.KIB
+_RECEIVE_BYTES = 256 * KIB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +96,8 @@ class Lines:
         Raises:
             ClientError: one of them could not; the others are closed again.
         """
-        if not 1 <= len(scanners) <= limits.LOAD_CONNECTIONS_MAX:
-            raise ClientError(f"a job has 1 to {limits.LOAD_CONNECTIONS_MAX} connections, not {len(scanners)}")
+        if not 1 <= len(scanners) <= LOAD_CONNECTIONS_MAX:
+            raise ClientError(f"a job has 1 to {LOAD_CONNECTIONS_MAX} connections, not {len(scanners)}")
         self.lines: list[Line] = []
         self.buffer = bytearray(_RECEIVE_BYTES)
         self._timeout_ns = timeout_ns
@@ -128,8 +129,8 @@ class Lines:
         for line in self.lines:
             poller.register(line, select.POLLIN)
         while not any(line.scanner.messages for line in self.lines):
-            if not poller.poll(self._timeout_ns / limits.MILLISECOND_NS):
-                raise ClientTimeout(f"nothing came for {self._timeout_ns / limits.SECOND_NS:g} s")
+            if not poller.poll(self._timeout_ns / MILLISECOND_NS):
+                raise ClientTimeout(f"nothing came for {self._timeout_ns / SECOND_NS:g} s")
             self.start()
             for line in self.lines:
                 line.receive_ready(self.buffer)

@@ -12,8 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from slipstream import limits
+from slipstream.client.limits import CLIENT_TIMEOUT_NS
 from slipstream.errors import SlipstreamError
+from slipstream.limits import DEFAULT_PORT
 from slipstream.version import PRODUCT_VERSION
 
 __all__ = [
@@ -89,7 +90,7 @@ class ConnectOptions:
     echo: bool = True
     tls: ssl.SSLContext | None = None  # used when the server asks for TLS, or the URL does
     tls_first: bool = False  # handshake before INFO
-    timeout_ns: int = limits.CLIENT_TIMEOUT_NS
+    timeout_ns: int = CLIENT_TIMEOUT_NS
 
     def connect_line(self, *, tls: bool, nonce: str = "") -> bytes:
         """CONNECT as bytes; a key signs the server's nonce."""
@@ -129,7 +130,7 @@ def read_url(url: str, options: ConnectOptions) -> Endpoint:
     """
     try:
         parts = urlsplit(url if "://" in url else f"nats://{url}")
-        port = parts.port or limits.DEFAULT_PORT
+        port = parts.port or DEFAULT_PORT
     except ValueError as error:
         raise ClientError(f"not a server URL: {error}") from error
     if parts.scheme not in ("nats", "tls") or not parts.hostname:

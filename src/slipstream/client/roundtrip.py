@@ -9,7 +9,7 @@ import select
 from dataclasses import dataclass
 from time import perf_counter_ns
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout, NoResponders
@@ -28,7 +28,7 @@ class Requesting:
     inbox: str  # where the replies go; a different subject for every requester
     messages: int
     size: int
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect and subscribe to the replies."""
@@ -45,7 +45,7 @@ class Replying:
     size: int  # of the replies
     queue: str = ""  # with several connections, a queue group gives a request to one of them
     connections: int = 1
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect and subscribe."""

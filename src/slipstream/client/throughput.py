@@ -11,16 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.kernels.client.serverscan import Scanner
+from slipstream.units import KIB
 
 __all__ = ["Publishing", "Receiving", "publish_frames"]
 
-_SEND_BYTES = 128 * limits.KIB  # large enough that system calls do not count, small enough to stay in the cache
+_SEND_BYTES = 128 * KIB  # large enough that system calls do not count, small enough to stay in the cache
 _LOOK_EVERY = 64  # chunks a blocking sender sends between two looks at what the server says
 
 
@@ -32,7 +33,7 @@ class Publishing:
     subjects: tuple[tuple[str, ...], ...]
     messages: int  # a connection
     size: int
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect."""
@@ -50,7 +51,7 @@ class Receiving:
     subjects: tuple[tuple[str, ...], ...]
     messages: int  # a connection; the run ends when every connection has got at least that many
     queue: str = ""
-    timeout_ns: int = limits.LOAD_TIMEOUT_NS
+    timeout_ns: int = LOAD_TIMEOUT_NS
 
     def prepare(self) -> Runner:
         """Connect and subscribe."""

@@ -23,7 +23,7 @@ from typing import Self
 
 import msgspec
 
-from slipstream import limits
+from slipstream.client.limits import CLIENT_QUEUED_BYTES_MAX
 from slipstream.client.options import (
     ClientError,
     ClientTimeout,
@@ -38,6 +38,7 @@ from slipstream.client.options import (
 from slipstream.errors import UNREADABLE
 from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.kernels.client.serverdecode import Decoder, Message
+from slipstream.units import KIB
 
 __all__ = [
     "ClientError",
@@ -52,8 +53,8 @@ __all__ = [
     "message_frame",
 ]
 
-_RECEIVE_BYTES = 256 * limits.KIB
-_BEHIND_BYTES = 4 * limits.KIB  # taken in behind a large payload: its end, and the head of the next message
+_RECEIVE_BYTES = 256 * KIB
+_BEHIND_BYTES = 4 * KIB  # taken in behind a large payload: its end, and the head of the next message
 _NO_WORD = re.compile(r"[ \t\r\n\f]|^$")
 
 
@@ -292,7 +293,7 @@ class WireClient:
                 sent = self._socket.send(view)
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 # A full queue is not read further: the server then holds the messages back, or drops this client.
-                if self._queued_bytes >= limits.CLIENT_QUEUED_BYTES_MAX:
+                if self._queued_bytes >= CLIENT_QUEUED_BYTES_MAX:
                     self._wait(select.POLLOUT, deadline)
                 elif not self._receive_ready():
                     self._wait(select.POLLOUT | select.POLLIN, deadline)
@@ -308,7 +309,7 @@ class WireClient:
 
     def _receive(self, deadline: int) -> None:
         """Take in some bytes, waiting for them."""
-        if self._queued_bytes > limits.CLIENT_QUEUED_BYTES_MAX:
+        if self._queued_bytes > CLIENT_QUEUED_BYTES_MAX:
             raise ClientError(
                 f"{self._queued_bytes} bytes of messages are waiting to be asked for; the limit is reached"
             )

@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection, wait
 from time import monotonic_ns
 from typing import TypeVar
 
-from slipstream import limits
+from slipstream.client.limits import LOAD_PROCESSES_MAX, LOAD_RUN_TIMEOUT_NS
 from slipstream.client.load import Counting, Job, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
 
@@ -74,7 +74,7 @@ def run_here(job: Job) -> Tally:
 def run_together(
     jobs: Sequence[Job],
     *,
-    timeout_ns: int = limits.LOAD_RUN_TIMEOUT_NS,
+    timeout_ns: int = LOAD_RUN_TIMEOUT_NS,
     on_progress: Callable[[int], None] | None = None,
 ) -> list[Tally]:
     """Run jobs at the same time in a process each; return their tallies in order.
@@ -87,8 +87,8 @@ def run_together(
     Raises:
         ClientError: one of them failed, with its reason, or all together took too long; the others are stopped.
     """
-    if len(jobs) > limits.LOAD_PROCESSES_MAX:
-        raise ClientError(f"{len(jobs)} processes of load; at most {limits.LOAD_PROCESSES_MAX} run together")
+    if len(jobs) > LOAD_PROCESSES_MAX:
+        raise ClientError(f"{len(jobs)} processes of load; at most {LOAD_PROCESSES_MAX} run together")
     deadline = monotonic_ns() + timeout_ns
     with _workers(jobs, tells=on_progress is not None) as pipes:
         _gather(pipes, _Ready, deadline)

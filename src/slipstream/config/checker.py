@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
+from slipstream.config.limits import CONFIG_ERRORS_MAX
 from slipstream.errors import ConfigError
-from slipstream.limits import CONFIG_ERRORS_MAX
 
 if TYPE_CHECKING:
     from slipstream.config.listener_options import TLSOptions

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from slipstream.limits import HOUR_NS, MICROSECOND_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from slipstream.units import HOUR_NS, MICROSECOND_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 __all__ = ["format_duration", "parse_duration"]
 

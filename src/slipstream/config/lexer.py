@@ -23,8 +23,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
+from slipstream.config.limits import CONFIG_DEPTH_MAX
 from slipstream.config.source import Source
-from slipstream.limits import CONFIG_DEPTH_MAX
 
 __all__ = ["Item", "scan"]
 

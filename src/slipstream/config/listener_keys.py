@@ -32,7 +32,8 @@ from slipstream.config.readers import (
 )
 from slipstream.config.subject_rules import USER_KEY, is_public_key
 from slipstream.config.user_keys import auth_timeout
-from slipstream.limits import LEAF_DIAL_TIMEOUT_NS, LEAF_RECONNECT_NS, SECOND_NS, WEBSOCKET_HANDSHAKE_TIMEOUT_NS
+from slipstream.limits import LEAF_DIAL_TIMEOUT_NS, LEAF_RECONNECT_NS, WEBSOCKET_HANDSHAKE_TIMEOUT_NS
+from slipstream.units import SECOND_NS
 
 __all__ = [
     "COMPRESSION",

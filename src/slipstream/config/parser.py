@@ -14,15 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from slipstream.config import lexer
+from slipstream.config.limits import CONFIG_INCLUDE_DEPTH_MAX, CONFIG_INCLUDES_MAX, CONFIG_VARIABLE_DEPTH_MAX
 from slipstream.config.options import Position
 from slipstream.config.source import ConfigSyntaxError, Source
 from slipstream.errors import ConfigError
-from slipstream.limits import (
-    CONFIG_FILE_MAX_BYTES,
-    CONFIG_INCLUDE_DEPTH_MAX,
-    CONFIG_INCLUDES_MAX,
-    CONFIG_VARIABLE_DEPTH_MAX,
-)
+from slipstream.limits import CONFIG_FILE_MAX_BYTES
 
 if TYPE_CHECKING:
     from datetime import datetime

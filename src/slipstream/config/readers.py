@@ -14,7 +14,8 @@ from slipstream.config.addresses import split_host_port
 from slipstream.config.checker import Checker, Kind, Reader, go_type, quote, refusal, wrong_type
 from slipstream.config.durations import parse_duration
 from slipstream.config.parser import Value
-from slipstream.limits import MAX_INT32, SECOND_NS
+from slipstream.limits import MAX_INT32
+from slipstream.units import SECOND_NS
 
 __all__ = [
     "BOOLEAN",

@@ -21,12 +21,8 @@ from slipstream.config.parser import Value
 from slipstream.config.readers import BOOLEAN, STRING, integer, seconds, text, text_list
 from slipstream.config.record import replace
 from slipstream.config.subject_rules import ACCOUNT_KEY, CURVE_KEY, USER_KEY, is_public_key, is_valid_subject
-from slipstream.limits import (
-    ALLOW_RESPONSE_EXPIRES_NS,
-    ALLOW_RESPONSE_MAX_MSGS,
-    AUTH_TIMEOUT_WARN_NS,
-    SECOND_NS,
-)
+from slipstream.limits import ALLOW_RESPONSE_EXPIRES_NS, ALLOW_RESPONSE_MAX_MSGS, AUTH_TIMEOUT_WARN_NS
+from slipstream.units import SECOND_NS
 
 __all__ = [
     "AUTHORIZATION",

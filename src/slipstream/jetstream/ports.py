@@ -12,13 +12,7 @@ from typing import Any, Protocol
 
 from slipstream.accounts.account import MessageTaker
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.store.base import Job, Store
-from slipstream.kernels.fastpath.ackintake import AckIntake
-from slipstream.kernels.fastpath.handout import Batch
-from slipstream.kernels.fastpath.intake import Intake
-from slipstream.kernels.fastpath.pointget import PointGet
-from slipstream.limits import (
-    API_REQUEST_QUEUE_LIMIT,
+from slipstream.jetstream.limits import (
     ATOMIC_BATCH_MSGS_MAX,
     ATOMIC_BATCHES_BYTES_MAX,
     ATOMIC_BATCHES_MAX,
@@ -26,6 +20,14 @@ from slipstream.limits import (
     BATCH_TIMEOUT_NS,
     FAST_BATCHES_MAX,
     FAST_BATCHES_PER_STREAM_MAX,
+)
+from slipstream.jetstream.store.base import Job, Store
+from slipstream.kernels.fastpath.ackintake import AckIntake
+from slipstream.kernels.fastpath.handout import Batch
+from slipstream.kernels.fastpath.intake import Intake
+from slipstream.kernels.fastpath.pointget import PointGet
+from slipstream.limits import (
+    API_REQUEST_QUEUE_LIMIT,
     MAX_PAYLOAD_BYTES,
     MAX_PENDING_BYTES,
     STREAM_MAX_BUFFERED_BYTES,

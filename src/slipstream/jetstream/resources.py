@@ -14,7 +14,7 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.ports import AccountLimits
-from slipstream.limits import MIB
+from slipstream.units import MIB
 
 if TYPE_CHECKING:
     from slipstream.jetstream.store.base import Store

@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.limits import SCRUB_INTERVAL_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Scrubbed", "Scrubber"]
+
+# Time between two segments read back to look for damage, over all streams of a server: at most 6.4 MiB a second, and a
+# terabyte in two days.
+SCRUB_INTERVAL_NS: Final = 10 * SECOND_NS
 
 
 class _Stream(Protocol):

@@ -21,13 +21,14 @@ from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.admission.ttl import message_ttl
 from slipstream.jetstream.stream.copies.source_positions import position_notes
-from slipstream.limits import RESTORE_COMMIT_BYTES, SECOND_NS
+from slipstream.limits import RESTORE_COMMIT_BYTES
 from slipstream.migrate.blocks import Record
 from slipstream.migrate.consumers import state_in
 from slipstream.migrate.digest import MessageDigest
 from slipstream.migrate.errors import MigrationError
 from slipstream.migrate.source import SourceStream
 from slipstream.migrate.staging import Done, Staging
+from slipstream.units import SECOND_NS
 
 __all__ = ["Advance", "adapted", "copy_stream", "stored_messages"]
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from slipstream.clock import rfc3339
-from slipstream.limits import MIB, SECOND_NS
 from slipstream.protocol.certificate import CertificateFacts, MalformedCertificate, read_certificate
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import Peer
+from slipstream.units import MIB, SECOND_NS
 
 __all__ = ["TlsSession", "certificate_expiry", "issuer_of", "text", "tls_of", "user_of"]
 

@@ -13,10 +13,10 @@ import msgspec
 from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.kernels.subjects.subject import overlaps
-from slipstream.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.client_facts import issuer_of, text, tls_of, user_of
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
+from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.subsz import SubscriptionDetail, detail_of
 from slipstream.monitoring.worker import Steps

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.config.options import GLOBAL_ACCOUNT
-from slipstream.limits import ACCOUNT_CONNECTIONS_INTERVAL_NS, STATSZ_FIRST_NS, STATSZ_INTERVAL_NS
+from slipstream.monitoring.limits import ACCOUNT_CONNECTIONS_INTERVAL_NS, STATSZ_FIRST_NS, STATSZ_INTERVAL_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account

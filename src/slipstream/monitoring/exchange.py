@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import h11
 
-from slipstream.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
 from slipstream.monitoring.endpoints import Reply
+from slipstream.monitoring.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
 from slipstream.monitoring.query import decode_component
 
 __all__ = ["Exchange", "HttpRequest"]

@@ -9,7 +9,7 @@ import msgspec
 
 from slipstream.config.durations import format_duration
 from slipstream.jetstream.gojson import encode
-from slipstream.limits import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from slipstream.units import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 
 __all__ = ["encode", "encode_indented", "number", "round_trip", "round_trip_text", "seconds", "uptime"]
 

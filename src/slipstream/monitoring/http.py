@@ -14,15 +14,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, cast
 
-from slipstream.limits import (
-    LISTEN_BACKLOG,
+from slipstream.limits import LISTEN_BACKLOG, TLS_TIMEOUT_NS
+from slipstream.monitoring.limits import (
     MONITOR_CONNECTIONS_MAX,
     MONITOR_IDLE_TIMEOUT_NS,
     MONITOR_READ_TIMEOUT_NS,
     MONITOR_WRITE_TIMEOUT_NS,
-    SECOND_NS,
-    TLS_TIMEOUT_NS,
 )
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     import socket

@@ -12,8 +12,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from slipstream.limits import MILLISECOND_NS
 from slipstream.monitoring.worker import Steps
+from slipstream.units import MILLISECOND_NS
 
 __all__ = [
     "AccountFacts",

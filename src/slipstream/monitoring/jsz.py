@@ -6,7 +6,6 @@ import msgspec
 
 from slipstream.config.account_options import AccountJetStreamOptions
 from slipstream.errors import SlipstreamError
-from slipstream.limits import MONITOR_PAGE
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.jetstream_facts import (
     AccountFacts,
@@ -18,6 +17,7 @@ from slipstream.monitoring.jetstream_facts import (
     StreamFacts,
     after_received,
 )
+from slipstream.monitoring.limits import MONITOR_PAGE
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.worker import Steps
 

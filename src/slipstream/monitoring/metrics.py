@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from slipstream.limits import MONITOR_METRICS_ACCOUNTS_MAX, SECOND_NS
 from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.limits import MONITOR_METRICS_ACCOUNTS_MAX
+from slipstream.units import SECOND_NS
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 __all__ = ["metrics"]

@@ -14,8 +14,8 @@ import msgspec
 
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.scan import go_quote, skip_blank, value_end
-from slipstream.limits import SYSTEM_REQUEST_BYTES_MAX
 from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.limits import SYSTEM_REQUEST_BYTES_MAX
 
 __all__ = ["BadOptions", "ServerFilter", "concerns", "read_options"]
 

@@ -9,10 +9,10 @@ import msgspec
 from slipstream.accounts.account import Account
 from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.kernels.wire.interest import Interest, Subscription
-from slipstream.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import number
+from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.worker import Steps
 

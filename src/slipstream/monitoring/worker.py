@@ -17,13 +17,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from slipstream.limits import (
-    MILLISECOND_NS,
+from slipstream.monitoring.limits import (
     MONITOR_BURST_NS,
     MONITOR_COMPLAINT_INTERVAL_NS,
     MONITOR_JOBS_MAX,
     MONITOR_SHARE_PERCENT,
 )
+from slipstream.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.monitoring.facts import Cancellable, Monitored

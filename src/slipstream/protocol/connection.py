@@ -22,9 +22,9 @@ from slipstream.kernels.subjects.subject import is_literal
 from slipstream.kernels.wire import parser as wire
 from slipstream.kernels.wire.interest import Presence, Subscription
 from slipstream.kernels.wire.outbox import Outbox
-from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES
 from slipstream.protocol import texts
 from slipstream.protocol.host import Host, Peer, State
+from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES
 from slipstream.protocol.texts import CloseReason, error_line
 from slipstream.protocol.tracelog import message_line, payload_line
 from slipstream.routing.permissions import ResponsePermits

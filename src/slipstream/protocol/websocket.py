@@ -18,12 +18,12 @@ from enum import Enum
 
 from slipstream.kernels.wire import wsframes
 from slipstream.kernels.wire.wsframes import FrameReader
-from slipstream.limits import (
+from slipstream.protocol import ws_frames
+from slipstream.protocol.limits import (
     WEBSOCKET_BROWSER_FRAME_BYTES,
     WEBSOCKET_COMPRESS_MIN_BYTES,
     WEBSOCKET_CONTROL_BYTES_MAX,
 )
-from slipstream.protocol import ws_frames
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_frames import InflateFailed, Inflater, close_frame, control_frame, deflated, frame_head
 from slipstream.protocol.ws_handshake import Handshake, HandshakeSettings, Upgrade

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from slipstream.errors import SlipstreamError
 from slipstream.kernels.wire import wsframes
-from slipstream.limits import (
+from slipstream.protocol.limits import (
     WEBSOCKET_EARLY_BYTES_MAX,
     WEBSOCKET_EARLY_RATIO_FROM_BYTES,
     WEBSOCKET_EARLY_RATIO_MAX,

@@ -25,7 +25,7 @@ from http import HTTPStatus
 
 import h11
 
-from slipstream.limits import WEBSOCKET_REQUEST_BYTES_MAX, WEBSOCKET_REQUESTS_MAX
+from slipstream.protocol.limits import WEBSOCKET_REQUEST_BYTES_MAX, WEBSOCKET_REQUESTS_MAX
 from slipstream.protocol.ws_origin import OriginPolicy, OriginRefused
 
 __all__ = ["CookieNames", "Cookies", "Handshake", "HandshakeSettings", "Upgrade"]

@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.interest import Subscription
-from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS, SERVICE_RESPONSES_MAX
+from slipstream.limits import SERVICE_RESPONSE_THRESHOLD_NS
 from slipstream.protocol.headers import set_header, strip_header
+from slipstream.routing.limits import SERVICE_RESPONSES_MAX
 from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:

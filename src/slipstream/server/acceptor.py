@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.server.turns import Turns

@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-from slipstream.limits import PROXY_HEADER_TIMEOUT_NS, SECOND_NS
+from slipstream.limits import PROXY_HEADER_TIMEOUT_NS
 from slipstream.protocol.host import State
 from slipstream.protocol.proxy import ProxyDecoder, ProxyViolation
 from slipstream.protocol.texts import CloseReason
@@ -22,6 +22,7 @@ from slipstream.server.listener import address_of
 from slipstream.server.tls import TlsContext
 from slipstream.server.tls_layer import TLS_RECORD_HANDSHAKE, TlsFacts, TlsFailed
 from slipstream.server.tls_protocol import ConnectionRate, SecurePeer, TlsClientProtocol
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     import asyncio

@@ -28,7 +28,7 @@ from typing import Final, Generic, TypeVar
 
 from slipstream.jetstream.store.base import Job
 from slipstream.jetstream.store.file.together import run_together
-from slipstream.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREADS
+from slipstream.server.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREADS
 
 __all__ = ["COMMITS_TOGETHER_MAX", "ENDS_A_TURN_MAX", "FileThreads", "FileWork"]
 

@@ -15,10 +15,10 @@ from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.fastpath.handout import hand_out, is_congested
 from slipstream.kernels.wire.interest import Presence
-from slipstream.limits import SECOND_NS
 from slipstream.protocol.connection import SUBSCRIPTIONS_AT_ONCE
 from slipstream.routing.services import REPLY_PREFIX
 from slipstream.server.shared_memory import lend_file, share_memory
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from slipstream.limits import SECOND_NS
 from slipstream.protocol.texts import CloseReason
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.server.server import Server

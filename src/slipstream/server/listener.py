@@ -19,20 +19,13 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from slipstream.config.durations import format_duration
-from slipstream.limits import (
-    EARLY_FLUSH_BYTES,
-    FIRST_PING_MAX_NS,
-    KIB,
-    LISTEN_BACKLOG,
-    MIB,
-    PRODUCER_STALL_NS,
-    READ_BUFFER_BYTES,
-    SECOND_NS,
-)
+from slipstream.limits import FIRST_PING_MAX_NS, LISTEN_BACKLOG
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
+from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, READ_BUFFER_BYTES
+from slipstream.units import KIB, MIB, SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.auth.tls_map import PeerCertificate

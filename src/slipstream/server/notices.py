@@ -17,7 +17,8 @@ from slipstream.config.features import flag_lines
 from slipstream.config.listener_options import OCSPCacheOptions
 from slipstream.config.options import Options
 from slipstream.config.record import Record
-from slipstream.limits import MAX_PAYLOAD_WARN_BYTES, MIB
+from slipstream.limits import MAX_PAYLOAD_WARN_BYTES
+from slipstream.units import MIB
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import UserOptions

@@ -17,7 +17,7 @@ from functools import partial
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 
-from slipstream.limits import PASSWORD_CHECK_THREADS
+from slipstream.server.limits import PASSWORD_CHECK_THREADS
 
 if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection

@@ -23,17 +23,13 @@ from slipstream.config.record import replace
 from slipstream.config.validate import unsupported
 from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.kernels.wire.outbox import Outbox
-from slipstream.limits import (
-    AUTH_AFTER_TLS_NS,
-    AUTH_TIMEOUT_NS,
-    PASSWORD_CHECK_THREADS,
-    READ_BUFFER_BYTES,
-)
+from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from slipstream.server.acceptor import Acceptor
 from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
+from slipstream.server.limits import PASSWORD_CHECK_THREADS, READ_BUFFER_BYTES
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
 from slipstream.server.memory import SUBSCRIPTION_MEMORY_SHARE, memory_bytes

@@ -18,8 +18,8 @@ import os
 from typing import TYPE_CHECKING
 
 from slipstream.errors import StorageFault
-from slipstream.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE
 from slipstream.server.foreign_store import refuse_foreign_store
+from slipstream.server.limits import JETSTREAM_DISK_SHARE, JETSTREAM_MEMORY_SHARE
 from slipstream.server.memory import memory_bytes
 from slipstream.version import API_LEVEL
 

@@ -13,10 +13,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from slipstream.limits import SECOND_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.listener import ClientProtocol, SocketPeer
 from slipstream.server.tls_layer import TlsFacts, TlsFailed, TlsLayer
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.protocol.ws_handshake import Cookies

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
-from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN, SECOND_NS
 from slipstream.protocol.texts import CloseReason
+from slipstream.server.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
 from slipstream.server.memory import OUTBOX_MEMORY_SHARE, memory_bytes
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection

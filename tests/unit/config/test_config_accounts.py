@@ -16,7 +16,7 @@ from slipstream.config import (
     MsgTraceOptions,
 )
 from slipstream.config.load import Probes
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.config_loading import errors, loaded, options
 
 

@@ -15,7 +15,7 @@ from slipstream.config import (
     TLSOptions,
 )
 from slipstream.config.load import Probes
-from slipstream.limits import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from slipstream.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from support.config_loading import errors, loaded, options
 
 SEED = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY"

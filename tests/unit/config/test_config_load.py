@@ -7,7 +7,7 @@ import pytest
 from slipstream.config.load import ConfigErrors, load
 from slipstream.config.options import Options
 from slipstream.config.server_keys import SERVER
-from slipstream.limits import MINUTE_NS, SECOND_NS
+from slipstream.units import MINUTE_NS, SECOND_NS
 from support.config_loading import errors, loaded, options
 
 

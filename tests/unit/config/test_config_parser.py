@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from slipstream.config.limits import CONFIG_DEPTH_MAX, CONFIG_INCLUDES_MAX
 from slipstream.config.parser import parse_file, parse_text
 from slipstream.config.source import ConfigSyntaxError
 from slipstream.errors import ConfigError
-from slipstream.limits import CONFIG_DEPTH_MAX, CONFIG_INCLUDES_MAX
 
 
 def _plain(text: str, **environment: str) -> object:

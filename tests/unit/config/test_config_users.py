@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.config import PermissionsOptions, ResponsePermissionOptions, SubjectPermissionOptions, UserOptions
-from slipstream.limits import MINUTE_NS, SECOND_NS
+from slipstream.units import MINUTE_NS, SECOND_NS
 from support.config_loading import errors, loaded, options
 
 NKEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"

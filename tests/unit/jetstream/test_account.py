@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SECOND_NS
 from slipstream.testing.sim_disk import SimDisk
+from slipstream.units import SECOND_NS
 from slipstream.version import API_LEVEL
 from support.disk_world import disk_world
 from support.jetstream_world import FakeStores, World

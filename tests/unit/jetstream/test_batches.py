@@ -12,7 +12,7 @@ from slipstream.jetstream.ports import BatchLimits
 from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.retention.interest import NoConsumers
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.jetstream_world import World
 
 

@@ -20,7 +20,7 @@ from slipstream.jetstream.config.versioning import (
     stream_level,
     with_required_level,
 )
-from slipstream.limits import MINUTE_NS, SECOND_NS
+from slipstream.units import MINUTE_NS, SECOND_NS
 
 ALONE = ConfigContext(find_stream=lambda _: None)
 

@@ -6,8 +6,8 @@ import random
 import pytest
 
 from slipstream.jetstream.directory import account_directory
-from slipstream.limits import SECOND_NS
 from slipstream.testing.sim_disk import SimDisk
+from slipstream.units import SECOND_NS
 from support.disk_world import ROOT, disk_world
 from support.jetstream_world import FakePorts
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Committed, Job
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.jetstream_world import DiskLikeStore, FakeStores, World
 
 

@@ -13,8 +13,8 @@ from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS, ApiRequest
 from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.ports import AccountLimits
-from slipstream.limits import SECOND_NS
 from slipstream.testing.sim_disk import SimDisk
+from slipstream.units import SECOND_NS
 from support.disk_world import disk_world
 from support.jetstream_world import FakePorts, FakeStores, World
 

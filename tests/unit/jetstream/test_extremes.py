@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.bulk_world import BulkWorld
 from support.copy_world import CopyWorld
 from support.jetstream_world import World

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from slipstream.limits import SECOND_NS, STORE_REMOVED_KEPT_SEGMENTS
+from slipstream.jetstream.store.limits import STORE_REMOVED_KEPT_SEGMENTS
 from slipstream.testing.sim_disk import SimDisk
+from slipstream.units import SECOND_NS
 from support.disk_world import disk_world
 from support.jetstream_world import FakePorts
 

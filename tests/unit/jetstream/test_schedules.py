@@ -6,7 +6,7 @@ import pytest
 
 from slipstream.jetstream.ports import Recovered
 from slipstream.jetstream.stream.retention.interest import NoConsumers
-from slipstream.limits import HOUR_NS, MINUTE_NS, SECOND_NS
+from slipstream.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from support.jetstream_world import START_NS, FakePorts, FakeStores, World
 
 ALLOWED = {"subjects": ["s.>"], "allow_msg_schedules": True, "allow_msg_ttl": True}

@@ -2,10 +2,10 @@
 
 import json
 
-from slipstream.jetstream.scrub import Scrubber
+from slipstream.jetstream.scrub import SCRUB_INTERVAL_NS, Scrubber
 from slipstream.jetstream.store.base import Lost
-from slipstream.limits import SCRUB_INTERVAL_NS, SECOND_NS
 from slipstream.testing.sim_disk import SimDisk
+from slipstream.units import SECOND_NS
 from support.disk_world import disk_world
 from support.jetstream_world import FakePorts, World
 

@@ -13,7 +13,7 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream import slices, stream
 from slipstream.jetstream.stream.retention import expirer, limit_keeper
 from slipstream.jetstream.stream.slices import Slices
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.jetstream_world import FakePorts, FakeStores, World
 
 SLICE = 50

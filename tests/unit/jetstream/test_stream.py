@@ -8,8 +8,9 @@ import pytest
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Recovered
 from slipstream.jetstream.store.base import StoreUnavailable
-from slipstream.limits import MILLISECOND_NS, MINUTE_NS, SECOND_NS, STREAM_MAX_BUFFERED_MSGS
+from slipstream.limits import STREAM_MAX_BUFFERED_MSGS
 from slipstream.testing.sim_disk import SimDisk
+from slipstream.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from support.disk_world import disk_world
 from support.jetstream_world import FakePorts, FakeStores, World
 

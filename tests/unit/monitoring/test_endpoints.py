@@ -20,11 +20,12 @@ from slipstream.config.listener_options import (
     WebsocketOptions,
 )
 from slipstream.config.options import Options
-from slipstream.limits import CLOSED_SUBSCRIPTIONS_MAX, MONITOR_STEP_ENTRIES
 from slipstream.monitoring.connz import ConnzOptions, connz
 from slipstream.monitoring.endpoints import ENDPOINTS, Endpoints, Reply, base_path
+from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring.subsz import SubszOptions, subsz
 from slipstream.monitoring.worker import finished
+from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX
 from slipstream.protocol.texts import CloseReason
 
 EXTREMES = st.sampled_from([-(2**63), -1, 0, 1, 2, 5, 2**31, 2**63 - 1]) | st.integers(-(2**63), 2**63 - 1)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
 from slipstream.monitoring.endpoints import Reply
 from slipstream.monitoring.exchange import Exchange, HttpRequest
+from slipstream.monitoring.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
 
 GET = b"GET /varz HTTP/1.1\r\nHost: h\r\n\r\n"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monitoring.world import World, login, two_accounts
 from slipstream.config.options import Options
-from slipstream.limits import STATSZ_FIRST_NS, STATSZ_INTERVAL_NS
+from slipstream.monitoring.limits import STATSZ_FIRST_NS, STATSZ_INTERVAL_NS
 from slipstream.monitoring.monitoring import Monitoring
 from slipstream.monitoring.request_options import BadOptions, read_options
 from slipstream.monitoring.requests import OWN_SUBJECTS, SYSTEM_SUBJECTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monitoring.world import World
-from slipstream.limits import MONITOR_BURST_NS, MONITOR_JOBS_MAX, MONITOR_SHARE_PERCENT
+from slipstream.monitoring.limits import MONITOR_BURST_NS, MONITOR_JOBS_MAX, MONITOR_SHARE_PERCENT
 from slipstream.monitoring.worker import Job, Steps, Worker, finished, in_steps
 
 

@@ -11,7 +11,8 @@ import pytest
 from models import wsframes as model
 from models.wsframes import Frame
 from slipstream.kernels.wire import wsframes as kinds
-from slipstream.limits import MAX_PAYLOAD_BYTES, WEBSOCKET_EARLY_BYTES_MAX, WEBSOCKET_MESSAGE_PAYLOADS_MAX
+from slipstream.limits import MAX_PAYLOAD_BYTES
+from slipstream.protocol.limits import WEBSOCKET_EARLY_BYTES_MAX, WEBSOCKET_MESSAGE_PAYLOADS_MAX
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.websocket import WebSocketConnection, WebSocketState
 from slipstream.protocol.ws_handshake import HandshakeSettings

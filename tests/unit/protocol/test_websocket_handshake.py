@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.errors import ConfigError
-from slipstream.limits import WEBSOCKET_REQUEST_BYTES_MAX, WEBSOCKET_REQUESTS_MAX
+from slipstream.protocol.limits import WEBSOCKET_REQUEST_BYTES_MAX, WEBSOCKET_REQUESTS_MAX
 from slipstream.protocol.ws_handshake import CookieNames, Cookies, Handshake, HandshakeSettings, Upgrade
 from slipstream.protocol.ws_origin import OriginPolicy
 

@@ -8,7 +8,7 @@ from slipstream.config.account_options import (
     SubjectPermissionOptions,
 )
 from slipstream.errors import ConfigError
-from slipstream.limits import PERMISSION_CACHE_MAX, RESPONSE_PERMITS_MAX
+from slipstream.routing.limits import PERMISSION_CACHE_MAX, RESPONSE_PERMITS_MAX
 from slipstream.routing.permissions import Permissions, ResponsePermits
 
 

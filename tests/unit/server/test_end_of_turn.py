@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from slipstream.kernels.wire.outbox import Outbox
-from slipstream.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
+from slipstream.server.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
 from slipstream.server.server import Server
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from slipstream.limits import CONCURRENT_IO, FILE_THREADS
+from slipstream.limits import CONCURRENT_IO
 from slipstream.server.file_threads import ENDS_A_TURN_MAX, LARGE_GROUP_MIN, FileThreads, FileWork
+from slipstream.server.limits import FILE_THREADS
 
 
 class Loop:

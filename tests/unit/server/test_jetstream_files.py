@@ -7,7 +7,8 @@ from pathlib import Path
 import nats
 
 import slipstream
-from slipstream.limits import MIB, STORE_RESERVE_BYTES
+from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
+from slipstream.units import MIB
 
 
 async def test_space_is_set_aside(tmp_path: Path) -> None:

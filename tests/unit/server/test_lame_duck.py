@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.limits import SECOND_NS
 from slipstream.server.lame_duck import pauses
+from slipstream.units import SECOND_NS
 
 
 def test_few_clients_go_at_most_a_second_apart() -> None:

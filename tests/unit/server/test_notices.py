@@ -6,9 +6,9 @@ import pytest
 
 from slipstream.config.options import Options
 from slipstream.config.record import replace
-from slipstream.limits import MIB
 from slipstream.server.notices import IDLE, idle_keys, notices
 from slipstream.server.server import Server
+from slipstream.units import MIB
 from support.config_loading import options
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.limits import PASSWORD_CHECK_THREADS
+from slipstream.server.limits import PASSWORD_CHECK_THREADS
 from slipstream.server.password_checks import PasswordChecks
 
 

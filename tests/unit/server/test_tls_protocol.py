@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from slipstream.auth.tls_map import PeerCertificate
-from slipstream.limits import MILLISECOND_NS, SECOND_NS
 from slipstream.server.tls_layer import TlsFacts
 from slipstream.server.tls_protocol import ConnectionRate, SecurePeer
+from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 
 def test_without_a_limit_all_may_begin() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from slipstream.jetstream.store.file import disk as disk_module
 from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs, open_files_max
+from slipstream.jetstream.store.limits import STORE_OPEN_FILES_MAX
 from slipstream.kernels.log.stretches import read_stretches
-from slipstream.limits import STORE_OPEN_FILES_MAX
 from slipstream.testing.sim_disk import SimDisk
 
 

@@ -12,7 +12,7 @@ from slipstream.jetstream.store.file import FileStore, segment_bytes_for
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.upkeep import IndexFileJob
-from slipstream.limits import STORE_UNINDEXED_SEGMENTS_MAX
+from slipstream.jetstream.store.limits import STORE_UNINDEXED_SEGMENTS_MAX
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, fill, new_file_store, options, payload, reopen, upkeep
 

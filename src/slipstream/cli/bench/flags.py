@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import click
 
-from slipstream import limits
 from slipstream.cli.connection import Failure
 from slipstream.cli.human import parse_bytes, parse_duration
 from slipstream.cli.types import DURATION, HEADER, Parsed
 from slipstream.client.bench.course import Subjects
+from slipstream.limits import LOADGEN_FRAME_BYTES_MAX
+from slipstream.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 __all__ = ["Plan", "Publication", "body_flags", "flags", "publication_flags"]
 
@@ -66,26 +67,26 @@ class Publication:
         if not self.payload_file:
             return bytes(size)
         with Path(self.payload_file).open("rb") as file:
-            payload = file.read(limits.LOADGEN_FRAME_BYTES_MAX + 1)
-        if len(payload) > limits.LOADGEN_FRAME_BYTES_MAX:
-            raise Failure(f"{self.payload_file} is more than {limits.LOADGEN_FRAME_BYTES_MAX} bytes")
+            payload = file.read(LOADGEN_FRAME_BYTES_MAX + 1)
+        if len(payload) > LOADGEN_FRAME_BYTES_MAX:
+            raise Failure(f"{self.payload_file} is more than {LOADGEN_FRAME_BYTES_MAX} bytes")
         return payload
 
 
 def _read_size(text: str) -> int:
     size = parse_bytes(text)
-    if not 0 <= size <= limits.LOADGEN_FRAME_BYTES_MAX:
-        raise ValueError(f"{text!r} is more than {limits.LOADGEN_FRAME_BYTES_MAX} bytes or less than none")
+    if not 0 <= size <= LOADGEN_FRAME_BYTES_MAX:
+        raise ValueError(f"{text!r} is more than {LOADGEN_FRAME_BYTES_MAX} bytes or less than none")
     return size
 
 
 def _read_timeout(text: str) -> int:
     """Seconds, or a duration."""
     try:
-        timeout_ns = int(float(text) * limits.SECOND_NS)
+        timeout_ns = int(float(text) * SECOND_NS)
     except (ValueError, OverflowError):
         timeout_ns = parse_duration(text)
-    if not limits.MILLISECOND_NS <= timeout_ns <= 24 * limits.HOUR_NS:
+    if not MILLISECOND_NS <= timeout_ns <= 24 * HOUR_NS:
         raise ValueError(f"{text!r} is not between 1ms and 24h")
     return timeout_ns
 
@@ -185,7 +186,7 @@ def _checked(plan: Plan) -> Plan:
         return plan
     if not plan.throughput:
         raise click.UsageError("--duration requires --throughput.")
-    msgs = round(plan.throughput * plan.duration_ns / limits.SECOND_NS)
+    msgs = round(plan.throughput * plan.duration_ns / SECOND_NS)
     if not msgs:
         raise click.UsageError("With this --throughput and --duration there are no messages.")
     return Plan(**{**vars(plan), "msgs": msgs})

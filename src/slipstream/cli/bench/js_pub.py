@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import click
 
-from slipstream import limits
 from slipstream.cli.bench.flags import Plan, Publication, flags, publication_flags
 from slipstream.cli.bench.report import announce, shown_duration
 from slipstream.cli.bench.run import measure, pace_of
@@ -22,6 +21,7 @@ from slipstream.cli.render import note
 from slipstream.cli.types import DURATION, SIZE
 from slipstream.client.bench.course import Body, Course, Pace, Subjects
 from slipstream.client.bench.publish import AtomicBatches, FastBatch, PublishAsync, PublishSync
+from slipstream.limits import LOADGEN_BATCH_BYTES_MAX
 
 __all__ = ["async_", "atomic", "fast", "sync"]
 
@@ -223,8 +223,8 @@ def _publish(
     atomic: bool = False,
 ) -> None:
     plan = plan.fewer_clients()
-    if batch * plan.size > limits.LOADGEN_BATCH_BYTES_MAX:
-        raise click.UsageError(f"A batch is more than {format_bytes(limits.LOADGEN_BATCH_BYTES_MAX)}.")
+    if batch * plan.size > LOADGEN_BATCH_BYTES_MAX:
+        raise click.UsageError(f"A batch is more than {format_bytes(LOADGEN_BATCH_BYTES_MAX)}.")
     pattern = publication.subjects(subject).pattern
     announce(
         label,

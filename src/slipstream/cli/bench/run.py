@@ -10,7 +10,6 @@ from itertools import pairwise
 
 import click
 
-from slipstream import limits
 from slipstream.cli.bench.flags import Plan
 from slipstream.cli.bench.report import print_results
 from slipstream.cli.connection import Failure, Session
@@ -24,11 +23,12 @@ from slipstream.client.load import Job, Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_here, run_together
+from slipstream.units import HOUR_NS
 
 __all__ = ["connect", "measure", "pace_of", "run_jobs", "serve"]
 
 _PROCESSES_MAX = 8  # more than the cores of most machines would measure the scheduler
-_NO_END_NS = 365 * 24 * limits.HOUR_NS
+_NO_END_NS = 365 * 24 * HOUR_NS
 
 
 def connect(settings: Settings) -> WireClient:
@@ -91,9 +91,7 @@ def _jobs(session: Session, plan: Plan, courses: Sequence[Course], counts: Seque
     ]
 
 
-def run_jobs(
-    jobs: Sequence[Job], messages: int, *, shown: bool = True, timeout_ns: int = 24 * limits.HOUR_NS
-) -> list[Tally]:
+def run_jobs(jobs: Sequence[Job], messages: int, *, shown: bool = True, timeout_ns: int = 24 * HOUR_NS) -> list[Tally]:
     """Run the jobs, with a bar if it is to be `shown`; `messages` is what they do all together.
 
     Raises:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from slipstream import limits
 from slipstream.cli.connection import Failure
 from slipstream.cli.link import ApiRefusal, Link, Reply
 from slipstream.cli.render import note
 from slipstream.client.options import ClientError
+from slipstream.units import MINUTE_NS, SECOND_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ __all__ = [
 STREAM: Final = "benchstream"
 BUCKET: Final = "benchbucket"
 CONSUMER: Final = "nats-bench"
-_INACTIVE_NS: Final = 10 * limits.SECOND_NS
+_INACTIVE_NS: Final = 10 * SECOND_NS
 _LOOKS: Final = 10
 _LOOK_S: Final = 0.05
 
@@ -176,7 +176,7 @@ def create_bucket(link: Link, bucket: str, *, history: int, storage: str, replic
             "max_msgs_per_subject": history,
             "storage": storage,
             "num_replicas": replicas,
-            "duplicate_window": 2 * limits.MINUTE_NS,
+            "duplicate_window": 2 * MINUTE_NS,
             "allow_rollup_hdrs": True,
             "deny_delete": True,
             "allow_direct": True,

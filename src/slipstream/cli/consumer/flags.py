@@ -16,7 +16,7 @@ from slipstream.cli.human import parse_duration, parse_timestamp, to_rfc3339
 from slipstream.cli.link import Reply
 from slipstream.cli.pulling import filter_fields
 from slipstream.cli.types import DURATION, SIZE, list_option, pairs_option
-from slipstream.limits import MICROSECOND_NS, MINUTE_NS
+from slipstream.units import MICROSECOND_NS, MINUTE_NS
 
 __all__ = ["backoff_steps", "config_flags", "moment", "start_fields", "with_filter", "with_flags"]
 

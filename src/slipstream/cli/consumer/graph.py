@@ -10,7 +10,7 @@ from slipstream.cli.connection import EndlessCommand, Session
 from slipstream.cli.graphs import show_graphs
 from slipstream.cli.jetstream import choose_consumer, choose_stream
 from slipstream.cli.types import DURATION
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["graph"]
 

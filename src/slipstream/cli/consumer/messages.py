@@ -17,7 +17,7 @@ from slipstream.cli.pulling import Feed, acknowledge, status_of
 from slipstream.cli.render import note, tied, wrapped
 from slipstream.cli.types import DURATION
 from slipstream.client.wire import ClientTimeout, Message
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["next_", "print_delivery", "pull_one", "sub"]
 

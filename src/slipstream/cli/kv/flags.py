@@ -14,7 +14,7 @@ import click
 from slipstream.cli.kv.bucket import PREFIX, Bucket, checked_name
 from slipstream.cli.link import Reply
 from slipstream.cli.types import DURATION, SIZE, list_option, pairs_option
-from slipstream.limits import MINUTE_NS
+from slipstream.units import MINUTE_NS
 
 __all__ = ["bucket_flags", "changed_config", "new_config"]
 

@@ -14,7 +14,7 @@ from slipstream.cli.messages import Headers
 from slipstream.cli.prompts import can_ask, confirm_or_stop
 from slipstream.cli.render import say
 from slipstream.cli.types import DURATION, force_flag
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["create", "delete", "purge", "put", "revert", "update"]
 

@@ -14,7 +14,7 @@ from slipstream.cli.link import Link, Reply
 from slipstream.cli.render import counted
 from slipstream.cli.server.verdict import Verdict, judged
 from slipstream.cli.types import DURATION, SIZE
-from slipstream.limits import MILLISECOND_NS, SECOND_NS
+from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 __all__ = ["check"]
 

@@ -14,7 +14,7 @@ import click
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.link import Link
 from slipstream.errors import SlipstreamError
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Verdict", "judged"]
 

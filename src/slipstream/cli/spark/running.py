@@ -15,7 +15,7 @@ import click
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.human import format_bytes, format_duration
 from slipstream.cli.render import Columns, Table, note, print_json
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from slipstream.cli.render import note, say
 from slipstream.cli.spark.archives import time_ns
 from slipstream.cli.spark.running import again_flag, job_flags, reach_of, run_job
 from slipstream.cli.types import DURATION, list_option
-from slipstream.limits import MINUTE_NS
+from slipstream.units import MINUTE_NS
 
 __all__ = ["dlq", "materialize", "mirror", "prepare", "stats"]
 

@@ -23,7 +23,7 @@ from slipstream.cli.render import counted, say
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.types import SIZE, json_flag, list_option
 from slipstream.client.wire import ClientTimeout
-from slipstream.limits import KIB, MIB, MINUTE_NS
+from slipstream.units import KIB, MIB, MINUTE_NS
 
 __all__ = ["backup", "read_meta", "restore", "restore_stream", "save_stream"]
 

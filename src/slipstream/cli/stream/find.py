@@ -16,7 +16,7 @@ from slipstream.cli.link import Reply
 from slipstream.cli.render import print_names
 from slipstream.cli.stream.listing import print_streams
 from slipstream.cli.types import DURATION, json_flag, names_flag
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["find", "older_than", "regex"]
 

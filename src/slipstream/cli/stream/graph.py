@@ -12,7 +12,7 @@ from slipstream.cli.graphs import show_graphs
 from slipstream.cli.jetstream import choose_stream
 from slipstream.cli.render import Table, counted, print_json, say
 from slipstream.cli.types import DURATION, json_flag
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["gaps", "graph", "ranges_of"]
 

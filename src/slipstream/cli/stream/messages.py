@@ -17,7 +17,7 @@ from slipstream.cli.pulling import Feed
 from slipstream.cli.render import note, print_json, say
 from slipstream.cli.types import DURATION, json_flag
 from slipstream.client.wire import Message
-from slipstream.limits import MICROSECOND_NS
+from slipstream.units import MICROSECOND_NS
 
 __all__ = ["get", "view"]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.progress import progress, shows_progress
-from slipstream.limits import MILLISECOND_NS, MINUTE_NS
+from slipstream.units import MILLISECOND_NS, MINUTE_NS
 
 __all__ = ["expected_purge", "purge_watched"]
 

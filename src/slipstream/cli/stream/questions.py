@@ -6,7 +6,7 @@ from slipstream.cli.connection import Failure
 from slipstream.cli.human import format_duration, parse_bytes, parse_duration
 from slipstream.cli.link import Reply
 from slipstream.cli.prompts import ask, ask_choice, confirm
-from slipstream.limits import MINUTE_NS
+from slipstream.units import MINUTE_NS
 
 __all__ = ["ask_for_the_rest", "ask_name", "split_subjects", "with_defaults"]
 

@@ -13,7 +13,7 @@ from slipstream.cli.render import counted, print_json, say
 from slipstream.cli.stream.info import print_stream
 from slipstream.cli.stream.purging import purge_watched
 from slipstream.cli.types import force_flag, json_flag
-from slipstream.limits import MINUTE_NS
+from slipstream.units import MINUTE_NS
 
 __all__ = ["purge", "rm", "rmm", "seal"]
 

@@ -12,18 +12,18 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from time import monotonic_ns, perf_counter_ns
 
-from slipstream import limits
 from slipstream.client.bench.course import Setup, Steps, answer_of, ask, flushed, status_of, waited
 from slipstream.client.bench.latencies import Latencies
 from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import Message, message_frame
+from slipstream.units import SECOND_NS
 
 __all__ = ["Consume", "Fetch", "Ordered"]
 
-_EXPIRES_NS = 30 * limits.SECOND_NS
-_INACTIVE_NS = 10 * limits.SECOND_NS  # an ordered consumer goes when its client is gone
+_EXPIRES_NS = 30 * SECOND_NS
+_INACTIVE_NS = 10 * SECOND_NS  # an ordered consumer goes when its client is gone
 _REST = re.compile(rb"Nats-Pending-Messages: *(\d{1,18})\r\n", re.IGNORECASE)
 _NO_MESSAGES, _TIMED_OUT = 404, 408
 _TOKENS = 9  # of an ack subject that names no domain

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic_ns, perf_counter_ns
 
-from slipstream import limits
 from slipstream.client.bench.course import (
     CAME,
     SENT,
@@ -26,10 +25,11 @@ from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError, NoResponders
 from slipstream.client.wire import Message, message_frame
+from slipstream.units import KIB
 
 __all__ = ["Publish", "Receive", "Request", "Serve"]
 
-_SEND_BYTES = 128 * limits.KIB  # large enough that system calls do not count, small enough to stay in the cache
+_SEND_BYTES = 128 * KIB  # large enough that system calls do not count, small enough to stay in the cache
 _GROUP_MAX = 1_024  # messages made at once when each is different
 _SERVICE = "nats-bench-service"
 _SERVICE_VERSION = "1.0.0"

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Protocol
 
-from slipstream import limits
 from slipstream.client.bench.peer import Peer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import Message, message_frame
+from slipstream.units import SECOND_NS
 
 __all__ = [
     "CAME",
@@ -129,7 +129,7 @@ class Pace:
         now_ns = monotonic_ns()
         until_ns = now_ns + self.sleep_ns
         if self.rate:
-            until_ns = max(until_ns, started_ns + int(sent / self.rate * limits.SECOND_NS))
+            until_ns = max(until_ns, started_ns + int(sent / self.rate * SECOND_NS))
         if until_ns > now_ns:
             yield until_ns
 

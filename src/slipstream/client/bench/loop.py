@@ -13,16 +13,16 @@ from collections.abc import Generator, Sequence
 from time import monotonic_ns
 from typing import Generic, TypeVar
 
-from slipstream import limits
 from slipstream.client.bench.course import CAME, SENT
 from slipstream.client.bench.peer import Peer
 from slipstream.client.options import ClientTimeout
+from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 __all__ = ["drive"]
 
 _Result = TypeVar("_Result")
-_LOOK_NS = 100 * limits.MILLISECOND_NS  # between two looks for clients that wait too long
-_POLL_NS = limits.MILLISECOND_NS  # what epoll can measure
+_LOOK_NS = 100 * MILLISECOND_NS  # between two looks for clients that wait too long
+_POLL_NS = MILLISECOND_NS  # what epoll can measure
 
 
 class _Client(Generic[_Result]):
@@ -137,13 +137,13 @@ class _Loop(Generic[_Result]):
         if self._ready:
             return 0.0
         if not self._pauses:
-            return _LOOK_NS / limits.SECOND_NS
+            return _LOOK_NS / SECOND_NS
         left_ns = self._pauses[0][0] - monotonic_ns()
         if left_ns < 2 * _POLL_NS:
             if left_ns > 0:
-                time.sleep(left_ns / limits.SECOND_NS)
+                time.sleep(left_ns / SECOND_NS)
             return 0.0
-        return min(left_ns - _POLL_NS, _LOOK_NS) / limits.SECOND_NS
+        return min(left_ns - _POLL_NS, _LOOK_NS) / SECOND_NS
 
     def _look(self, now_ns: int) -> None:
         for client in self._working.values():
@@ -154,4 +154,4 @@ class _Loop(Generic[_Result]):
 
     def _too_long(self, client: _Client[_Result]) -> ClientTimeout:
         doing = "sent" if client.wish == CAME else "took"
-        return ClientTimeout(f"the server {doing} nothing for {self._timeout_ns / limits.SECOND_NS:g} s")
+        return ClientTimeout(f"the server {doing} nothing for {self._timeout_ns / SECOND_NS:g} s")

@@ -13,15 +13,15 @@ import ssl
 import struct
 from collections.abc import Iterable
 
-from slipstream import limits
 from slipstream.client.options import ClientError, ConnectionLost, ServerRefused
 from slipstream.client.wire import Message, WireClient
 from slipstream.kernels.client.serverdecode import Decoder
 from slipstream.kernels.client.serverscan import Scanner
+from slipstream.units import KIB, MICROSECOND_NS, SECOND_NS
 
 __all__ = ["Peer"]
 
-_RECEIVE_BYTES = 256 * limits.KIB
+_RECEIVE_BYTES = 256 * KIB
 _BUFFER = bytearray(_RECEIVE_BYTES)  # one for all: what comes is decoded before the next one receives
 
 
@@ -101,8 +101,8 @@ class Peer:
             ConnectionLost: the connection is gone.
         """
         if timeout_ns != self._timeout_ns:
-            seconds, rest_ns = divmod(timeout_ns, limits.SECOND_NS)
-            timeout = struct.pack("ll", seconds, rest_ns // limits.MICROSECOND_NS)
+            seconds, rest_ns = divmod(timeout_ns, SECOND_NS)
+            timeout = struct.pack("ll", seconds, rest_ns // MICROSECOND_NS)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
             self._timeout_ns = timeout_ns
         return self._receive(0)

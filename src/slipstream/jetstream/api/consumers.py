@@ -16,6 +16,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX
 from slipstream.jetstream.api.rights import judge_consumer
 from slipstream.jetstream.config.enums import AckPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig
@@ -31,9 +32,9 @@ from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
+from slipstream.jetstream.limits import CONSUMER_FILTERS_MAX
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, CONSUMER_FILTERS_MAX
 
 __all__ = ["FILTER_SLICE_SUBJECTS", "ConsumerApi"]
 

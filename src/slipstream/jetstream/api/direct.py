@@ -18,6 +18,7 @@ import msgspec
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
 from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES, level_suffices
+from slipstream.jetstream.api.limits import DIRECT_MULTI_LAST_MAX
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
@@ -26,7 +27,6 @@ from slipstream.jetstream.store.base import Store, StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.fastpath.pointget import PointGet
-from slipstream.limits import DIRECT_MULTI_LAST_MAX
 
 __all__ = ["DirectApi", "DirectGet"]
 

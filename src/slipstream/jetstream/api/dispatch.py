@@ -34,7 +34,7 @@ from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.commit.committer import store_error
 from slipstream.jetstream.stream.commit.pubacks import error_object
-from slipstream.limits import KIB, SECOND_NS
+from slipstream.units import KIB, SECOND_NS
 
 __all__ = [
     "API_PREFIX",

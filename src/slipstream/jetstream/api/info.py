@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from slipstream.jetstream.api.limits import DELETED_DETAILS_MAX
 from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.config.versioning import shown
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
 from slipstream.jetstream.ports import ServerFacts
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import DELETED_DETAILS_MAX
 
 __all__ = ["config_fields", "state_fields", "stream_fields"]
 

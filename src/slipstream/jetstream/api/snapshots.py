@@ -18,6 +18,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import TYPE_PREFIX, ApiRequest
 from slipstream.jetstream.api.info import config_fields, state_fields, stream_fields
+from slipstream.jetstream.api.limits import BACKUPS_MAX
 from slipstream.jetstream.api.rights import judge_consumer, judge_stream, target_for
 from slipstream.jetstream.backup.content import backup_content
 from slipstream.jetstream.backup.errors import BadBackup
@@ -45,12 +46,12 @@ from slipstream.jetstream.gojson.bind import (
 )
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
 from slipstream.jetstream.ports import Subscription
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjects.subject import is_valid_publish
-from slipstream.limits import ASSET_NAME_BYTES_MAX, BACKUPS_MAX
 
 __all__ = ["SnapshotApi"]
 

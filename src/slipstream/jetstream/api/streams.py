@@ -13,6 +13,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.api.info import stream_fields
+from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 from slipstream.jetstream.api.received import all_committed, all_received
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
@@ -24,7 +25,6 @@ from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.stream.commit.committer import store_error
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 
 __all__ = ["StreamApi"]
 

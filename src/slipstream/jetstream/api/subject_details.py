@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from slipstream.jetstream.api.limits import SUBJECT_DETAILS_MAX
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.index.subjectpages import SubjectPages
 from slipstream.kernels.subjects.subject import is_literal
-from slipstream.limits import SECOND_NS, SUBJECT_DETAILS_MAX
+from slipstream.units import SECOND_NS
 
 __all__ = ["SubjectDetails", "SubjectPage"]
 

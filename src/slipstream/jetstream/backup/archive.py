@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from slipstream.jetstream.backup.errors import BadBackup
-from slipstream.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
+from slipstream.jetstream.backup.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
 
 __all__ = ["MAGIC", "ArchiveReader", "Entry", "encode_entry"]
 

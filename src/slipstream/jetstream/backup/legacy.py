@@ -24,7 +24,8 @@ from typing import Final
 from slipstream.jetstream.backup.archive import Entry
 from slipstream.jetstream.backup.consumers import SavedState
 from slipstream.jetstream.backup.errors import BadBackup
-from slipstream.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX, SECOND_NS
+from slipstream.jetstream.backup.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
+from slipstream.units import SECOND_NS
 
 __all__ = ["LegacyReader", "OldConsumer", "OldStream", "Removed", "consumer_state"]
 

@@ -26,7 +26,7 @@ from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.backup import natsblock
 from slipstream.kernels.fastpath.handout import Batch
 from slipstream.kernels.log.record import StoredMessage
-from slipstream.limits import MIB, SECOND_NS
+from slipstream.units import MIB, SECOND_NS
 
 __all__ = ["BLOCK_MESSAGE_BYTES_MAX", "TarPieces", "encode_state"]
 

@@ -25,6 +25,7 @@ from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
 from slipstream.jetstream.backup.consumers import decode_consumer, state_of
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Removed
+from slipstream.jetstream.backup.limits import BACKUP_SILENCE_NS
 from slipstream.jetstream.backup.rules import EntryRules, check_bounds
 from slipstream.jetstream.backup.s2 import S2Reader
 from slipstream.jetstream.config.structs import StreamConfig
@@ -37,7 +38,8 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
 from slipstream.jetstream.stream.admission.conditions import message_ttl
-from slipstream.limits import BACKUP_SILENCE_NS, MIB, RESTORE_COMMIT_BYTES, SECOND_NS
+from slipstream.limits import RESTORE_COMMIT_BYTES
+from slipstream.units import MIB, SECOND_NS
 
 __all__ = ["Restore", "RestoreOwner", "StreamBounds"]
 

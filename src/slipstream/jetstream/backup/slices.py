@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from slipstream.jetstream.backup.errors import UnreadableMessage
+from slipstream.jetstream.backup.limits import BACKUP_SLICE_BYTES, BACKUP_SLICE_MSGS
 from slipstream.jetstream.store.base import ALL, Damaged, Store, StoredMessage
 from slipstream.kernels.fastpath.handout import Batch
-from slipstream.limits import BACKUP_SLICE_BYTES, BACKUP_SLICE_MSGS
 
 __all__ = ["Slice", "lengths", "slices"]
 

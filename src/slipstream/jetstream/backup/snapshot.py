@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from slipstream.jetstream.backup.errors import UnreadableMessage
-from slipstream.jetstream.backup.s2 import S2Writer
-from slipstream.jetstream.ports import Cancel, Ports, Subscription
-from slipstream.limits import (
+from slipstream.jetstream.backup.limits import (
     BACKUP_CHUNK_BYTES,
     BACKUP_CHUNK_BYTES_MAX,
     BACKUP_CHUNK_BYTES_MIN,
@@ -26,6 +24,8 @@ from slipstream.limits import (
     BACKUP_WINDOW_BYTES,
     BACKUP_WINDOW_BYTES_MAX,
 )
+from slipstream.jetstream.backup.s2 import S2Writer
+from slipstream.jetstream.ports import Cancel, Ports, Subscription
 
 __all__ = ["Piece", "Snapshot"]
 

@@ -7,6 +7,17 @@ from collections.abc import Mapping
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.limits import (
+    BULK_CHUNK_BYTES,
+    BULK_CHUNK_BYTES_MAX,
+    BULK_CHUNK_BYTES_MIN,
+    BULK_CREDIT,
+    BULK_CREDIT_MAX,
+    BULK_MEMORY_CHUNK_BYTES,
+    BULK_MEMORY_CREDIT,
+    BULK_SPLITS_MAX,
+    BULK_WINDOW_BYTES_MAX,
+)
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.plan import Planner, Target, cut
 from slipstream.jetstream.bulk.readers import Readers
@@ -24,20 +35,8 @@ from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.store.bulk import Mark
 from slipstream.jetstream.stream.retention.holds import Hold
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import (
-    BULK_CHUNK_BYTES,
-    BULK_CHUNK_BYTES_MAX,
-    BULK_CHUNK_BYTES_MIN,
-    BULK_CREDIT,
-    BULK_CREDIT_MAX,
-    BULK_HOLD_NS_MAX,
-    BULK_HOLDS_MAX,
-    BULK_MEMORY_CHUNK_BYTES,
-    BULK_MEMORY_CREDIT,
-    BULK_SPLITS_MAX,
-    BULK_WINDOW_BYTES_MAX,
-    SECOND_NS,
-)
+from slipstream.limits import BULK_HOLD_NS_MAX, BULK_HOLDS_MAX
+from slipstream.units import SECOND_NS
 
 __all__ = ["BULK_VERSION", "BulkApi"]
 

@@ -24,14 +24,7 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.entry import Entry
 from slipstream.jetstream.bulk.fences import Fence, fence_notes, find_fence
-from slipstream.jetstream.bulk.parts import Part
-from slipstream.jetstream.bulk.stages import Stages
-from slipstream.jetstream.errors import ApiError as TableError
-from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.staging import StageArea
-from slipstream.jetstream.stream.commit.committer import fault_of, store_error
-from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import (
+from slipstream.jetstream.bulk.limits import (
     BULK_COMMIT_BACKLOG_BYTES,
     BULK_COMMIT_CAREFUL_BYTES,
     BULK_COMMIT_SLICE_BYTES,
@@ -39,8 +32,15 @@ from slipstream.limits import (
     BULK_COMMIT_WRITE_BYTES,
     BULK_COMMITS_WAITING_MAX,
     BULK_CONGESTED_NS,
-    BULK_STAGE_NS,
 )
+from slipstream.jetstream.bulk.parts import Part
+from slipstream.jetstream.bulk.stages import Stages
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.staging import StageArea
+from slipstream.jetstream.stream.commit.committer import fault_of, store_error
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import BULK_STAGE_NS
 
 __all__ = ["CommitOutcome", "Commits"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import msgspec
 
 from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.limits import BULK_BRIEF_FENCES_MAX, BULK_FENCE_NS, BULK_FENCES_MAX
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.store.base import Store
-from slipstream.limits import BULK_BRIEF_FENCES_MAX, BULK_FENCE_NS, BULK_FENCES_MAX
 
 __all__ = ["Fence", "fence_notes", "find_fence"]
 

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.bulk.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_SPAN_NS
 from slipstream.jetstream.ports import Ports
-from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_PAUSE_NS, BULK_PAUSE_NS_MAX, BULK_SPAN_NS
+from slipstream.limits import BULK_PAUSE_NS, BULK_PAUSE_NS_MAX
 
 __all__ = ["Pace"]
 

@@ -9,16 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from slipstream.jetstream.bulk.limits import BULK_STAGE_BYTES_MAX, BULK_STAGE_MEMORY_BYTES_MAX, BULK_STAGE_PARTS_MAX
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.store.staging import StageArea, staging_of
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import (
-    BULK_STAGE_BYTES_MAX,
-    BULK_STAGE_MEMORY_BYTES_MAX,
-    BULK_STAGE_NS,
-    BULK_STAGE_PARTS_MAX,
-    SECOND_NS,
-)
+from slipstream.limits import BULK_STAGE_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Part", "StagedParts", "part_name", "part_prefix"]
 

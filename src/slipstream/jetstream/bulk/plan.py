@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from slipstream.jetstream.bulk.limits import BULK_MARKS_A_SPLIT, BULK_MARKS_MAX, BULK_SPLITS_MAX
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.bulk import Mark, measure_step
-from slipstream.limits import BULK_MARKS_A_SPLIT, BULK_MARKS_MAX, BULK_SPLITS_MAX
 
 __all__ = ["Planner", "Split", "Target", "cut"]
 

@@ -30,23 +30,10 @@ from collections import deque
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.bulk import errors
-from slipstream.jetstream.bulk.pace import Pace
-from slipstream.jetstream.bulk.reader import Reader
-from slipstream.jetstream.bulk.requests import Range
-from slipstream.jetstream.errors import ApiError as TableError
-from slipstream.jetstream.gojson import encode
-from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.bulk import ReadJob, begin_read, find_places, read_slowly
-from slipstream.jetstream.stream.commit.pubacks import error_object
-from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import (
+from slipstream.jetstream.bulk.limits import (
     BULK_BESIDE_CHUNK_BYTES,
     BULK_CONGESTED_NS,
-    BULK_LENT_FILES_MAX,
     BULK_LOST_LISTED_MAX,
-    BULK_PAUSED_PLACES_BYTES,
-    BULK_PLACES_AGAIN,
-    BULK_PLACES_CHUNKS,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
     BULK_READS_IN_FLIGHT,
@@ -56,6 +43,17 @@ from slipstream.limits import (
     BULK_WATCH_NS,
     BULK_WATCHED_NS,
 )
+from slipstream.jetstream.bulk.pace import Pace
+from slipstream.jetstream.bulk.reader import Reader
+from slipstream.jetstream.bulk.requests import Range
+from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.limits import BULK_LENT_FILES_MAX, BULK_PLACES_AGAIN, BULK_PLACES_CHUNKS
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.bulk import ReadJob, begin_read, find_places, read_slowly
+from slipstream.jetstream.stream.commit.pubacks import error_object
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.limits import BULK_PAUSED_PLACES_BYTES
 
 __all__ = ["Readers"]
 

@@ -9,12 +9,14 @@ import msgspec
 
 from slipstream.errors import UNREADABLE
 from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.limits import BULK_FILTERS_MAX, BULK_TXN_BYTES_MAX
 from slipstream.jetstream.errors import ApiError
 from slipstream.jetstream.store.base import Filters
 from slipstream.jetstream.store.bulk import store_uid
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjects.subject import is_valid_subscription
-from slipstream.limits import BULK_FILTERS_MAX, BULK_STAGE_NS, BULK_TXN_BYTES_MAX, SECOND_NS
+from slipstream.limits import BULK_STAGE_NS
+from slipstream.units import SECOND_NS
 
 __all__ = [
     "AbortRequest",

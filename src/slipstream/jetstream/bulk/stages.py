@@ -24,21 +24,20 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
+from slipstream.jetstream.bulk.limits import (
+    BULK_MEMORY_CHUNK_BYTES,
+    BULK_MEMORY_CREDIT,
+    BULK_STAGE_WAITING_BYTES_MAX,
+    BULK_STAGES_OPEN_MAX,
+    BULK_SWEEP_NS,
+)
 from slipstream.jetstream.bulk.parts import Part, StagedParts, part_name, part_prefix
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
 from slipstream.jetstream.stream.commit.committer import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.bulk.stagedrows import MORE, StagedRows
-from slipstream.limits import (
-    BULK_MEMORY_CHUNK_BYTES,
-    BULK_MEMORY_CREDIT,
-    BULK_STAGE_IDLE_NS,
-    BULK_STAGE_NS,
-    BULK_STAGE_WAITING_BYTES_MAX,
-    BULK_STAGES_OPEN_MAX,
-    BULK_SWEEP_NS,
-)
+from slipstream.limits import BULK_STAGE_IDLE_NS, BULK_STAGE_NS
 
 __all__ = ["Begun", "Stages", "memory_name"]
 

@@ -8,6 +8,7 @@ from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
 from slipstream.jetstream.bulk.fences import find_fence
+from slipstream.jetstream.bulk.limits import BULK_COMMIT_PARTS_MAX, BULK_MEMORY_CHUNK_BYTES
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.parts import Part, part_prefix
 from slipstream.jetstream.bulk.requests import (
@@ -24,13 +25,8 @@ from slipstream.jetstream.bulk.stages import Begun, Stages, memory_name
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import (
-    BULK_COMMIT_PARTS_MAX,
-    BULK_MEMORY_CHUNK_BYTES,
-    BULK_STAGE_NS,
-    BULK_STAGE_NS_MIN,
-    SECOND_NS,
-)
+from slipstream.limits import BULK_STAGE_NS, BULK_STAGE_NS_MIN
+from slipstream.units import SECOND_NS
 
 __all__ = ["BulkWriteApi"]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -21,20 +22,20 @@ from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.errors import ApiError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
+from slipstream.jetstream.limits import ASSET_DESCRIPTION_BYTES_MAX, ASSET_METADATA_BYTES_MAX, ASSET_NAME_BYTES_MAX
 from slipstream.jetstream.store.base import SEQ_LAST
 from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
-from slipstream.limits import (
-    ASSET_DESCRIPTION_BYTES_MAX,
-    ASSET_METADATA_BYTES_MAX,
-    ASSET_NAME_BYTES_MAX,
-    DUPLICATE_WINDOW_NS,
-    SECOND_NS,
-    STREAM_INTERVAL_MIN_NS,
-    STREAM_REPLICAS_MAX,
-)
 from slipstream.subjects.collisions import TooManySteps, overlap_within
+from slipstream.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 __all__ = ["ConfigContext", "checked", "is_valid_asset_name"]
+
+# Copies of a stream: a majority of five survives two failures, more only slows writes down.
+STREAM_REPLICAS_MAX: Final = 5
+# `duplicate_window` when none is given.
+DUPLICATE_WINDOW_NS: Final = 2 * MINUTE_NS
+# Smallest `max_age` and `duplicate_window`: timers are not finer.
+STREAM_INTERVAL_MIN_NS: Final = 100 * MILLISECOND_NS
 
 # Names become tokens of subjects and parts of paths, so what may not be in those may not be in them.
 _NAME_FORBIDDEN = frozenset(" \t\r\n\f\0.*>\\/")

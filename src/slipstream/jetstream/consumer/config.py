@@ -18,24 +18,22 @@ from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, Priority
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig
 from slipstream.jetstream.config.validate import is_valid_asset_name
 from slipstream.jetstream.consumer.filters import subjects_of
-from slipstream.jetstream.errors import ApiError, invalid_config
-from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.jetstream.gojson.times import format_duration
-from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription
-from slipstream.limits import (
-    ASSET_DESCRIPTION_BYTES_MAX,
-    ASSET_METADATA_BYTES_MAX,
+from slipstream.jetstream.consumer.limits import (
     CONSUMER_ACK_PENDING,
     CONSUMER_ACK_WAIT_NS,
     CONSUMER_EXPIRES_MIN_NS,
-    CONSUMER_FILTERS_MAX,
     CONSUMER_FLOW_ACK_HEARTBEAT_NS,
     CONSUMER_HEARTBEAT_MIN_NS,
     CONSUMER_PIN_NS,
     CONSUMER_WAITING,
-    KIB,
 )
+from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.gojson.scan import go_quote
+from slipstream.jetstream.gojson.times import format_duration
+from slipstream.jetstream.limits import ASSET_DESCRIPTION_BYTES_MAX, ASSET_METADATA_BYTES_MAX, CONSUMER_FILTERS_MAX
+from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription
 from slipstream.subjects.collisions import TooManySteps, subset_within
+from slipstream.units import KIB
 
 __all__ = ["ConsumerContext", "checked", "is_group_name", "sample_percent"]
 

@@ -29,6 +29,7 @@ from slipstream.jetstream.consumer.events import ConsumerEvents
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.idleness import Idleness
 from slipstream.jetstream.consumer.journal import Journal, NoJournal
+from slipstream.jetstream.consumer.limits import CONSUMER_WARNING_NS
 from slipstream.jetstream.consumer.priority import PriorityGroups
 from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.push import PushSink
@@ -37,7 +38,6 @@ from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.ports import Delivery, Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.base import ALL, Damaged
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import CONSUMER_WARNING_NS
 
 __all__ = ["Consumer", "ConsumerOwner"]
 

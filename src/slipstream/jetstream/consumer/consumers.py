@@ -27,6 +27,7 @@ from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.deadletters import check_dead_letters
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.journal import Journal
+from slipstream.jetstream.consumer.limits import CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, CONSUMERS_WOKEN_UNASKED
 from slipstream.jetstream.consumer.partition import Partition
 from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
@@ -36,14 +37,9 @@ from slipstream.jetstream.consumer.wanted import Wanted
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.guard import call, each
+from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import (
-    ASSET_NAME_BYTES_MAX,
-    CONSUMER_COMMIT_DELAY_NS,
-    CONSUMER_INACTIVE_NS,
-    CONSUMERS_WOKEN_UNASKED,
-)
 
 __all__ = ["Consumers"]
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import headers
+from slipstream.jetstream.consumer.limits import DEAD_LETTER_RETRY_NS, DEAD_LETTERS_IN_FLIGHT
 from slipstream.jetstream.consumer.state import BURIED, DEAD, DeadLetter
 from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.ports import Cancel, Subscription
 from slipstream.jetstream.store.base import Damaged, StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.kernels.subjects.subject import is_valid_publish, matches
-from slipstream.limits import DEAD_LETTER_RETRY_NS, DEAD_LETTERS_IN_FLIGHT
 
 if TYPE_CHECKING:
     from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig

@@ -19,6 +19,12 @@ from typing import TYPE_CHECKING
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy, RetentionPolicy
 from slipstream.jetstream.consumer.ahead import Ahead
+from slipstream.jetstream.consumer.limits import (
+    CONSUMER_CAREFUL_MSGS,
+    CONSUMER_CONGESTED_NS,
+    CONSUMER_SLICE_BYTES,
+    CONSUMER_SLICE_MSGS,
+)
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT
 from slipstream.jetstream.consumer.pull import PullSink
@@ -26,7 +32,6 @@ from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.store.base import Damaged, Read, StoredMessage
 from slipstream.kernels.fastpath.handout import Batch
-from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_CONGESTED_NS, CONSUMER_SLICE_BYTES, CONSUMER_SLICE_MSGS
 
 if TYPE_CHECKING:
     from slipstream.jetstream.config.structs import ConsumerConfig

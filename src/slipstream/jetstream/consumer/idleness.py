@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.jetstream.consumer.pull import PullSink
-from slipstream.jetstream.consumer.push import PushSink
-from slipstream.jetstream.ports import Cancel
-from slipstream.limits import (
+from slipstream.jetstream.consumer.limits import (
     CONSUMER_INACTIVE_NS,
     CONSUMER_INACTIVE_SLACK_NS,
     CONSUMER_INACTIVE_SPREAD_MS,
-    MILLISECOND_NS,
 )
+from slipstream.jetstream.consumer.pull import PullSink
+from slipstream.jetstream.consumer.push import PushSink
+from slipstream.jetstream.ports import Cancel
+from slipstream.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.jetstream.consumer.consumer import Consumer

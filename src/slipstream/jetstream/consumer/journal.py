@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from slipstream.jetstream.consumer.limits import CONSUMER_CHANGES_HELD, CONSUMER_DELTAS_BYTES_MIN
 from slipstream.jetstream.consumer.state import ACKED, DELIVERED, RUN, UNACKED, ConsumerState
 from slipstream.jetstream.store.base import Store
-from slipstream.limits import CONSUMER_CHANGES_HELD, CONSUMER_DELTAS_BYTES_MIN
 
 __all__ = ["Journal", "NoJournal"]
 

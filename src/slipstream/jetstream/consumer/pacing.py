@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slipstream.limits import REPLAY_GAP_MIN_NS, SECOND_NS
+from slipstream.jetstream.consumer.limits import REPLAY_GAP_MIN_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["RateLimit", "Replay"]
 

@@ -12,18 +12,18 @@ from typing import Protocol
 
 from slipstream.jetstream.config.enums import PriorityPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.consumer.limits import (
+    CONSUMER_CAREFUL_MSGS,
+    CONSUMER_WAITING_CEILING,
+    CONSUMER_WAITING_SWEEP_NS,
+    REDELIVER_INTERVAL_MIN_NS,
+)
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT, Plan
 from slipstream.jetstream.consumer.priority import Admission, PriorityGroups
 from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.ports import Cancel, Delivery, Ports
-from slipstream.limits import (
-    CONSUMER_CAREFUL_MSGS,
-    CONSUMER_WAITING_CEILING,
-    CONSUMER_WAITING_SWEEP_NS,
-    REDELIVER_INTERVAL_MIN_NS,
-)
 
 __all__ = ["PullOwner", "PullSink"]
 

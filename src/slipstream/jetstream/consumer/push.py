@@ -12,10 +12,15 @@ from typing import Protocol
 
 from slipstream.jetstream.config.enums import AckPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.consumer.limits import (
+    CONSUMER_CAREFUL_MSGS,
+    CONSUMER_SLICE_MSGS,
+    FLOW_WINDOW_BYTES_MAX,
+    FLOW_WINDOW_START,
+)
 from slipstream.jetstream.consumer.plan import Plan
 from slipstream.jetstream.ports import Cancel, Delivery, Ports
 from slipstream.kernels.subjects.subject import matches
-from slipstream.limits import CONSUMER_CAREFUL_MSGS, CONSUMER_SLICE_MSGS, FLOW_WINDOW_BYTES_MAX, FLOW_WINDOW_START
 from slipstream.subjects.outside import outside_only, unmarked
 
 __all__ = ["PushOwner", "PushSink"]

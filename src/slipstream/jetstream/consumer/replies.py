@@ -15,11 +15,11 @@ from slipstream.jetstream.config.enums import AckPolicy
 from slipstream.jetstream.consumer.answers import ack_numbers, nak_delay_ns
 from slipstream.jetstream.consumer.config import sample_percent
 from slipstream.jetstream.consumer.delivery import FOREVER_NS
+from slipstream.jetstream.consumer.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
 from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.state import ACKED_UP_TO, GAVE_UP, POSTPONED
 from slipstream.jetstream.ports import Cancel
 from slipstream.kernels.fastpath.ackintake import AckIntake
-from slipstream.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
 
 if TYPE_CHECKING:
     from slipstream.jetstream.consumer.consumer import Consumer

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 
 from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.consumer.consumer import Consumer
+from slipstream.jetstream.consumer.limits import RETENTION_SWEEP_MSGS
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import ALL, StoredMessage
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import RETENTION_SWEEP_MSGS
 
 __all__ = ["Retention"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from slipstream.jetstream.consumer.consumer import Consumer
-from slipstream.limits import INTEREST_CACHE_MAX
+from slipstream.jetstream.consumer.limits import INTEREST_CACHE_MAX
 
 __all__ = ["Wanted"]
 

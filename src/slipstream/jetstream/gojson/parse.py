@@ -10,7 +10,7 @@ import json
 import re
 from typing import Final, NoReturn
 
-from slipstream.limits import MIB
+from slipstream.units import MIB
 
 __all__ = ["Unusual", "parse"]
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import count
-
-from slipstream.limits import JSON_DEPTH_MAX, JSON_VALUES_MAX
+from typing import Final
 
 __all__ = [
     "JsonError",
@@ -28,6 +27,12 @@ __all__ = [
     "value_end",
     "without_offset",
 ]
+
+# Containers inside each other in a request body: Go's decoder, and so nats-server, refuses deeper ones.
+JSON_DEPTH_MAX: Final = 10_000
+# Values in one request body that has to be read byte by byte, because something in it is unusual or wrong; plain lists
+# of scalars are not counted. About 50 ms.
+JSON_VALUES_MAX: Final = 5_000
 
 
 class JsonError(Exception):

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from slipstream.jetstream.gojson.scan import JsonError, go_quote
-from slipstream.limits import HOUR_NS, MICROSECOND_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from slipstream.units import HOUR_NS, MICROSECOND_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 __all__ = ["DURATION_MAX_NS", "ZERO_TIME_NS", "format_duration", "format_time", "parse_duration", "parse_time"]
 

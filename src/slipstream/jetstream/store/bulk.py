@@ -19,10 +19,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from slipstream.jetstream.limits import (
+    BULK_PLACE_BYTES_MAX,
+    BULK_PLACE_BYTES_MIN,
+    BULK_PLACES_FILES_MAX,
+    BULK_PLACES_MAX,
+    BULK_PLACES_MSGS_MAX,
+)
 from slipstream.jetstream.store.base import Damaged, Filters, Store
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.limits import (
+    BULK_EXTENTS_MAX,
+    BULK_GAP_BYTES_MAX,
+    BULK_NARROW_GAPS_MAX,
+    BULK_READ_BYTES_MAX,
+    BULK_SCAN_ENTRIES,
+    BULK_SLOW_MSGS,
+    BULK_STRETCH_BYTES,
+    BULK_STRETCHES_AT_ONCE,
+)
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.bulk.bulkchoose import measure, name_places, pick
 from slipstream.kernels.bulk.bulkscan import Chunk, encode_message
@@ -30,21 +47,6 @@ from slipstream.kernels.bulk.stagedrows import written_under
 from slipstream.kernels.index.subjectindex import Selection
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import crc32c
-from slipstream.limits import (
-    BULK_EXTENTS_MAX,
-    BULK_GAP_BYTES_MAX,
-    BULK_NARROW_GAPS_MAX,
-    BULK_PLACE_BYTES_MAX,
-    BULK_PLACE_BYTES_MIN,
-    BULK_PLACES_FILES_MAX,
-    BULK_PLACES_MAX,
-    BULK_PLACES_MSGS_MAX,
-    BULK_READ_BYTES_MAX,
-    BULK_SCAN_ENTRIES,
-    BULK_SLOW_MSGS,
-    BULK_STRETCH_BYTES,
-    BULK_STRETCHES_AT_ONCE,
-)
 
 __all__ = [
     "Mark",

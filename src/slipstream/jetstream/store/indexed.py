@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.base import SEQ_MAX, Damaged, Filters, Read, SubjectState
+from slipstream.jetstream.store.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 from slipstream.kernels.fastpath.handout import Batch, longest_record, select_seqs, subjects_between
 from slipstream.kernels.index.subjectindex import MessageIndex, Selection
 from slipstream.kernels.index.subjectpages import SubjectPages
 from slipstream.kernels.log.record import RECORD_HEAD, StoredMessage, read_message, read_selection
-from slipstream.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 
 __all__ = ["LENGTH_MASK", "NO_BYTES", "IndexedReads"]
 

@@ -13,13 +13,17 @@ from collections.abc import Callable, Iterable, Mapping
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import Committed, Job, Lost, StoreUnavailable
 from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.limits import (
+    STORE_COMPACT_LIVE_PERCENT,
+    STORE_MEMORY_SLAB_BYTES,
+    STORE_SCAN_STEP_RECORDS,
+)
 from slipstream.jetstream.store.notes import check_notes
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.segload import replace_in
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.limits import STORE_COMPACT_LIVE_PERCENT, STORE_MEMORY_SLAB_BYTES, STORE_SCAN_STEP_RECORDS
 
 __all__ = ["MemoryStore"]
 

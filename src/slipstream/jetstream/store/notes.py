@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from slipstream.limits import STORE_NOTE_BYTES_MAX, STORE_NOTES_MAX
+from slipstream.jetstream.store.limits import STORE_NOTE_BYTES_MAX, STORE_NOTES_MAX
 
 __all__ = ["OTHER_SUBJECTS", "RESTORING", "check_notes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slipstream.jetstream.store.assigned import Assigned
-from slipstream.limits import PURGE_SLICE_SEQS
+from slipstream.jetstream.store.limits import PURGE_SLICE_SEQS
 
 __all__ = ["last_packed", "purge_piece"]
 

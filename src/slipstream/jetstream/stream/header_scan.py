@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from slipstream.jetstream.store.base import ALL, Store, StoredMessage
-from slipstream.limits import HEADER_SCAN_BATCH_BYTES, HEADER_SCAN_BATCH_MSGS
+from slipstream.jetstream.stream.limits import HEADER_SCAN_BATCH_BYTES, HEADER_SCAN_BATCH_MSGS
 
 __all__ = ["messages_with_headers"]
 

@@ -16,7 +16,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
-from slipstream.limits import PURGE_SLICE_MSGS
+from slipstream.jetstream.stream.limits import PURGE_SLICE_MSGS
 
 __all__ = ["PurgeSlices", "SliceDone", "Slices"]
 

@@ -40,13 +40,13 @@ from slipstream.jetstream.stream.copies.copy_in import CopyIn
 from slipstream.jetstream.stream.copies.upstream import NoUpstream, Upstream
 from slipstream.jetstream.stream.features.republish import Republisher
 from slipstream.jetstream.stream.features.schedules import Schedules
+from slipstream.jetstream.stream.limits import PURGE_WAITING_MSGS
 from slipstream.jetstream.stream.retention.expirer import Expirer
 from slipstream.jetstream.stream.retention.holds import Holds
 from slipstream.jetstream.stream.retention.interest import Interest, NoConsumers
 from slipstream.jetstream.stream.retention.limit_keeper import LimitKeeper
 from slipstream.jetstream.stream.retention.removals import Removals
 from slipstream.jetstream.stream.slices import Slices
-from slipstream.limits import PURGE_WAITING_MSGS
 
 __all__ = ["Stream"]
 

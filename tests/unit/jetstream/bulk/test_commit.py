@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from slipstream.jetstream.bulk.limits import BULK_SWEEP_NS
 from slipstream.kernels.bulk.bulkscan import encode_message
 from slipstream.kernels.log.record import StoredMessage, crc32c
-from slipstream.limits import BULK_STAGE_IDLE_NS, BULK_STAGE_NS, BULK_SWEEP_NS, SECOND_NS
+from slipstream.limits import BULK_STAGE_IDLE_NS, BULK_STAGE_NS
+from slipstream.units import SECOND_NS
 from support.bulk_world import BulkWorld
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.kernels.bulk.arrowrows import RowDecoder
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 from support.bulk_world import BulkWorld
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from slipstream.limits import BULK_FENCE_NS
+from slipstream.jetstream.bulk.limits import BULK_FENCE_NS
 from support.bulk_world import BulkWorld
 
 ROWS = [("s.1", b"", b"a"), ("s.2", b"", b"b")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.limits import BULK_HOLDS_MAX, SECOND_NS
+from slipstream.limits import BULK_HOLDS_MAX
+from slipstream.units import SECOND_NS
 from support.bulk_world import BulkWorld
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from slipstream.jetstream.bulk import commits
-from slipstream.limits import BULK_CONGESTED_NS, KIB
+from slipstream.jetstream.bulk.limits import BULK_CONGESTED_NS
+from slipstream.units import KIB
 from support.bulk_world import BulkWorld
 
 ROWS = [(f"s.{n % 3}", b"", b"%d-" % n + bytes(n * 37 % 4000)) for n in range(800)]

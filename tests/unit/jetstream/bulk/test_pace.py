@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from slipstream.jetstream.bulk.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_SPAN_NS
 from slipstream.jetstream.bulk.pace import Pace
-from slipstream.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_PAUSE_NS, BULK_PAUSE_NS_MAX, BULK_SPAN_NS
+from slipstream.limits import BULK_PAUSE_NS, BULK_PAUSE_NS_MAX
 
 
 class World:

@@ -6,13 +6,10 @@ import json
 
 import pytest
 
-from slipstream.jetstream.store.file import FileStore
-from slipstream.kernels.bulk.arrowrows import RowDecoder
-from slipstream.limits import (
+from slipstream.jetstream.bulk.limits import (
     BULK_BESIDE_CHUNK_BYTES,
     BULK_HEARD_NS,
     BULK_HEARD_READS,
-    BULK_PAUSE_NS,
     BULK_READER_IDLE_NS,
     BULK_READERS_MAX,
     BULK_SPAN_NS,
@@ -20,6 +17,9 @@ from slipstream.limits import (
     BULK_WATCH_NS,
     BULK_WATCHED_NS,
 )
+from slipstream.jetstream.store.file import FileStore
+from slipstream.kernels.bulk.arrowrows import RowDecoder
+from slipstream.limits import BULK_PAUSE_NS
 from support.bulk_world import BulkWorld, messages_of
 
 CHUNK = 16 * 1024

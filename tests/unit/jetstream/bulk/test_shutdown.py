@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from slipstream.limits import MINUTE_NS
+from slipstream.units import MINUTE_NS
 from support.bulk_world import BulkWorld
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from slipstream.jetstream.bulk.limits import BULK_SWEEP_NS
 from slipstream.kernels.bulk.bulkscan import encode_message
 from slipstream.kernels.log.record import StoredMessage, crc32c
-from slipstream.limits import BULK_STAGE_IDLE_NS, BULK_SWEEP_NS
+from slipstream.limits import BULK_STAGE_IDLE_NS
 from support.bulk_world import BulkWorld
 
 RECORDS = [encode_message(StoredMessage(number, 0, b"s.1", b"", b"%d" % number)) for number in (1, 2, 3)]

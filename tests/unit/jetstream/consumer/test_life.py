@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from slipstream.jetstream.consumer.limits import CONSUMER_COMMIT_DELAY_NS
 from slipstream.jetstream.consumer.state import ConsumerState
-from slipstream.limits import CONSUMER_COMMIT_DELAY_NS
 from support.consumer_world import SECOND_NS, ConsumerWorld, status, tokens
 
 MS = 1_000_000

@@ -15,7 +15,7 @@ from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
 from slipstream.jetstream.store.file.journal import JournalWrite
 from slipstream.jetstream.store.file.removals import FileStoreRemovals
-from slipstream.limits import STORE_INLINE_BYTES_MAX
+from slipstream.jetstream.store.limits import STORE_INLINE_BYTES_MAX
 
 __all__ = ["FileStoreCommits"]
 

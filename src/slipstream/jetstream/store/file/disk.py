@@ -27,9 +27,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
+from slipstream.jetstream.store.limits import STORE_OPEN_FILES_MAX, STORE_WRITE_PIECE_BYTES
 from slipstream.kernels.log.groupwrite import sync_whole, write_all
 from slipstream.kernels.log.stretches import read_stretches
-from slipstream.limits import STORE_OPEN_FILES_MAX, STORE_WRITE_PIECE_BYTES
 
 __all__ = ["Disk", "RealDisk", "make_dirs", "open_files_max"]
 

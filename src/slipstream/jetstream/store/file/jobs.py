@@ -17,7 +17,7 @@ from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.journal import JournalWrite
 from slipstream.jetstream.store.file.recovery import Segment
-from slipstream.limits import (
+from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,
     STORE_CONTROL_MARGIN_BYTES,

@@ -14,16 +14,16 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
-from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.log.record import ADD, MARK, PUT, REMOVE
-from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.limits import (
+from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,
     STORE_JOURNAL_BYTES_MIN,
     STORE_JOURNAL_GROWTH,
     STORE_SCAN_STEP_RECORDS,
 )
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import ADD, MARK, PUT, REMOVE
+from slipstream.kernels.log.segscan import SegmentScan
 
 __all__ = ["Journal", "JournalWrite"]
 

@@ -30,15 +30,15 @@ from slipstream.jetstream.store.file.segment import (
     segment_name,
 )
 from slipstream.jetstream.store.indexed import NO_BYTES
-from slipstream.kernels.index.subjectindex import MessageIndex
-from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.log.record import CONFIG, NOTE, STATE
-from slipstream.limits import (
+from slipstream.jetstream.store.limits import (
     STORE_CONTROL_MARGIN_BYTES,
     STORE_INLINE_BYTES_MAX,
     STORE_TAIL_CACHE_BYTES,
     STORE_WRITE_PIECE_BYTES,
 )
+from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import CONFIG, NOTE, STATE
 
 __all__ = ["SegmentedLog"]
 

@@ -36,13 +36,13 @@ from slipstream.jetstream.store.file.segment import (
     unpack_state,
 )
 from slipstream.jetstream.store.indexed import LENGTH_MASK
+from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import CONFIG, ERASE, ERASED, NOTE, RECORD_HEAD, STATE, TOMBS, TRIM, record_kind
 from slipstream.kernels.log.segindex import decode_index
 from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import Region, SegmentScan
-from slipstream.limits import STORE_SCAN_STEP_RECORDS
 
 __all__ = [
     "Recovered",

@@ -15,9 +15,9 @@ from slipstream.jetstream.store.file.recovery import index_path
 from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase, pack_seq
 from slipstream.jetstream.store.file.writes import FileStoreWrites
 from slipstream.jetstream.store.indexed import LENGTH_MASK
+from slipstream.jetstream.store.limits import STORE_SEGMENT_BYTES_MIN
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.kernels.log.record import ERASE, RECORD_HEAD, TOMBS, TRIM, StoredMessage, erased_record
-from slipstream.limits import STORE_SEGMENT_BYTES_MIN
 
 __all__ = ["FileStoreRemovals"]
 

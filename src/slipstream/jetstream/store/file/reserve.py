@@ -6,7 +6,7 @@ The file is made at start, given up when a store runs out of space, and made aga
 from __future__ import annotations
 
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.limits import STORE_RESERVE_BYTES
+from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
 
 __all__ = ["Reserve"]
 

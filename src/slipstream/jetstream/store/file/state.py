@@ -26,8 +26,8 @@ from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.segment import EraseIntent
 from slipstream.jetstream.store.file.upkeep import UpkeepJob
 from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES
 from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.limits import STORE_LOST_LISTED_MAX, STORE_SEGMENT_BYTES
 
 __all__ = ["FileStoreOptions", "FileStoreState"]
 

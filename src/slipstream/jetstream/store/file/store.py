@@ -39,9 +39,7 @@ from slipstream.jetstream.store.file.upkeep import (
     SpaceProbeJob,
     UpkeepJob,
 )
-from slipstream.kernels.log.record import MARK
-from slipstream.kernels.log.segload import replace_in
-from slipstream.limits import (
+from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MIN,
     STORE_COMPACT_LIVE_PERCENT,
     STORE_COMPACT_MERGE_MAX,
@@ -52,6 +50,8 @@ from slipstream.limits import (
     STORE_SEGMENTS_PER_STREAM_MIN,
     STORE_UNINDEXED_SEGMENTS_MAX,
 )
+from slipstream.kernels.log.record import MARK
+from slipstream.kernels.log.segload import replace_in
 
 __all__ = ["FileStore", "FileStoreOptions", "segment_bytes_for"]
 

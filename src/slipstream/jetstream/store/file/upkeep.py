@@ -22,8 +22,8 @@ from slipstream.jetstream.store.file.recovery import (
     scan_segment,
 )
 from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.limits import STORE_CONTROL_MARGIN_BYTES
 from slipstream.kernels.log.segindex import encode_index
-from slipstream.limits import STORE_CONTROL_MARGIN_BYTES
 
 __all__ = ["IndexFileJob", "ManifestJob", "RemoveJob", "RepairJob", "SpaceProbeJob", "UpkeepJob"]
 

@@ -25,11 +25,11 @@ from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.limits import BATCH_ID_BYTES_MAX
 from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
 from slipstream.jetstream.stream.admission.conditions import sequence_of
 from slipstream.jetstream.stream.admission.ingest_ports import Resources
 from slipstream.jetstream.stream.admission.staging import Prepared, StagedState, Staging
-from slipstream.limits import BATCH_ID_BYTES_MAX
 
 __all__ = ["AtomicBatches", "BatchTarget", "batch_tail"]
 

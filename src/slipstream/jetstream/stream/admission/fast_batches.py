@@ -25,13 +25,14 @@ from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.limits import BATCH_ID_BYTES_MAX
 from slipstream.jetstream.ports import BatchLimits, Ports
 from slipstream.jetstream.stream.admission.batches import BatchTarget, batch_tail
 from slipstream.jetstream.stream.admission.staging import Prepared, Refused, Staging
 from slipstream.jetstream.stream.commit.pubacks import error_object
+from slipstream.jetstream.stream.limits import FAST_BATCH_ACK_EVERY_MAX
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.fastpath.fastbatch import parse_reply as read_reply
-from slipstream.limits import BATCH_ID_BYTES_MAX, FAST_BATCH_ACK_EVERY_MAX
 
 __all__ = ["FAST_SUFFIX", "FastBatches", "FastTarget", "Operation", "parse_reply"]
 

@@ -17,7 +17,7 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Damaged, Store, StoredMessage
 from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.header_scan import messages_with_headers
-from slipstream.limits import EXPIRE_INTERVAL_MIN_NS
+from slipstream.jetstream.stream.limits import EXPIRE_INTERVAL_MIN_NS
 
 __all__ = ["IdWindow"]
 

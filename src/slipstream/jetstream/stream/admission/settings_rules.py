@@ -9,7 +9,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import ApiError as TableError
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.store.base import Damaged, Store
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["at_least_marker_ttl", "no_place", "wrong_rollup"]
 

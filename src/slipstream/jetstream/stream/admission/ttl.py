@@ -7,7 +7,7 @@ from typing import Final
 
 from slipstream.jetstream import headers
 from slipstream.jetstream.gojson.times import parse_duration
-from slipstream.limits import SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["NEVER", "deadline", "message_ttl", "parse_ttl"]
 

@@ -33,8 +33,9 @@ from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
+from slipstream.jetstream.stream.limits import STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 from slipstream.kernels.fastpath.intake import Intake
-from slipstream.limits import SECOND_NS, STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["AfterCommit", "CommitListener", "Committer", "Removed", "fault_of", "store_error"]
 

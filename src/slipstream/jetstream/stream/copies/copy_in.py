@@ -20,7 +20,7 @@ from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.ingest import Ingest
 from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup
 from slipstream.jetstream.stream.commit.committer import Committer, store_error
-from slipstream.limits import SOURCE_BUFFERED_BYTES_MAX
+from slipstream.jetstream.stream.limits import SOURCE_BUFFERED_BYTES_MAX
 
 __all__ = ["CopyIn"]
 

@@ -39,8 +39,7 @@ from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports, Subscription
 from slipstream.jetstream.store.base import SEQ_LAST
 from slipstream.jetstream.stream.commit.committer import AfterCommit
-from slipstream.limits import (
-    SECOND_NS,
+from slipstream.jetstream.stream.limits import (
     SOURCE_ACK_WAIT_NS,
     SOURCE_BACKOFF_MAX_NS,
     SOURCE_BACKOFF_NS,
@@ -51,6 +50,7 @@ from slipstream.limits import (
     SOURCE_SILENCE_NS,
     SOURCE_TIMEOUT_NS,
 )
+from slipstream.units import SECOND_NS
 
 __all__ = ["FeedKind", "FeedOwner", "SourceFeed", "Start", "clean_header"]
 

@@ -28,7 +28,7 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.copies.source_names import SOURCE_HEADER, origin_of
 from slipstream.jetstream.stream.header_scan import messages_with_headers
-from slipstream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_SEQS
+from slipstream.jetstream.stream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_SEQS
 
 __all__ = ["SourcePositions", "messages_go_by_themselves", "position_notes"]
 

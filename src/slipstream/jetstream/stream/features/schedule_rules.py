@@ -27,8 +27,9 @@ from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time, parse_d
 from slipstream.jetstream.store.base import Damaged, Store
 from slipstream.jetstream.stream.admission.ttl import parse_ttl
 from slipstream.jetstream.stream.features.cron import Cron, OffsetAt, parse_cron, utc
+from slipstream.jetstream.stream.limits import SCHEDULE_ZONES_MAX
 from slipstream.kernels.subjects.subject import is_valid_publish, overlaps
-from slipstream.limits import SCHEDULE_ZONES_MAX, SECOND_NS
+from slipstream.units import SECOND_NS
 
 __all__ = ["Moment", "fired", "is_schedule", "moment_of", "next_time", "refusal", "with_rollup"]
 

@@ -23,11 +23,7 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Damaged, Store
 from slipstream.jetstream.stream.features.schedule_rules import PURGE, Moment, fired, moment_of
 from slipstream.jetstream.stream.header_scan import messages_with_headers
-from slipstream.limits import (
-    SCHEDULE_INTERVAL_MIN_NS,
-    SCHEDULE_RETRY_NS,
-    SCHEDULE_SLICE_MSGS,
-)
+from slipstream.jetstream.stream.limits import SCHEDULE_INTERVAL_MIN_NS, SCHEDULE_RETRY_NS, SCHEDULE_SLICE_MSGS
 
 __all__ = ["Fire", "Schedules"]
 

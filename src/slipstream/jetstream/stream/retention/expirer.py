@@ -18,16 +18,16 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Damaged, Store
 from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.commit.committer import Committer
-from slipstream.jetstream.stream.retention.expiry import Expiry
-from slipstream.jetstream.stream.retention.holds import Holds
-from slipstream.jetstream.stream.retention.removals import Removals
-from slipstream.limits import (
+from slipstream.jetstream.stream.limits import (
     EXPIRE_INTERVAL_MIN_NS,
     EXPIRE_SLICE_MSGS,
     PURGE_SLICE_MSGS,
-    SECOND_NS,
     STREAM_UPKEEP_INTERVAL_NS,
 )
+from slipstream.jetstream.stream.retention.expiry import Expiry
+from slipstream.jetstream.stream.retention.holds import Holds
+from slipstream.jetstream.stream.retention.removals import Removals
+from slipstream.units import SECOND_NS
 
 __all__ = ["Expirer"]
 

@@ -16,7 +16,8 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import SEQ_MAX, Store
-from slipstream.limits import BULK_HOLD_OVERSHOOT, EXPIRE_INTERVAL_MIN_NS
+from slipstream.jetstream.stream.limits import EXPIRE_INTERVAL_MIN_NS
+from slipstream.limits import BULK_HOLD_OVERSHOOT
 
 __all__ = ["Hold", "Holds"]
 

@@ -16,10 +16,10 @@ from slipstream.jetstream.config.enums import DiscardPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.limits import LIMIT_SLICE_MSGS, LIMIT_SLICE_SUBJECTS, PURGE_SLICE_MSGS
 from slipstream.jetstream.stream.retention.holds import Holds
 from slipstream.jetstream.stream.retention.removals import Removals
 from slipstream.jetstream.stream.slices import Slices
-from slipstream.limits import LIMIT_SLICE_MSGS, LIMIT_SLICE_SUBJECTS, PURGE_SLICE_MSGS
 
 __all__ = ["LimitKeeper"]
 

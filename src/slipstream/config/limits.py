@@ -1,0 +1,16 @@
+"""Numbers that bound what `config` does, each with its unit and its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Maps and arrays inside each other. Real files stay below 10; the parser keeps its own stack, this bounds it.
+CONFIG_DEPTH_MAX: Final = 128
+# `include` inside an included file.
+CONFIG_INCLUDE_DEPTH_MAX: Final = 16
+# All `include` statements of one load together.
+CONFIG_INCLUDES_MAX: Final = 1024
+# Errors reported at once; the rest is counted.
+CONFIG_ERRORS_MAX: Final = 100
+# A variable may refer to another variable this many times before it counts as a cycle.
+CONFIG_VARIABLE_DEPTH_MAX: Final = 64

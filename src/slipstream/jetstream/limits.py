@@ -1,0 +1,42 @@
+"""Numbers that bound what `jetstream` does, each with its unit and its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slipstream.units import KIB, MIB, SECOND_NS
+
+# Bytes in the name of a stream or consumer: it is a file name and a subject token.
+ASSET_NAME_BYTES_MAX: Final = 255
+# Bytes in a description, and in all keys and values of the metadata together: they travel in every info response.
+ASSET_DESCRIPTION_BYTES_MAX: Final = 4 * KIB
+ASSET_METADATA_BYTES_MAX: Final = 128 * KIB
+
+# Filters of one consumer: they are compared with each other when it is made.
+CONSUMER_FILTERS_MAX: Final = 4_096
+
+# What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a fifth of a
+# millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
+# should be in a cache by then; it is more than what lies between two marks of bulk commits) and on average at least,
+# and files. When that is not how they lie, it is tried again after so many chunks. The last are the files kept open for
+# such a reader: more than are in its window.
+BULK_PLACES_CHUNKS: Final = 16
+BULK_PLACES_MSGS_MAX: Final = 32_768
+BULK_PLACES_MAX: Final = 64
+BULK_PLACE_BYTES_MAX: Final = 384 * KIB
+BULK_PLACE_BYTES_MIN: Final = 4 * KIB
+BULK_PLACES_FILES_MAX: Final = 2
+BULK_PLACES_AGAIN: Final = 8
+BULK_LENT_FILES_MAX: Final = 16
+
+# Open publish batches of a stream and of the server, messages of an atomic one, and how long a batch may be silent.
+# nats-server's numbers, which a configuration may change.
+ATOMIC_BATCHES_PER_STREAM_MAX: Final = 50
+ATOMIC_BATCHES_MAX: Final = 1_000
+ATOMIC_BATCH_MSGS_MAX: Final = 1_000
+FAST_BATCHES_PER_STREAM_MAX: Final = 1_000
+FAST_BATCHES_MAX: Final = 50_000
+BATCH_TIMEOUT_NS: Final = 10 * SECOND_NS
+BATCH_ID_BYTES_MAX: Final = 64
+# Messages of atomic batches wait in memory until they are committed; all batches of a server together hold this much.
+ATOMIC_BATCHES_BYTES_MAX: Final = 512 * MIB

@@ -1,0 +1,33 @@
+"""Numbers that bound what `server` does, each with its unit and its reason."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slipstream.units import KIB, MILLISECOND_NS
+
+# Bytes one read may bring: enough that a busy socket is drained in few system calls, few enough to stay in the cache.
+READ_BUFFER_BYTES: Final = 256 * KIB
+# Output of one connection that is sent before the turn ends: small enough to be still in the cache.
+EARLY_FLUSH_BYTES: Final = 64 * KIB
+# Pause of a producer whose message met a receiver near its limit, as long as nats-server stalls at most a read.
+PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
+# Passwords (bcrypt) checked at the same time: each takes a core for a tenth of a second or more; the rest wait in turn.
+PASSWORD_CHECK_THREADS: Final = 2
+
+# Share of the machine's memory, and of the free disk, that streams may use when no limit is configured.
+JETSTREAM_MEMORY_SHARE: Final = 0.75
+JETSTREAM_DISK_SHARE: Final = 0.75
+# Threads for commits: those of different streams wait for the disk side by side. Two a processor, within these bounds;
+# more make more and smaller commits of the same messages (1,000 streams on 2 cores: 16 give 0.75 of what 4 do).
+COMMIT_THREADS_MIN: Final = 4
+COMMIT_THREADS_MAX: Final = 16
+# Threads for all other file work, which may take a second each: upkeep, reads in bulk, backups.
+FILE_THREADS: Final = 12
+
+# A read this short is a client that waits for answers. If no other client makes work for the end of the turn, the turn
+# ends with it: what a publisher waits for leaves one round of the event loop earlier.
+LONE_READ_BYTES_MAX: Final = 4 * KIB
+# So many turns in a row with one client that made work let the next one be taken to be alone in its turn as well, and
+# one turn in so many is looked at to see whether that still holds. Few: a wrong guess only means more small commits.
+LONE_TURNS_MIN: Final = 8
