@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipstream.auth.permissions import Permissions
 from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Route, Subscription
 from slipstream.protocol.connection import ClientConnection
-from slipstream.routing.permissions import Permissions
 
 token = st.sampled_from(["a", "b", "_R_", "c", "*"])
 pattern = st.builds(

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from models import subject as subjects
 from models.permissions import Rules
+from slipstream.auth.limits import PERMISSION_CACHE_MAX
+from slipstream.auth.permissions import Permissions, ResponsePermits
 from slipstream.config.account_options import (
     PermissionsOptions,
     ResponsePermissionOptions,
     SubjectPermissionOptions,
 )
-from slipstream.routing.limits import PERMISSION_CACHE_MAX
-from slipstream.routing.permissions import Permissions, ResponsePermits
 
 words = st.sampled_from([b"a", b"b", b"*"])
 patterns = st.builds(

@@ -10,8 +10,8 @@ from slipstream.config.record import Record
 
 if TYPE_CHECKING:
     from slipstream.auth.password import BcryptCheck
+    from slipstream.auth.permissions import Permissions
     from slipstream.auth.tls_map import PeerCertificate
-    from slipstream.routing.permissions import Permissions
 
 __all__ = [
     "ConnectionKind",

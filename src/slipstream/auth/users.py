@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slipstream.auth.permissions import Permissions
 from slipstream.config.record import Record
-from slipstream.routing.permissions import Permissions
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import UserOptions

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slipstream.auth.permissions import ResponsePermits
 from slipstream.kernels.subjects.subject import is_literal
 from slipstream.kernels.wire import parser as wire
 from slipstream.kernels.wire.interest import Presence, Subscription
@@ -27,13 +28,12 @@ from slipstream.protocol.host import Host, Peer, State
 from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES
 from slipstream.protocol.texts import CloseReason, error_line
 from slipstream.protocol.tracelog import message_line, payload_line
-from slipstream.routing.permissions import ResponsePermits
 from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.authenticator import Identity
-    from slipstream.routing.permissions import Permissions
+    from slipstream.auth.permissions import Permissions
 
 __all__ = ["OK_LINE", "SUBSCRIPTIONS_AT_ONCE", "ClientConnection"]
 

@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from slipstream.auth.limits import PERMISSION_CACHE_MAX, PERMISSION_CACHE_SUBJECT_BYTES_MAX, RESPONSE_PERMITS_MAX
 from slipstream.errors import ConfigError
 from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription, matches, overlaps
 from slipstream.limits import ALLOW_RESPONSE_EXPIRES_NS, ALLOW_RESPONSE_MAX_MSGS
-from slipstream.routing.limits import PERMISSION_CACHE_MAX, PERMISSION_CACHE_SUBJECT_BYTES_MAX, RESPONSE_PERMITS_MAX
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import PermissionsOptions, ResponsePermissionOptions

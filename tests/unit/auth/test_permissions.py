@@ -2,14 +2,14 @@
 
 import pytest
 
+from slipstream.auth.limits import PERMISSION_CACHE_MAX, RESPONSE_PERMITS_MAX
+from slipstream.auth.permissions import Permissions, ResponsePermits
 from slipstream.config.account_options import (
     PermissionsOptions,
     ResponsePermissionOptions,
     SubjectPermissionOptions,
 )
 from slipstream.errors import ConfigError
-from slipstream.routing.limits import PERMISSION_CACHE_MAX, RESPONSE_PERMITS_MAX
-from slipstream.routing.permissions import Permissions, ResponsePermits
 
 
 def _compiled(options: PermissionsOptions) -> Permissions:
