@@ -1,4 +1,4 @@
-"""The short way into a stream in plain Python: what is appended, what goes to `slow`, what waits for the commit."""
+"""The fast path into a stream in plain Python: what is appended, what goes to `slow`, what waits for the commit."""
 
 from __future__ import annotations
 

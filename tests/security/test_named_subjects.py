@@ -386,7 +386,7 @@ def test_dead_letters_need_the_right_when_they_are_asked_for(place: Place) -> No
     place.low.must("STREAM.UPDATE.R", {**stream, "subjects": ["r.>", "q.>"]})
 
 
-def test_an_origin_abroad_needs_the_right_to_ask_there(place: Place) -> None:
+def test_an_origin_in_another_account_needs_the_right_to_ask_there(place: Place) -> None:
     origin = {"name": "O", "external": {"api": "far.api", "deliver": "near"}}
     for config in ({"mirror": origin}, {"sources": [origin], "subjects": ["r.>"]}):
         stream = {"name": "R", "storage": "memory", **config}

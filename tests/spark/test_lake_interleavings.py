@@ -1,7 +1,7 @@
 """Jobs on one table in random order, inside each other, and killed: every message stays where it belongs.
 
 A job is killed at a random place, so that it cleans nothing up, or another one runs there from beginning to end. Spark
-is left out, its tasks are done on the spot: this is about the driver, the table and the server.
+is left out, its tasks are done inline: this is about the driver, the table and the server.
 
     invariant, after every step:  a message that nobody erased is in the stream or in the table, in the table once;
                                   one that was erased is in neither

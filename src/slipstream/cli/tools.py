@@ -115,7 +115,7 @@ def sub(session: Session, subject: str, queue: str, count: int) -> None:
 @_shared
 def bench(session: Session, subject: str, publishers: int, subscribers: int, messages: int, size: int) -> None:
     """Publish to SUBJECT, and receive, as fast as the server can."""
-    from slipstream.cli.bench.together import run_pub_sub
+    from slipstream.cli.bench.pub_sub import run_pub_sub
 
     if not publishers and not subscribers:
         raise click.UsageError("Neither publishers nor subscribers.")

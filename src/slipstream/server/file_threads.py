@@ -27,12 +27,12 @@ from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from slipstream.jetstream.store.base import Job
-from slipstream.jetstream.store.file.together import run_together
+from slipstream.jetstream.store.file.group_commit import run_group
 from slipstream.server.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREADS
 
-__all__ = ["COMMITS_TOGETHER_MAX", "ENDS_A_TURN_MAX", "FileThreads", "FileWork"]
+__all__ = ["ENDS_A_TURN_MAX", "GROUP_COMMITS_MAX", "FileThreads", "FileWork"]
 
-COMMITS_TOGETHER_MAX: Final = 1_024
+GROUP_COMMITS_MAX: Final = 1_024
 """Commits of so many streams are synced in one go at most: whoever waits for the first waits for the last."""
 LARGE_GROUP_MIN: Final = 32
 """Jobs under way from which on a thread waits until another's large group is done, and further jobs with being made."""
@@ -56,11 +56,11 @@ class FileThreads(Generic[J]):
         report: _Report,
         run_jobs: Callable[[list[J]], None],
         *,
-        together_max: int = 1,
+        group_max: int = 1,
     ) -> None:
         """End jobs on `loop`, inside of `run_and_flush`; `report` gets what they or their ends raise.
 
-        `run_jobs` gets what waited when a thread was free, up to `together_max`.
+        `run_jobs` gets what waited when a thread was free, up to `group_max`.
         """
         self._loop = loop
         self._report = report
@@ -68,7 +68,7 @@ class FileThreads(Generic[J]):
         self._threads_max = threads_max
         self._run_and_flush = run_and_flush
         self._run_jobs = run_jobs
-        self._together_max = together_max
+        self._group_max = group_max
         self._large_group = threading.Lock()  # one at a time, so that what comes meanwhile is the next
         self._queue: SimpleQueue[tuple[J, _Work] | None] = SimpleQueue()
         self._ended: deque[_Work] = deque()
@@ -129,7 +129,7 @@ class FileThreads(Generic[J]):
         """One thread."""
         take, ended = self._queue.get, self._ended
         while (task := take()) is not None:
-            if self._together_max > 1 and self._queue.qsize() >= LARGE_GROUP_MIN:
+            if self._group_max > 1 and self._queue.qsize() >= LARGE_GROUP_MIN:
                 with self._large_group:
                     ended.extend(self._run([task, *self._waiting()]))
             else:
@@ -150,7 +150,7 @@ class FileThreads(Generic[J]):
     def _waiting(self) -> list[tuple[J, _Work]]:
         """What can be taken without waiting for it, beside one job."""
         tasks: list[tuple[J, _Work]] = []
-        while len(tasks) < self._together_max - 1:
+        while len(tasks) < self._group_max - 1:
             try:
                 task = self._queue.get_nowait()
             except Empty:
@@ -213,8 +213,8 @@ class FileWork:
             committing,
             run_and_flush,
             report,
-            run_together,
-            together_max=COMMITS_TOGETHER_MAX,
+            run_group,
+            group_max=GROUP_COMMITS_MAX,
         )
         self.rest: FileThreads[_Work] = FileThreads(
             loop,

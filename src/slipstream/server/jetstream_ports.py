@@ -177,8 +177,8 @@ class AccountPorts:
             if targets.startswith(REPLY_PREFIX):
                 account, targets = self._answer_to(targets)
                 delivery, interest = account.delivery, account.interest
-        elif _lead_abroad(targets):
-            return self._hand_out_abroad(
+        elif _cross_accounts(targets):
+            return self._hand_out_across_accounts(
                 targets, batch, start, count, prefix, dseq, pending, max_bytes, headers_only=headers_only
             )
         return hand_out(
@@ -190,7 +190,7 @@ class AccountPorts:
         account, target = self._answer_to(target) if target.startswith(REPLY_PREFIX) else (self._account, target)
         return is_congested(account.interest, target)
 
-    def _hand_out_abroad(
+    def _hand_out_across_accounts(
         self,
         targets: list[bytes],
         batch: Batch,
@@ -294,6 +294,6 @@ class AccountPorts:
         return new_nuid(self._rng)
 
 
-def _lead_abroad(targets: list[bytes]) -> bool:
+def _cross_accounts(targets: list[bytes]) -> bool:
     """Whether some of these are in other accounts."""
     return any(target.startswith(REPLY_PREFIX) for target in targets)

@@ -1,7 +1,7 @@
 """Which of many subjects are in each other's way, in about as many steps as there are subjects.
 
 Short lists are compared pair by pair, which is quicker than building a set and names the first pair. Where subjects
-have wildcards in so many different places that there is no short way, the question is refused (`TooManySteps`),
+have wildcards in so many different places that there is no shortcut, the question is refused (`TooManySteps`),
 because it would hold up everybody else.
 """
 
@@ -25,7 +25,7 @@ def overlap_within(subjects: Sequence[bytes]) -> Pair | None:
     """Positions of two of these that overlap, the lower one first; the first such pair if there are few.
 
     Raises:
-        TooManySteps: there is no short way.
+        TooManySteps: there is no shortcut.
     """
     if len(subjects) <= _FEW:
         return _first_pair(subjects, overlaps)
@@ -37,7 +37,7 @@ def subset_within(subjects: Sequence[bytes]) -> bool:
     """Whether one of these is contained in another, or given twice.
 
     Raises:
-        TooManySteps: there is no short way.
+        TooManySteps: there is no shortcut.
     """
     if len(subjects) <= _FEW:
         return _first_pair(subjects, lambda one, two: is_subset(one, two) or is_subset(two, one)) is not None

@@ -1,4 +1,4 @@
-"""The short way to read a MSG.GET body says the same as the long one, or nothing."""
+"""The fast path to read a MSG.GET body says the same as the long one, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way into a stream: what the delivery kernel hands over, and the answers of a commit."""
+"""The fast path into a stream: what the delivery kernel hands over, and the answers of a commit."""
 
 from __future__ import annotations
 

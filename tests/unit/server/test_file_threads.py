@@ -16,7 +16,7 @@ from slipstream.server.limits import FILE_THREADS
 class Loop:
     """An event loop under test: what was flushed when, and what failed."""
 
-    def __init__(self, threads_max: int = 4, together_max: int = 1) -> None:
+    def __init__(self, threads_max: int = 4, group_max: int = 1) -> None:
         self.events: list[str] = []
         self.failures: list[object] = []
         loop = asyncio.get_running_loop()
@@ -28,7 +28,7 @@ class Loop:
             self.run_and_flush,
             lambda _, error: self.failures.append(error),
             self.run_jobs,
-            together_max=together_max,
+            group_max=group_max,
         )
 
     def run_jobs(self, jobs: list[Callable[[], None]]) -> None:
@@ -191,7 +191,7 @@ def test_no_more_operations_wait_for_the_disk_than_configured(operations_max: in
 
 def test_what_waits_is_run_together_up_to_a_limit() -> None:
     async def run() -> Loop:
-        loop = Loop(threads_max=1, together_max=4)
+        loop = Loop(threads_max=1, group_max=4)
         begun, go_on = threading.Event(), threading.Event()
         loop.threads.run(lambda: (begun.set(), go_on.wait(), None)[2], nothing)
         begun.wait()
@@ -225,7 +225,7 @@ class Busy(Loop):
     """A loop with many jobs under way, until `go_on` is set."""
 
     def __init__(self) -> None:
-        super().__init__(threads_max=1, together_max=1024)
+        super().__init__(threads_max=1, group_max=1024)
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.threads.run(lambda: (self.begun.set(), self.go_on.wait(), None)[2], lambda: self.events.append("end"))
         self.begun.wait()

@@ -53,7 +53,7 @@ class ConsumerOwner(Protocol):
     account_name: str
     account_hash: str
 
-    def hungry(self, consumer: Consumer) -> None:
+    def park(self, consumer: Consumer) -> None:
         """Wake this one when messages are committed."""
         ...
 
@@ -140,7 +140,7 @@ class Consumer:
 
     def available(self) -> int:
         """Messages that could be delivered, again or for the first time."""
-        return self.deliverer.ahead.pending() + self.state.acks.queued_count
+        return self.deliverer.undelivered.pending() + self.state.acks.queued_count
 
     def ack_pending(self) -> int:
         """Messages handed out and not acknowledged."""
@@ -175,7 +175,7 @@ class Consumer:
         if subject is not None and not self.filters.match(subject):
             return False
         acks = self.state.acks
-        if self.deliverer.ahead.is_ahead(seq) or seq in acks.pending or seq in acks.exhausted:
+        if self.deliverer.undelivered.is_undelivered(seq) or seq in acks.pending or seq in acks.exhausted:
             return True
         return seq in self.state.dead
 
@@ -240,7 +240,7 @@ class Consumer:
         if subjects_of(old) != subjects_of(config):
             state.trusted_from = state.next_seq
             self.filters = Filters(subjects_of(config), self.stream.known_subjects)
-            self.deliverer.ahead.restart()
+            self.deliverer.undelivered.restart()
         self.deliverer.configure()
         bound = ("deliver_subject", "deliver_group")
         if isinstance(self.sink, PushSink) and any(getattr(old, name) != getattr(config, name) for name in bound):
@@ -261,7 +261,7 @@ class Consumer:
         self.replies.rebind()
         state.next_seq, state.resume_seq = seq, 0
         state.trusted_from = seq
-        self.deliverer.ahead.restart()
+        self.deliverer.undelivered.restart()
         self.deliverer.last_delivered_ns = self.replies.last_ack_ns = 0
         self.journal.put()
         self.wake()
@@ -282,7 +282,7 @@ class Consumer:
         for seq, dseq, deliveries in self.state.acks.remove(seqs):
             self.events.terminated(seq, dseq, deliveries, _REMOVED_REASON)
         self.dead_letters.lost(seqs)
-        self.deliverer.ahead.removed(seqs)
+        self.deliverer.undelivered.removed(seqs)
         self.wake_if_full()
 
     def on_purged(self) -> None:
@@ -300,7 +300,7 @@ class Consumer:
         elif state.next_seq > store.last_seq + 1 and not self.config.opt_start_seq:
             acks.clamp(store.last_seq)
             state.next_seq = store.last_seq + 1
-        self.deliverer.ahead.restart()
+        self.deliverer.undelivered.restart()
         self.journal.put()
         self.wake()
 
@@ -351,7 +351,7 @@ class Consumer:
             self.deliverer.expect()
         self.full = stop is Stop.FULL
         if stop in (Stop.END, Stop.REFUSED):
-            self.owner.hungry(self)
+            self.owner.park(self)
         smooth = self.send_waiting()
         if stop is Stop.CONGESTED or (stop is Stop.MORE and not smooth):
             self.deliverer.pause()

@@ -1,6 +1,6 @@
 """All consumers of one stream: making, finding and removing them, and what the stream tells them.
 
-Implements `stream.interest.Interest`. A consumer that waits for messages is in `_hungry`, one that has something out is
+Implements `stream.interest.Interest`. A consumer that waits for messages is in `_parked`, one that has something out is
 in `_tracking`; the others cost nothing when a message comes or goes.
 
 Invariants: every consumer in the journal is in `consumers` or `offline`; names are unique; a work queue's consumers
@@ -63,7 +63,7 @@ class Consumers:
         self._retention = Retention(
             stream, account.ports, lambda: list(self.consumers.values()), lambda: not self.offline
         )
-        self._hungry: dict[str, Consumer] = {}
+        self._parked: dict[str, Consumer] = {}
         self._tracking: dict[str, Consumer] = {}
         self._wanted = Wanted(lambda: self.consumers.values())
         self._visible_count = 0  # consumers that are shown: not those of other streams that copy this one
@@ -90,22 +90,22 @@ class Consumers:
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
         """See `Interest.on_committed`."""
-        hungry = self._hungry
-        if len(hungry) > CONSUMERS_WOKEN_UNASKED:
+        parked = self._parked
+        if len(parked) > CONSUMERS_WOKEN_UNASKED:
             subjects = self.stream.store.subjects_between(first_seq, last_seq)
             fed = {consumer.name for subject in subjects for consumer in self._wanted.by(subject)}
-            hungry = {name: hungry.pop(name) for name in fed if name in hungry}
+            parked = {name: parked.pop(name) for name in fed if name in parked}
         else:
-            self._hungry = {}
-        alone = len(hungry) == 1
-        for consumer in hungry.values():
+            self._parked = {}
+        alone = len(parked) == 1
+        for consumer in parked.values():
             try:
                 if alone and first_seq == last_seq:
                     consumer.deliverer.deliver_expected(last_seq)
                 consumer.pump(alone=alone)
             except Exception as error:
                 self._failed(consumer, error)
-                self._hungry[consumer.name] = consumer
+                self._parked[consumer.name] = consumer
 
     def on_removed(self, seqs: Sequence[int]) -> None:
         """See `Interest.on_removed`."""
@@ -172,9 +172,9 @@ class Consumers:
 
     # --- what consumers ask ---
 
-    def hungry(self, consumer: Consumer) -> None:
-        """See `ConsumerOwner.hungry`."""
-        self._hungry[consumer.name] = consumer
+    def park(self, consumer: Consumer) -> None:
+        """See `ConsumerOwner.park`."""
+        self._parked[consumer.name] = consumer
 
     def tracking(self, consumer: Consumer) -> None:
         """See `ConsumerOwner.tracking`."""
@@ -415,7 +415,7 @@ class Consumers:
         del self.consumers[name]
         self._visible_count -= not consumer.config.direct
         self._partition.drop(name)
-        self._hungry.pop(name, None)
+        self._parked.pop(name, None)
         self._tracking.pop(name, None)
         self._wanted.forget()
         consumer.journal.remove()
@@ -464,7 +464,7 @@ class Consumers:
         if made is not None:
             self._visible_count -= not made.config.direct
         # What it takes of a work queue stays its own.
-        self._hungry.pop(name, None)
+        self._parked.pop(name, None)
         self._tracking.pop(name, None)
         self._wanted.forget()
         self.offline[name] = str(error) or type(error).__name__
@@ -478,7 +478,7 @@ class Consumers:
         for name, consumer in self.consumers.items():
             assert consumer.name == name and not consumer.closed
             consumer.check_invariants()
-        assert self._hungry.keys() <= self.consumers.keys()
+        assert self._parked.keys() <= self.consumers.keys()
         assert self._visible_count == sum(not consumer.config.direct for consumer in self.consumers.values())
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy, RetentionPolicy
-from slipstream.jetstream.consumer.ahead import Ahead
 from slipstream.jetstream.consumer.limits import (
     CONSUMER_CAREFUL_MSGS,
     CONSUMER_CONGESTED_NS,
@@ -29,6 +28,7 @@ from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT
 from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.state import REDELIVERED
+from slipstream.jetstream.consumer.undelivered import Undelivered
 from slipstream.jetstream.ports import Cancel
 from slipstream.jetstream.store.base import Damaged, Read, StoredMessage
 from slipstream.kernels.fastpath.handout import Batch
@@ -62,7 +62,7 @@ class Deliverer:
         self._consumer = consumer
         self._store = consumer.store
         self._ports = consumer.ports
-        self.ahead = Ahead(consumer)
+        self.undelivered = Undelivered(consumer)
         self._replay: Replay | None = None
         self._rate: RateLimit | None = None
         self._pace_timer: Cancel | None = None
@@ -79,7 +79,7 @@ class Deliverer:
         """Take over a (new) configuration."""
         consumer = self._consumer
         config = consumer.config
-        self.ahead.recount()
+        self.undelivered.recount()
         self._prefix = b"$JS.ACK.%b.%b." % (consumer.stream.name.encode(), consumer.name.encode())
         self._first_prefix = self._prefix + b"1."
         self._needs_ack = config.ack_policy is not AckPolicy.NONE
@@ -143,15 +143,15 @@ class Deliverer:
 
     def _whole_batch(self, most: int, alone: bool) -> int:
         """Hand out the next messages as they are stored; how many. 0: that is not possible, or there are none."""
-        consumer, store, ahead = self._consumer, self._store, self.ahead
+        consumer, store, undelivered = self._consumer, self._store, self.undelivered
         state, sink = consumer.state, consumer.sink
         if not self._as_stored:
             return 0
-        pending = ahead.pending()
+        pending = undelivered.pending()
         plan = sink.plan(most if most < pending else pending) if pending else None
         if plan is None:
             return 0
-        if state.resume_seq and (seqs := ahead.snapshot(plan.messages)):
+        if state.resume_seq and (seqs := undelivered.snapshot(plan.messages)):
             batch = store.gather_seqs(seqs, max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes)
         else:
             batch = store.gather(
@@ -192,7 +192,7 @@ class Deliverer:
         config, sink = consumer.config, consumer.sink
         if not self._as_stored or consumer.state.resume_seq or config.pause_until_ns is not None:
             return
-        if isinstance(sink, PullSink) and (request := sink.only_taker()) is not None and not self.ahead.pending():
+        if isinstance(sink, PullSink) and (request := sink.only_taker()) is not None and not self.undelivered.pending():
             self._expecting = request, config
 
     def deliver_expected(self, seq: int) -> None:
@@ -205,13 +205,13 @@ class Deliverer:
             return
         request, config = self._expecting
         self._expecting = None
-        consumer, store, ahead = self._consumer, self._store, self.ahead
+        consumer, store, undelivered = self._consumer, self._store, self.undelivered
         state, sink = consumer.state, consumer.sink
         if (
             state.config is not config
             or consumer.out
             or state.acks.next_redelivery()
-            or not ahead.follows(seq)
+            or not undelivered.follows(seq)
             or not isinstance(sink, PullSink)
             or not sink.is_only_taker(request)
         ):
@@ -233,7 +233,7 @@ class Deliverer:
             headers_only=config.headers_only,
         )
         self._ports.flush()
-        ahead.pending()
+        undelivered.pending()
         self._record(batch, 1)
         sink.took_one(request)
 
@@ -242,9 +242,9 @@ class Deliverer:
     def _read(self, count: int) -> list[Read]:
         consumer, store = self._consumer, self._store
         state = consumer.state
-        while state.resume_seq and (seqs := self.ahead.snapshot(min(count, CONSUMER_CAREFUL_MSGS))):
+        while state.resume_seq and (seqs := self.undelivered.snapshot(min(count, CONSUMER_CAREFUL_MSGS))):
             read = {seq: store.get(seq) for seq in seqs}
-            self.ahead.removed(seq for seq, message in read.items() if message is None)
+            self.undelivered.removed(seq for seq, message in read.items() if message is None)
             if messages := [message for message in read.values() if message is not None]:
                 return messages
         committed_seq = store.committed_seq
@@ -267,8 +267,8 @@ class Deliverer:
         for message in messages:
             if isinstance(message, Damaged):
                 self._consumer.unreadable(message)
-                self.ahead.passed(message.seq, 0)
-                self.ahead.recount()
+                self.undelivered.passed(message.seq, 0)
+                self.undelivered.recount()
             elif not self._hand_out(message, 1):
                 break
             done += 1
@@ -278,7 +278,7 @@ class Deliverer:
         """The careful way: one message, if somebody takes it now."""
         consumer, now_ns = self._consumer, self._ports.now_ns()
         self._slice_bytes += len(message.headers) + len(message.payload)
-        pending = self.ahead.pending()
+        pending = self.undelivered.pending()
         after = pending - 1 if deliveries == 1 else pending
         dseq = consumer.state.acks.dseq + 1
         reply = self._prefix + b"%d.%d.%d.%d.%d" % (deliveries, message.seq, dseq, message.ts_ns, after)
@@ -359,7 +359,7 @@ class Deliverer:
             consumer.done_with(seqs)
             return
         state, now_ns = consumer.state, self._ports.now_ns()
-        self.ahead.passed(seqs[-1], len(seqs))
+        self.undelivered.passed(seqs[-1], len(seqs))
         self.last_delivered_ns = now_ns
         wait_ns = consumer.ack_wait_ns(1)
         deadline_ns = now_ns + wait_ns if wait_ns else FOREVER_NS
@@ -369,7 +369,7 @@ class Deliverer:
 
     def _record_unacked(self, count: int, last_seq: int) -> None:
         consumer = self._consumer
-        self.ahead.passed(last_seq, count)
+        self.undelivered.passed(last_seq, count)
         self.last_delivered_ns = self._ports.now_ns()
         consumer.state.acks.delivered_unacked(count, last_seq)
         consumer.journal.unacked(consumer.state.next_seq, count, last_seq)

@@ -29,7 +29,7 @@ def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> 
         # With one delivery there are no redeliveries to report.
         "num_redelivered": 0 if config.max_deliver == 1 else acks.redelivered_count,
         "num_waiting": _waiting(consumer, now_ns),
-        "num_pending": consumer.deliverer.ahead.pending(),
+        "num_pending": consumer.deliverer.undelivered.pending(),
     }
     if not isinstance(consumer.sink, PullSink) and consumer.sink.listening:
         fields["push_bound"] = True

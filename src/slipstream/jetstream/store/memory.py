@@ -319,7 +319,7 @@ class MemoryStore(IndexedReads):
         return bool(self._slabs)
 
     def begin_upkeep(self) -> Job | None:
-        """Give back slabs without messages and rewrite one that is mostly dead; done on the spot."""
+        """Give back slabs without messages and rewrite one that is mostly dead; done inline."""
         untouchable = self._unit[0] if self._unit is not None else self._slab_no + 1  # slabs of an open unit
         for slab in [number for number in self._slabs if not self._index.segment_has_live(number)]:
             if slab < untouchable:

@@ -366,9 +366,9 @@ class TestExpected:
     def test_only_the_next_message_after_a_count_of_none_follows(self) -> None:
         w, _ = self.waiting()
         w.fill(2)
-        ahead = w.consumer().deliverer.ahead
-        assert ahead.pending() == 1 and not ahead.follows(3)
+        undelivered = w.consumer().deliverer.undelivered
+        assert undelivered.pending() == 1 and not undelivered.follows(3)
         w.pull(1)
-        assert ahead.pending() == 0 and ahead.follows(3) and not ahead.follows(4)
+        assert undelivered.pending() == 0 and undelivered.follows(3) and not undelivered.follows(4)
         w.api("STREAM.MSG.DELETE.S", {"seq": 1})
-        assert not ahead.follows(3)
+        assert not undelivered.follows(3)

@@ -1,4 +1,4 @@
-"""Commits of a file store: what was changed gets to the disk, off the loop as a job or on the spot.
+"""Commits of a file store: what was changed gets to the disk, off the loop as a job or inline.
 
 `begin_commit` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish_commit` draws the
 conclusions. `commit_at_once` does all three for a few messages that have a place already and need no sync.

@@ -83,7 +83,7 @@ class CommitJob:
     inline: bool = False
 
     def run(self) -> None:
-        """Write and sync; see the module docstring for the order. `together.run_together` does it for many."""
+        """Write and sync; see the module docstring for the order. `group_commit.run_group` does it for many."""
         self.write()
         self.settle(synced=False)
 

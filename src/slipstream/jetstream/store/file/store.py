@@ -489,7 +489,7 @@ class FileStore(FileStoreCommits):
     # --- closing ----------------------------------------------------------------------------------------------------
 
     def _commit_now(self) -> None:
-        """Commit on the spot; for creation and closing."""
+        """Commit inline; for creation and closing."""
         job = self.begin_commit()
         if job is not None:
             job.run()

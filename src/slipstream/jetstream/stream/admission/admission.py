@@ -1,6 +1,6 @@
 """What a stream's settings and the room it has let in, and as what: sizes, resources, interest, transform, counting.
 
-The questions that every way in asks alike: publishes (`ingest`), copies (`copy_in`) and batches (`together`). Each
+The questions that every way in asks alike: publishes (`ingest`), copies (`copy_in`) and batches (`staging`). Each
 check gives the error to answer with, or None.
 
 What this is not: conditions a publisher states in headers (`conditions`), or anything that depends on the messages

@@ -8,7 +8,7 @@ message id, roll-up, and then, in `appends`: resources, interest, TTL, discard-n
 roll-up.
 
 Three paths. A message without headers into a stream without special settings takes `on_publish` alone, and opens the
-short way (`Intake`) for the ones that follow it into the same commit, and after a commit on the spot into the next.
+fast path (`Intake`) for the ones that follow it into the same commit, and after an inline commit into the next.
 Everything else goes through `_publish`, which is the specification of all three.
 
 Invariant: while a unit of many messages is being written, publishes wait (`held`) and are taken afterwards, in order.
@@ -168,7 +168,7 @@ class Ingest:
             self.intake.open(self._store.direct_writer())
 
     def _resume(self) -> bool:
-        """The short way was left open by a commit on the spot: look at what may have changed since, once a batch."""
+        """The fast path was left open by an inline commit: look at what may have changed since, once a batch."""
         resources = self._resources
         writer = None if resources.limited or resources.server_exceeded else self._store.direct_writer()
         self.intake.open(writer)

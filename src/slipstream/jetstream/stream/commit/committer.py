@@ -4,7 +4,7 @@ States::
 
     idle ──wake──► scheduled ──end of turn──► in flight ──done──► idle, or in flight again if more arrived
       ▲                             │
-      └──── done on the spot ◄──────┘  (few messages, nobody waits for the device)
+      └─────── done inline ◄─────────┘  (few messages, nobody waits for the device)
 
 While very many commits of other streams are in flight, one stays scheduled behind them, and what arrives joins it.
 
@@ -157,7 +157,7 @@ class Committer:
         self._sync_timer: Cancel | None = None
         self._upkeep_timer: Cancel | None = None
         self._committed_seq = store.last_seq
-        self._last_seq = store.last_seq  # what a commit on the spot reached
+        self._last_seq = store.last_seq  # what an inline commit reached
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
         self._in_flight_removed = _NOTHING
@@ -279,7 +279,7 @@ class Committer:
             callback()
 
     def _commit(self) -> None:
-        """The end of the turn: commit on the spot if that is possible, else begin a commit."""
+        """The end of the turn: commit inline if that is possible, else begin a commit."""
         if self._stopped:
             return
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from slipstream.jetstream.store.base import Committed, Job
-from slipstream.jetstream.store.file.together import run_together
+from slipstream.jetstream.store.file.group_commit import run_group
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Broken, Driver
 
@@ -30,7 +30,7 @@ def commit_together(drivers: list[Driver]) -> list[Committed]:
         job = driver.store.begin_commit()
         if job is not None:
             begun.append((job, driver.in_flight()))
-    run_together([job for job, _ in begun])
+    run_group([job for job, _ in begun])
     return [settle(job) for job, settle in begun]
 
 

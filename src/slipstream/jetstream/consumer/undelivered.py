@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from slipstream.jetstream.consumer.consumer import Consumer
 
-__all__ = ["Ahead"]
+__all__ = ["Undelivered"]
 
 
-class Ahead:
+class Undelivered:
     """The undelivered messages of one consumer."""
 
     def __init__(self, consumer: Consumer) -> None:
@@ -76,7 +76,7 @@ class Ahead:
         store = self._store
         return store.count_matching(self._consumer.filters.for_store, from_seq, store.committed_seq)
 
-    def is_ahead(self, seq: int) -> bool:
+    def is_undelivered(self, seq: int) -> bool:
         """Whether this sequence is still to be delivered for the first time (if its subject is wanted)."""
         state = self._consumer.state
         if not state.resume_seq or seq > state.resume_seq:

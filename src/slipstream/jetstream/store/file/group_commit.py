@@ -20,10 +20,10 @@ from slipstream.jetstream.store.base import Job
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import CommitJob
 
-__all__ = ["run_together"]
+__all__ = ["run_group"]
 
 
-def run_together(jobs: Sequence[Job]) -> None:
+def run_group(jobs: Sequence[Job]) -> None:
     """Run commits, of which no two are of the same stream."""
     disks: dict[int, tuple[Disk, list[CommitJob]]] = {}
     for job in jobs:
