@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from campaigns.consumer_deaths import ConsumerDeaths
 from campaigns.runs import Figures
-from slipstream.jetstream.consumer.journal import Journal
+from slipstream.jetstream.consumer.journal import ConsumerJournal
 from support.consumer_machine import ConsumersMachine
 from support.servers import server_binary
 
@@ -45,11 +45,11 @@ def model(steps: int) -> Figures:
             broken.append(failure)
         click.echo(f"{tally['steps']:,} of {steps:,} steps", err=True)
     done = {name: tally[name] for name in ("steps", "restarts", "crashes", "published", "delivered", "acknowledged")}
-    flush, Journal.flush = Journal.flush, lambda _self: None  # type: ignore[method-assign]
+    flush, ConsumerJournal.flush = ConsumerJournal.flush, lambda _self: None  # type: ignore[method-assign]
     try:
         noticed = _play(100, shrink=False)
     finally:
-        Journal.flush = flush  # type: ignore[method-assign]
+        ConsumerJournal.flush = flush  # type: ignore[method-assign]
     return Figures(
         {**done, **found},
         broken,

@@ -29,7 +29,7 @@ from slipstream.jetstream.config.versioning import (
     REQUIRED_LEVEL_KEY,
     same_but_for_versioning,
 )
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
 from slipstream.jetstream.guard import call, each, guarded, guarded_with
 from slipstream.jetstream.holdings import Holdings

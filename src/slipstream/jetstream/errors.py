@@ -9,10 +9,10 @@ from __future__ import annotations
 from slipstream import errors
 from slipstream.jetstream.errors_table import STREAM_INVALID_CONFIG, ErrorSpec
 
-__all__ = ["ApiError", "invalid_config"]
+__all__ = ["TableError", "invalid_config"]
 
 
-class ApiError(errors.ApiError):
+class TableError(errors.ApiError):
     """A JetStream request refused; `spec` is a row of the generated table, so text and code match nats-server."""
 
     def __init__(self, spec: ErrorSpec, **values: object) -> None:
@@ -27,6 +27,6 @@ class ApiError(errors.ApiError):
         self.spec = spec
 
 
-def invalid_config(reason: str) -> ApiError:
+def invalid_config(reason: str) -> TableError:
     """The error of most configuration rules: 10052 with the rule's own text."""
-    return ApiError(STREAM_INVALID_CONFIG, err=reason)
+    return TableError(STREAM_INVALID_CONFIG, err=reason)

@@ -13,7 +13,7 @@ from typing import Final
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.resources import ServerBudget
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX, SubjectSet, TooManySteps
 
@@ -64,7 +64,7 @@ class Holdings:
         """Whether the subjects are free; those that the stream of this name has already are.
 
         Raises:
-            ApiError: 10065, or the subjects cannot be compared in time.
+            TableError: 10065, or the subjects cannot be compared in time.
         """
         old = self._of.get(config.name)
         if old is not None and old.subjects == config.subjects:
@@ -76,7 +76,7 @@ class Holdings:
             self._give_back_subjects(old)
         try:
             if self._subjects.overlap_with(wanted, COMPARE_STEPS_MAX + 2 * len(self._subjects)) is not None:
-                raise ApiError(table.STREAM_SUBJECT_OVERLAP)
+                raise TableError(table.STREAM_SUBJECT_OVERLAP)
         except TooManySteps:
             raise invalid_config("subjects have wildcards in too many different places") from None
         finally:

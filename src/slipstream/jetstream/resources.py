@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.units import MIB
 
@@ -231,10 +231,10 @@ def check_limits(
         released_bytes: what the server would get back first, when a stream asks to be made that exists.
 
     Raises:
-        ApiError: 10026, 10028 or 10047.
+        TableError: 10026, 10028 or 10047.
     """
     if 0 < limits.max_consumers < config.max_consumers:
-        raise ApiError(table.MAXIMUM_CONSUMERS_LIMIT)
+        raise TableError(table.MAXIMUM_CONSUMERS_LIMIT)
     # A stream without a bound still needs something.
     added = extra_bytes if extra_bytes >= 0 else 1
     memory = config.storage is StorageType.MEMORY
@@ -242,4 +242,4 @@ def check_limits(
     over_account = limit_bytes >= 0 and reserved_bytes + added > limit_bytes
     over_server = server.reserved_bytes - released_bytes + added > server.max_bytes
     if over_account or over_server:
-        raise ApiError(table.MEMORY_RESOURCES_EXCEEDED if memory else table.STORAGE_RESOURCES_EXCEEDED)
+        raise TableError(table.MEMORY_RESOURCES_EXCEEDED if memory else table.STORAGE_RESOURCES_EXCEEDED)

@@ -15,7 +15,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.dispatch import API_PREFIX, TYPE_PREFIX
 from slipstream.jetstream.directory import account_directory
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.limits import API_DROPPED_REPORT_NS

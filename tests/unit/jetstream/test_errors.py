@@ -9,7 +9,7 @@ import pytest
 
 from slipstream import errors
 from slipstream.jetstream import errors_table
-from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors import TableError, invalid_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -33,13 +33,13 @@ def test_every_number_is_unique_and_in_range() -> None:
 @pytest.mark.parametrize("spec", errors_table.ALL_ERRORS, ids=lambda spec: str(spec.err_code))
 def test_every_text_can_be_filled(spec: errors_table.ErrorSpec) -> None:
     names = [name for _, name, _, _ in string.Formatter().parse(spec.text) if name]
-    error = ApiError(spec, **dict.fromkeys(names, "VALUE"))
+    error = TableError(spec, **dict.fromkeys(names, "VALUE"))
     assert error.description.count("VALUE") == len(names)
     assert "{" not in error.description
 
 
 def test_error_carries_the_fields_of_the_response() -> None:
-    error = ApiError(errors_table.STREAM_WRONG_LAST_SEQUENCE, seq=7)
+    error = TableError(errors_table.STREAM_WRONG_LAST_SEQUENCE, seq=7)
     assert (error.code, error.err_code, error.description) == (400, 10071, "wrong last sequence: 7")
     assert isinstance(error, errors.ApiError)
     assert json.loads(json.dumps(str(error))) == "wrong last sequence: 7"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.partition import Partition
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare
@@ -50,7 +50,7 @@ def test_holdings_are_those_of_all_streams(history: list[tuple[bool, StreamConfi
             continue
         try:
             holdings.check_overlap(config)
-        except ApiError as error:
+        except TableError as error:
             assert error.err_code == 10065
             assert _overlaps_others(config, streams)
             continue

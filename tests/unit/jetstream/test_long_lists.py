@@ -8,7 +8,7 @@ from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig, St
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.jetstream.consumer import config as consumer_config
 from slipstream.jetstream.consumer.filters import Filters
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.subjects.collisions import covers_all, overlap_within, subset_within
 
 ALONE = ConfigContext(find_stream=lambda _: None)
@@ -22,18 +22,18 @@ ENTANGLED = [
 def test_a_long_list_names_its_overlap_as_a_short_one_does(length: int) -> None:
     subjects = [f"s.{number}" for number in range(length)]
     assert checked(StreamConfig(name="S", subjects=subjects), ALONE).subjects == subjects
-    with pytest.raises(ApiError, match=r'subject "s.1" overlaps with "\*.1"'):
+    with pytest.raises(TableError, match=r'subject "s.1" overlaps with "\*.1"'):
         checked(StreamConfig(name="S", subjects=[*subjects, "*.1"]), ALONE)
 
 
 def test_an_invalid_subject_is_found_behind_a_long_list() -> None:
     subjects = [f"s.{number}" for number in range(3000)]
-    with pytest.raises(ApiError, match="invalid subject"):
+    with pytest.raises(TableError, match="invalid subject"):
         checked(StreamConfig(name="S", subjects=[*subjects, "a..b"]), ALONE)
 
 
 def test_subjects_that_cannot_be_compared_in_time_are_refused() -> None:
-    with pytest.raises(ApiError, match="wildcards in too many different places"):
+    with pytest.raises(TableError, match="wildcards in too many different places"):
         checked(StreamConfig(name="S", subjects=ENTANGLED), ALONE)
 
 
@@ -43,15 +43,15 @@ def test_long_lists_of_transforms(length: int) -> None:
     twice = [*transforms, SubjectTransformConfig(src="s.1.*", dest="")]
     checked(StreamConfig(name="S", sources=[StreamSource(name="O", subject_transforms=transforms)]), ALONE)
     checked(StreamConfig(name="S", mirror=StreamSource(name="O", subject_transforms=transforms)), ALONE)
-    with pytest.raises(ApiError, match="source filters can not overlap"):
+    with pytest.raises(TableError, match="source filters can not overlap"):
         checked(StreamConfig(name="S", sources=[StreamSource(name="O", subject_transforms=twice)]), ALONE)
-    with pytest.raises(ApiError, match="mirror subject filters can not overlap"):
+    with pytest.raises(TableError, match="mirror subject filters can not overlap"):
         checked(StreamConfig(name="S", mirror=StreamSource(name="O", subject_transforms=twice)), ALONE)
 
 
 def test_filters_that_cannot_be_compared_in_time_are_refused() -> None:
     context = consumer_config.ConsumerContext(StreamConfig(name="S", subjects=[">"]), 0, 0, 0)
-    with pytest.raises(ApiError, match="wildcards in too many different places"):
+    with pytest.raises(TableError, match="wildcards in too many different places"):
         consumer_config.checked(ConsumerConfig(durable_name="C", filter_subjects=ENTANGLED), context)
 
 

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar, cast
 import msgspec
 
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.bind import (
     BOOL,
     INT,
@@ -148,7 +148,7 @@ def decode(struct: GoStruct[StructT], request: Asked) -> StructT:
     """Read a body: strictly, or else with a line in the log about what is unknown in it.
 
     Raises:
-        ApiError: 10025 with Go's words.
+        TableError: 10025 with Go's words.
     """
     return _decoded(struct, request, request.body)
 
@@ -171,7 +171,7 @@ def _prepared(struct: GoStruct[StructT], request: Asked, body: bytes) -> StructT
         request.decoded = decoded = struct.decode(body)
     except JsonError as error:
         if request.strict:
-            request.decoded = ApiError(table.INVALID_JSON, err=error)
+            request.decoded = TableError(table.INVALID_JSON, err=error)
         return None
     return decoded
 
@@ -180,7 +180,7 @@ def decode_optional(struct: GoStruct[StructT], request: Asked) -> StructT:
     """Read a body that counts only if it looks like an object or array; anything else is ignored.
 
     Raises:
-        ApiError: 10025 with Go's words.
+        TableError: 10025 with Go's words.
     """
     return _decoded(struct, request, _optional(request.body))
 
@@ -192,7 +192,7 @@ def _optional(body: bytes) -> bytes:
 
 def _decoded(struct: GoStruct[StructT], request: Asked, body: bytes) -> StructT:
     prepared, request.decoded = request.decoded, None
-    if isinstance(prepared, ApiError):
+    if isinstance(prepared, TableError):
         raise prepared
     if prepared is not None:
         return cast(StructT, prepared)
@@ -205,7 +205,7 @@ def _decoded(struct: GoStruct[StructT], request: Asked, body: bytes) -> StructT:
             request.complain(problem)
             return struct.decode(body, strict=False)
     except JsonError as error:
-        raise ApiError(table.INVALID_JSON, err=error) from None
+        raise TableError(table.INVALID_JSON, err=error) from None
 
 
 def quick_get(body: bytes) -> MsgGetRequest | None:

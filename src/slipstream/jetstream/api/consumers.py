@@ -27,7 +27,7 @@ from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.consumer.requests import unmarshal
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
 from slipstream.jetstream.gojson.scan import JsonError

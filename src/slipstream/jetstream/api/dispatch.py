@@ -28,7 +28,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.load import INFO_PATTERNS, ApiLoad
 from slipstream.jetstream.config.versioning import level_suffices
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports

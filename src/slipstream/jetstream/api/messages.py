@@ -9,7 +9,7 @@ from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.config.enums import StorageType
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream import reads
@@ -34,7 +34,7 @@ class MessageApi:
         asked = bodies.quick_get(request.body)
         if asked is None:
             if bodies.is_empty(request.body):
-                raise ApiError(table.BAD_REQUEST)
+                raise TableError(table.BAD_REQUEST)
             asked = bodies.decode(bodies.MSG_GET, request)
         timed = asked.start_time_ns is not None
         ways = (asked.seq > 0, bool(asked.last_by_subj), timed)
@@ -45,7 +45,7 @@ class MessageApi:
             or not (any(ways) or asked.next_by_subj)
             or (asked.last_by_subj and asked.next_by_subj)
         ):
-            raise ApiError(table.BAD_REQUEST)
+            raise TableError(table.BAD_REQUEST)
         stream = self._account.get_stream(request.names[0])
         stream.after_received(
             lambda: request.attempt(lambda: self._found(request, asked, stream.store)), gone=request.fail
@@ -60,7 +60,7 @@ class MessageApi:
         else:
             message = reads.last(store, asked.last_by_subj.encode())
         if message is None:
-            raise ApiError(table.NO_MESSAGE_FOUND)
+            raise TableError(table.NO_MESSAGE_FOUND)
         fields: dict[str, object] = {"subject": message.subject.decode("utf-8", "replace"), "seq": message.seq}
         if message.headers and not asked.no_hdr:
             fields["hdrs"] = message.headers
@@ -72,7 +72,7 @@ class MessageApi:
     def delete(self, request: ApiRequest) -> None:
         """Remove one message, overwriting it unless told not to."""
         if bodies.is_empty(request.body):
-            raise ApiError(table.BAD_REQUEST)
+            raise TableError(table.BAD_REQUEST)
         asked = bodies.decode(bodies.MSG_DELETE, request)
         stream = self._account.get_stream(request.names[0])
         refusal = refuse_if_closed(stream.config, purge=False)
@@ -84,12 +84,12 @@ class MessageApi:
         answer_after(request.settle({"success": True}))
 
 
-def _nothing_there(stream: Stream, seq: int) -> ApiError:
+def _nothing_there(stream: Stream, seq: int) -> TableError:
     """nats-server's file store tells apart what was never there; its memory store does not."""
     store = stream.store
     if stream.config.storage is StorageType.FILE:
         if seq > store.last_seq:
-            return ApiError(table.STREAM_MSG_DELETE_FAILED, err="stream store EOF")
+            return TableError(table.STREAM_MSG_DELETE_FAILED, err="stream store EOF")
         if seq < store.first_seq:
-            return ApiError(table.STREAM_MSG_DELETE_FAILED, err="no message found")
-    return ApiError(table.SEQUENCE_NOT_FOUND, seq=seq)
+            return TableError(table.STREAM_MSG_DELETE_FAILED, err="no message found")
+    return TableError(table.SEQUENCE_NOT_FOUND, seq=seq)

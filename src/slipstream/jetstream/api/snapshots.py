@@ -30,7 +30,7 @@ from slipstream.jetstream.consumer.config import ConsumerContext, checked
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
 from slipstream.jetstream.consumer.state import ConsumerState
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import (
     BOOL,

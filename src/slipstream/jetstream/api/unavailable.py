@@ -5,7 +5,7 @@ from __future__ import annotations
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account import JetStreamAccount
 from slipstream.jetstream.api.dispatch import ApiRequest
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 
 __all__ = ["UnavailableApi"]
 
@@ -28,4 +28,4 @@ class UnavailableApi:
 
     def need_cluster(self, request: ApiRequest) -> None:
         """There are no peers and no elections here."""
-        raise ApiError(table.CLUSTER_REQUIRED)
+        raise TableError(table.CLUSTER_REQUIRED)

@@ -27,7 +27,7 @@ from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.limits import BACKUP_ENTRY_BYTES_MAX, BACKUP_NAME_BYTES_MAX
 from slipstream.units import SECOND_NS
 
-__all__ = ["LegacyReader", "OldConsumer", "OldStream", "Removed", "consumer_state"]
+__all__ = ["LegacyReader", "OldConsumer", "OldStream", "Tombstone", "consumer_state"]
 
 _TAR_BLOCK: Final = 512
 _RECORD = struct.Struct("<IQqH")
@@ -60,13 +60,13 @@ class OldConsumer:
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class Tombstone:
     """A message among those before that was removed."""
 
     seq: int
 
 
-Found = OldStream | OldConsumer | Removed | Entry
+Found = OldStream | OldConsumer | Tombstone | Entry
 
 
 class LegacyReader:
@@ -185,7 +185,7 @@ def _records(content: bytes) -> Iterator[Found]:
             raise BadBackup("a block of messages is damaged")
         at += length
         if seq & _TOMBSTONE:
-            yield Removed(seq & ~_TOMBSTONE)
+            yield Tombstone(seq & ~_TOMBSTONE)
         if seq == 0 or seq & (_TOMBSTONE | _ERASED):
             continue
         headers = b""

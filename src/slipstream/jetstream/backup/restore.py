@@ -24,13 +24,13 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.backup.archive import MAGIC, ArchiveReader, Entry
 from slipstream.jetstream.backup.consumers import decode_consumer, state_of
 from slipstream.jetstream.backup.errors import BadBackup
-from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Removed
+from slipstream.jetstream.backup.legacy import LegacyReader, OldConsumer, OldStream, Tombstone
 from slipstream.jetstream.backup.limits import BACKUP_SILENCE_NS
 from slipstream.jetstream.backup.rules import EntryRules, check_bounds
 from slipstream.jetstream.backup.s2 import S2Reader
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.state import ConsumerState
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.guard import guarded
@@ -253,7 +253,7 @@ class Restore:
                 self._old_stream(found)
             elif isinstance(found, OldConsumer):
                 self._add_consumer(found.name, state_of(found.name, found.meta, found.state, self._created_ns))
-            elif isinstance(found, Removed):
+            elif isinstance(found, Tombstone):
                 self._store.delete(found.seq)
             elif found.seq > self.progress.last_seq:
                 self._message(found)

@@ -31,7 +31,7 @@ from slipstream.jetstream.bulk.requests import (
     identity_of,
     range_of,
 )
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.bulk import Mark
 from slipstream.jetstream.stream.retention.holds import Hold
 from slipstream.jetstream.stream.stream import Stream

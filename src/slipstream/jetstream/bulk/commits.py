@@ -35,7 +35,7 @@ from slipstream.jetstream.bulk.limits import (
 )
 from slipstream.jetstream.bulk.parts import Part
 from slipstream.jetstream.bulk.stages import Stages
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.staging import StageArea
 from slipstream.jetstream.stream.commit.committer import fault_of, store_error

@@ -17,7 +17,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.parts import Part
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import SEQ_LAST, SubjectState
 from slipstream.jetstream.store.bulk import unit_subject_state, unit_writer

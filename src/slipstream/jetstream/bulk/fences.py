@@ -13,7 +13,7 @@ import msgspec
 
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import BULK_BRIEF_FENCES_MAX, BULK_FENCE_NS, BULK_FENCES_MAX
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.base import Store
 
 __all__ = ["Fence", "fence_notes", "find_fence"]
@@ -44,7 +44,7 @@ def fence_notes(store: Store, txn: str, fence: Fence) -> dict[bytes, bytes]:
     """The notes that set a fence, and forget others if there are too many.
 
     Raises:
-        ApiError: there are too many that must not be forgotten.
+        TableError: there are too many that must not be forgotten.
     """
     key = _KEY + txn.encode()
     notes = {key: msgspec.json.encode(fence)}
@@ -56,7 +56,7 @@ def fence_notes(store: Store, txn: str, fence: Fence) -> dict[bytes, bytes]:
     most = BULK_BRIEF_FENCES_MAX if fence.brief else BULK_FENCES_MAX
     for ts_ns, name in sorted(others)[: max(len(others) - most + 1, 0)]:
         if not fence.brief and fence.ts_ns - ts_ns < BULK_FENCE_NS:
-            raise ApiError(errors.TOO_MANY_TXNS, count=most)
+            raise TableError(errors.TOO_MANY_TXNS, count=most)
         notes[name] = b""
     return notes
 

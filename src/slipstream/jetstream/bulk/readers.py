@@ -46,7 +46,7 @@ from slipstream.jetstream.bulk.limits import (
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.bulk.reader import Reader
 from slipstream.jetstream.bulk.requests import Range
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.limits import BULK_LENT_FILES_MAX, BULK_PLACES_AGAIN, BULK_PLACES_CHUNKS
 from slipstream.jetstream.ports import Cancel, Ports

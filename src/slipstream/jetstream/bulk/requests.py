@@ -10,7 +10,7 @@ import msgspec
 from slipstream.errors import UNREADABLE
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import BULK_FILTERS_MAX, BULK_TXN_BYTES_MAX
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.base import Filters
 from slipstream.jetstream.store.bulk import store_uid
 from slipstream.jetstream.stream.stream import Stream
@@ -146,22 +146,22 @@ def decode(kind: type[StructT], body: bytes) -> StructT:
     """Read a body.
 
     Raises:
-        ApiError: it is not what it should be.
+        TableError: it is not what it should be.
     """
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except UNREADABLE as error:
-        raise ApiError(errors.INVALID_REQUEST, err=error) from None
+        raise TableError(errors.INVALID_REQUEST, err=error) from None
 
 
 def checked_txn(txn: str) -> str:
     """The name of a transaction.
 
     Raises:
-        ApiError: it is empty or too long.
+        TableError: it is empty or too long.
     """
     if not 0 < len(txn.encode("utf-8", "surrogatepass")) <= BULK_TXN_BYTES_MAX:
-        raise ApiError(errors.INVALID_REQUEST, err=f"txn must have 1 to {BULK_TXN_BYTES_MAX} bytes")
+        raise TableError(errors.INVALID_REQUEST, err=f"txn must have 1 to {BULK_TXN_BYTES_MAX} bytes")
     return txn
 
 
@@ -174,15 +174,15 @@ def range_of(stream: Stream, asked: RangeRequest) -> Range:
     """The sequences a request means now.
 
     Raises:
-        ApiError: the request is not valid, the stream is another one, or the end is not committed yet.
+        TableError: the request is not valid, the stream is another one, or the end is not committed yet.
     """
     if asked.identity is not None and asked.identity != identity_of(stream):
-        raise ApiError(errors.STREAM_CHANGED, identity=identity_of(stream))
+        raise TableError(errors.STREAM_CHANGED, identity=identity_of(stream))
     store, committed = stream.store, stream.store.committed_seq
     if not 0 <= asked.first <= _SEQ_MAX or not 0 <= (asked.last or 0) <= _SEQ_MAX:
-        raise ApiError(errors.INVALID_REQUEST, err="a sequence is out of range")
+        raise TableError(errors.INVALID_REQUEST, err="a sequence is out of range")
     if asked.last is not None and asked.last > committed:
-        raise ApiError(errors.NOT_COMMITTED, seq=asked.last, last=committed)
+        raise TableError(errors.NOT_COMMITTED, seq=asked.last, last=committed)
     first, last = max(asked.first, 1), committed if asked.last is None else asked.last
     if asked.start_time_ns is not None:
         first = max(first, store.seq_for_time(asked.start_time_ns))
@@ -193,9 +193,9 @@ def range_of(stream: Stream, asked: RangeRequest) -> Range:
 
 def _filters(subjects: list[str]) -> Filters:
     if len(subjects) > BULK_FILTERS_MAX:
-        raise ApiError(errors.INVALID_REQUEST, err=f"more than {BULK_FILTERS_MAX} subjects")
+        raise TableError(errors.INVALID_REQUEST, err=f"more than {BULK_FILTERS_MAX} subjects")
     filters = tuple(dict.fromkeys(subject.encode("utf-8", "surrogatepass") for subject in subjects))
     for subject in filters:
         if not is_valid_subscription(subject):
-            raise ApiError(errors.INVALID_REQUEST, err="a subject is not valid")
+            raise TableError(errors.INVALID_REQUEST, err="a subject is not valid")
     return () if b">" in filters else filters

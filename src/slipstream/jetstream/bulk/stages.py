@@ -32,7 +32,7 @@ from slipstream.jetstream.bulk.limits import (
     BULK_SWEEP_NS,
 )
 from slipstream.jetstream.bulk.parts import Part, StagedParts, part_name, part_prefix
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
 from slipstream.jetstream.stream.commit.committer import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream

@@ -22,7 +22,7 @@ from slipstream.jetstream.bulk.requests import (
     identity_of,
 )
 from slipstream.jetstream.bulk.stages import Begun, Stages, memory_name
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import BULK_STAGE_NS, BULK_STAGE_NS_MIN

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamConfig, StreamSource, SubjectTransformConfig
-from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.kernels.subjects.subject import is_literal, is_valid_publish, is_valid_subscription, overlaps
@@ -26,12 +26,12 @@ def check_sources(config: StreamConfig, find_stream: FindStream, *, pedantic: bo
     """Check `config.mirror` and `config.sources` against every rule nats-server has for them.
 
     Raises:
-        ApiError: the first rule broken.
+        TableError: the first rule broken.
     """
     if config.mirror is not None:
         _check_mirror(config, config.mirror, find_stream, pedantic)
     if config.sources and config.allow_msg_schedules:
-        raise ApiError(table.SOURCE_WITH_MSG_SCHEDULES)
+        raise TableError(table.SOURCE_WITH_MSG_SCHEDULES)
     _check_each_source(config, find_stream)
     copies = [source for source in (config.mirror, *config.sources) if source is not None]
     if not copies:
@@ -44,17 +44,17 @@ def check_filters(config: StreamConfig) -> None:
     """Check the filters themselves, which nats-server does only when a stream is made, and last.
 
     Raises:
-        ApiError: 10049.
+        TableError: 10049.
     """
     mirror = config.mirror
     if mirror is not None and _bad_filter(mirror.filter_subject):
-        raise ApiError(
+        raise TableError(
             table.STREAM_CREATE, err=f"subject filter '{mirror.filter_subject}' for the mirror invalid subject"
         )
     for source in config.sources:
         if source is not None and _bad_filter(source.filter_subject):
             text = f"subject filter '{source.filter_subject}' for the source: invalid subject"
-            raise ApiError(table.STREAM_CREATE, err=text)
+            raise TableError(table.STREAM_CREATE, err=text)
 
 
 def _bad_filter(subject: str) -> bool:
@@ -79,25 +79,25 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource, find_stream: FindS
     )
     for present, spec in excluded:
         if present:
-            raise ApiError(spec)
+            raise TableError(spec)
     if config.subject_delete_marker_ttl_ns > 0:
         raise invalid_config("subject delete markers forbidden on mirrors")
     pair = overlap_within([transform.src.encode() for transform in mirror.subject_transforms])
     for index, transform in enumerate(mirror.subject_transforms):
         _check_transform(transform, table.MIRROR_INVALID_SUBJECT_FILTER, table.MIRROR_INVALID_TRANSFORM_DESTINATION)
         if pair is not None and index == pair[0]:
-            raise ApiError(table.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
+            raise TableError(table.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
     if mirror.external is not None:
         return
     if not _valid_name(mirror.name):
-        raise ApiError(table.MIRROR_INVALID_STREAM_NAME)
+        raise TableError(table.MIRROR_INVALID_STREAM_NAME)
     origin = find_stream(mirror.name)
     if origin is None:
         return
     if 0 < config.max_msg_size < origin.max_msg_size:
-        raise ApiError(table.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG)
+        raise TableError(table.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG)
     if pedantic and config.mirror_direct != origin.allow_direct:
-        raise ApiError(table.PEDANTIC, err="origin stream has direct get set, mirror has it disabled")
+        raise TableError(table.PEDANTIC, err="origin stream has direct get set, mirror has it disabled")
     config.mirror_direct = origin.allow_direct
 
 
@@ -106,27 +106,27 @@ def _check_each_source(config: StreamConfig, find_stream: FindStream) -> None:
     consumers: set[tuple[object, ...]] = set()
     for source in config.sources:
         if source is None or not _valid_name(source.name):
-            raise ApiError(table.SOURCE_INVALID_STREAM_NAME)
+            raise TableError(table.SOURCE_INVALID_STREAM_NAME)
         identity = _identity(source)
         if identity in identities:
-            raise ApiError(table.SOURCE_DUPLICATE_DETECTED)
+            raise TableError(table.SOURCE_DUPLICATE_DETECTED)
         identities.add(identity)
         if source.filter_subject and source.subject_transforms:
-            raise ApiError(table.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
+            raise TableError(table.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
         for transform in source.subject_transforms:
             _check_transform(transform, table.SOURCE_INVALID_SUBJECT_FILTER, table.SOURCE_INVALID_TRANSFORM_DESTINATION)
         if subset_within([transform.src.encode() for transform in source.subject_transforms]):
-            raise ApiError(table.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
+            raise TableError(table.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
         if _bad_consumer(source):
-            raise ApiError(table.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
+            raise TableError(table.SOURCE_DURABLE_CONSUMER_CFG_INVALID)
         if source.consumer is not None:
             consumer = (source.name, source.external and source.external.api, source.consumer.name)
             if consumer in consumers:
-                raise ApiError(table.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED)
+                raise TableError(table.SOURCE_DURABLE_CONSUMER_DUPLICATE_DETECTED)
             consumers.add(consumer)
         origin = find_stream(source.name) if source.external is None else None
         if origin is not None and 0 < config.max_msg_size < origin.max_msg_size:
-            raise ApiError(table.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG)
+            raise TableError(table.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG)
 
 
 def _identity(source: StreamSource) -> tuple[object, ...]:
@@ -141,10 +141,10 @@ def _identity(source: StreamSource) -> tuple[object, ...]:
 
 def _check_transform(transform: SubjectTransformConfig, bad_source: ErrorSpec, bad_destination: ErrorSpec) -> None:
     if transform.src and not is_valid_subscription(transform.src.encode()):
-        raise ApiError(bad_source, err=f"invalid subject {transform.src}")
+        raise TableError(bad_source, err=f"invalid subject {transform.src}")
     problem = destination_problem(transform.src, transform.dest)
     if problem is not None:
-        raise ApiError(bad_destination, err=problem)
+        raise TableError(bad_destination, err=problem)
 
 
 def _bad_consumer(source: StreamSource) -> bool:
@@ -173,10 +173,10 @@ def _check_prefixes(copies: list[StreamSource], find_stream: FindStream) -> None
             open_ended.add(subject.encode(), subject)
     for deliver in dict.fromkeys(external.deliver for external in externals if external.deliver):
         if not is_valid_publish(deliver.encode()):
-            raise ApiError(table.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=deliver)
+            raise TableError(table.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=deliver)
         for subject in open_ended.overlapping(f"{deliver}.>".encode(), COMPARE_STEPS_MAX // len(externals)):
             if overlaps(subject.encode(), f"{deliver}.{subject}".encode()):
-                raise ApiError(table.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=deliver, subject=subject)
+                raise TableError(table.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=deliver, subject=subject)
     for external in externals:
         if not external.api:
             continue
@@ -185,7 +185,7 @@ def _check_prefixes(copies: list[StreamSource], find_stream: FindStream) -> None
                 f"stream external api prefix {go_quote(external.api)} must be a valid subject without wildcards"
             )
         if overlaps(external.api.encode(), _API_PREFIX.encode()):
-            raise ApiError(table.STREAM_EXTERNAL_API_OVERLAP, prefix=external.api, subject=_API_PREFIX)
+            raise TableError(table.STREAM_EXTERNAL_API_OVERLAP, prefix=external.api, subject=_API_PREFIX)
 
 
 def _check_cycle(config: StreamConfig, find_stream: FindStream) -> None:

@@ -11,7 +11,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import check_discard_new_per_subject
-from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors import TableError, invalid_config
 
 __all__ = ["updated"]
 
@@ -20,12 +20,12 @@ def updated(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """The configuration a stream has after an update from `old` to the checked `new`.
 
     Raises:
-        ApiError: the first change that is not allowed.
+        TableError: the first change that is not allowed.
     """
     if new.name != old.name:
         raise invalid_config("stream configuration name must match original")
     if new.num_replicas > 1:
-        raise ApiError(table.STREAM_REPLICAS_NOT_SUPPORTED)
+        raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
     if new.storage is not old.storage:
         raise invalid_config("stream configuration update can not change storage type")
     retentions = (old.retention, new.retention)
@@ -35,7 +35,7 @@ def updated(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         if getattr(old, flag) and not getattr(new, flag):
             raise invalid_config(complaint)
     if new.mirror is not None and new.mirror != old.mirror:
-        raise ApiError(table.STREAM_MIRROR_NOT_UPDATABLE)
+        raise TableError(table.STREAM_MIRROR_NOT_UPDATABLE)
     if new.discard_new_per_subject:
         check_discard_new_per_subject(new)
     if old.allow_msg_ttl and not new.allow_msg_ttl:

@@ -1,7 +1,7 @@
 """What a stream configuration must satisfy, in nats-server's order, and the defaults it gets on the way.
 
 `checked` is pure: it looks at the request, the limits of the server and account, and the other streams' configurations
-(for mirrors and sources), and gives a corrected copy or raises the `ApiError` whose text clients compare. In pedantic
+(for mirrors and sources), and gives a corrected copy or raises the `TableError` whose text clients compare. In pedantic
 mode a silent correction is an error instead.
 
 What this is not: rules between streams (subject overlap) or resources (`account`), nor what may change (`update`).
@@ -19,7 +19,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.sources import check_sources, destination_problem
 from slipstream.jetstream.config.structs import Placement, StreamConfig
-from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.limits import ASSET_DESCRIPTION_BYTES_MAX, ASSET_METADATA_BYTES_MAX, ASSET_NAME_BYTES_MAX
@@ -70,7 +70,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
     """A copy of `config` with defaults filled in.
 
     Raises:
-        ApiError: the first rule it breaks.
+        TableError: the first rule it breaks.
     """
     _check_names(config)
     config = msgspec.structs.replace(config)
@@ -84,9 +84,9 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
         raise invalid_config("subjects have wildcards in too many different places") from None
     ceiling = context.stream_bytes_max(config.storage)
     if context.max_bytes_required and config.max_bytes <= 0:
-        raise ApiError(table.STREAM_MAX_BYTES_REQUIRED)
+        raise TableError(table.STREAM_MAX_BYTES_REQUIRED)
     if 0 < ceiling < config.max_bytes:
-        raise ApiError(table.STREAM_MAX_STREAM_BYTES_EXCEEDED)
+        raise TableError(table.STREAM_MAX_STREAM_BYTES_EXCEEDED)
     _check_transform(config)
     _check_republish(config, pedantic)
     if config.placement == Placement():
@@ -118,11 +118,11 @@ def _default_limits(config: StreamConfig, pedantic: bool) -> None:
     if config.num_replicas > STREAM_REPLICAS_MAX:
         raise invalid_config(f"maximum replicas is {STREAM_REPLICAS_MAX}")
     if config.num_replicas < 0:
-        raise ApiError(table.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
+        raise TableError(table.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
     for name in _UNLIMITED_BY_DEFAULT:
         value: int = getattr(config, name)
         if value < -1 and pedantic:
-            raise ApiError(table.PEDANTIC, err=f"{name} must be set to -1")
+            raise TableError(table.PEDANTIC, err=f"{name} must be set to -1")
         if value <= 0:
             setattr(config, name, -1)
     if config.first_seq > SEQ_LAST + 1:
@@ -152,11 +152,11 @@ def _default_window(max_age_ns: int, limit_ns: int, pedantic: bool) -> int:
     window_ns = DUPLICATE_WINDOW_NS
     if 0 < limit_ns < window_ns:
         if pedantic:
-            raise ApiError(table.PEDANTIC, err="duplicate window limits are higher than current limits")
+            raise TableError(table.PEDANTIC, err="duplicate window limits are higher than current limits")
         window_ns = limit_ns
     if 0 < max_age_ns < window_ns:
         if pedantic:
-            raise ApiError(table.PEDANTIC, err="duplicate window cannot be bigger than max age")
+            raise TableError(table.PEDANTIC, err="duplicate window cannot be bigger than max age")
         window_ns = max_age_ns
     return window_ns
 
@@ -253,10 +253,10 @@ def _check_transform(config: StreamConfig) -> None:
     if transform is None:
         return
     if transform.src and not is_valid_subscription(transform.src.encode()):
-        raise ApiError(table.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}")
+        raise TableError(table.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {transform.src}")
     problem = destination_problem(transform.src, transform.dest)
     if problem is not None:
-        raise ApiError(table.STREAM_TRANSFORM_INVALID_DESTINATION, err=problem)
+        raise TableError(table.STREAM_TRANSFORM_INVALID_DESTINATION, err=problem)
 
 
 def _check_republish(config: StreamConfig, pedantic: bool) -> None:
@@ -265,13 +265,13 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     republish = msgspec.structs.replace(config.republish)
     if not republish.src:
         if pedantic:
-            raise ApiError(table.PEDANTIC, err="republish source can not be empty")
+            raise TableError(table.PEDANTIC, err="republish source can not be empty")
         republish.src = ">"
     transform = config.subject_transform
     # Everything to everything is a cycle, unless the stream stores under another subject than it listens on.
     if republish.src == republish.dest == ">" and transform is not None and config.subjects == [transform.src]:
         if pedantic:
-            raise ApiError(table.PEDANTIC, err="implicit republish based on subject transform")
+            raise TableError(table.PEDANTIC, err="implicit republish based on subject transform")
         republish.src = republish.dest = transform.dest
     dest = republish.dest.encode()
     if any(overlaps(dest, subject.encode()) for subject in config.subjects):

@@ -1,7 +1,7 @@
 """What a consumer configuration must satisfy, in nats-server's order, and the defaults it gets on the way.
 
 `checked` is pure: it looks at the request, its stream's configuration and the limits, and gives a corrected copy or
-raises the `ApiError` whose text clients compare. In pedantic mode a silent correction is an error instead.
+raises the `TableError` whose text clients compare. In pedantic mode a silent correction is an error instead.
 
 What this is not: rules between consumers of a stream (`consumers`), nor what may change later (`update`).
 """
@@ -27,7 +27,7 @@ from slipstream.jetstream.consumer.limits import (
     CONSUMER_PIN_NS,
     CONSUMER_WAITING,
 )
-from slipstream.jetstream.errors import ApiError, invalid_config
+from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.limits import ASSET_DESCRIPTION_BYTES_MAX, ASSET_METADATA_BYTES_MAX, CONSUMER_FILTERS_MAX
@@ -63,19 +63,19 @@ def sample_percent(sample_freq: str) -> int:
     """`sample_freq` as a number.
 
     Raises:
-        ApiError: 10095.
+        TableError: 10095.
     """
     text = sample_freq.removesuffix("%")
     if not sample_freq:
         return 0
     if not _NUMBER.fullmatch(text):
         err = f"strconv.Atoi: parsing {go_quote(text)}: invalid syntax"
-        raise ApiError(table.CONSUMER_INVALID_SAMPLING, err=err)
+        raise TableError(table.CONSUMER_INVALID_SAMPLING, err=err)
     if len(text) > 20 or not -(2**63) <= int(text) < 2**63:
         err = f"strconv.Atoi: parsing {go_quote(text)}: value out of range"
-        raise ApiError(table.CONSUMER_INVALID_SAMPLING, err=err)
+        raise TableError(table.CONSUMER_INVALID_SAMPLING, err=err)
     if int(text) < 0:
-        raise ApiError(table.CONSUMER_INVALID_SAMPLING, err="<nil>")
+        raise TableError(table.CONSUMER_INVALID_SAMPLING, err="<nil>")
     return int(text)
 
 
@@ -83,7 +83,7 @@ def checked(config: ConsumerConfig, context: ConsumerContext, *, pedantic: bool 
     """A copy of `config` with defaults filled in.
 
     Raises:
-        ApiError: the first rule it breaks.
+        TableError: the first rule it breaks.
     """
     config = msgspec.structs.replace(config)
     _fill_zeros(config, pedantic)
@@ -99,12 +99,12 @@ def checked(config: ConsumerConfig, context: ConsumerContext, *, pedantic: bool 
     _check_start(config)
     sample_percent(config.sample_freq)
     if config.flow_control and not config.idle_heartbeat_ns:
-        raise ApiError(table.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS)
+        raise TableError(table.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS)
     if config.durable_name and config.name and config.name != config.durable_name:
-        raise ApiError(table.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
+        raise TableError(table.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
     size = sum(len(key.encode()) + len(value.encode()) for key, value in config.metadata.items())
     if size > ASSET_METADATA_BYTES_MAX:
-        raise ApiError(table.CONSUMER_METADATA_LENGTH, limit=f"{ASSET_METADATA_BYTES_MAX // KIB}KB")
+        raise TableError(table.CONSUMER_METADATA_LENGTH, limit=f"{ASSET_METADATA_BYTES_MAX // KIB}KB")
     _check_priority(config)
     return config
 
@@ -174,7 +174,7 @@ def _fill_defaults(config: ConsumerConfig, context: ConsumerContext, pedantic: b
 
 def _pedantic(refused: bool, text: str) -> None:
     if refused:
-        raise ApiError(table.PEDANTIC, err=text)
+        raise TableError(table.PEDANTIC, err=text)
 
 
 def _check_names_and_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -183,94 +183,94 @@ def _check_names_and_replicas(config: ConsumerConfig, stream: StreamConfig) -> N
     if config.durable_name and not is_valid_asset_name(config.durable_name):
         raise invalid_config(r"consumer durable name can not contain '.', '*', '>', '\', '/'")
     if 0 < config.num_replicas > stream.num_replicas:
-        raise ApiError(table.CONSUMER_REPLICAS_EXCEEDS_STREAM)
+        raise TableError(table.CONSUMER_REPLICAS_EXCEEDS_STREAM)
     if config.num_replicas < 0:
-        raise ApiError(table.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
+        raise TableError(table.REPLICAS_COUNT_CANNOT_BE_NEGATIVE)
     if stream.retention is not RetentionPolicy.LIMITS and config.num_replicas not in (0, stream.num_replicas):
-        raise ApiError(table.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM)
+        raise TableError(table.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM)
 
 
 def _check_acks(config: ConsumerConfig) -> None:
     if any(wait_ns < 0 for wait_ns in config.backoff_ns):
-        raise ApiError(table.CONSUMER_BACK_OFF_NEGATIVE)
+        raise TableError(table.CONSUMER_BACK_OFF_NEGATIVE)
     if config.ack_wait_ns < 0:
-        raise ApiError(table.CONSUMER_ACK_WAIT_NEGATIVE)
+        raise TableError(table.CONSUMER_ACK_WAIT_NEGATIVE)
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         if not config.deliver_subject:
-            raise ApiError(table.CONSUMER_ACK_FC_REQUIRES_PUSH)
+            raise TableError(table.CONSUMER_ACK_FC_REQUIRES_PUSH)
         if not config.flow_control:
-            raise ApiError(table.CONSUMER_ACK_FC_REQUIRES_FC)
+            raise TableError(table.CONSUMER_ACK_FC_REQUIRES_FC)
         if config.idle_heartbeat_ns != CONSUMER_FLOW_ACK_HEARTBEAT_NS:
             raise invalid_config("flow control ack policy heartbeat needs to be 1s")
         if config.max_ack_pending <= 0:
-            raise ApiError(table.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING)
+            raise TableError(table.CONSUMER_ACK_FC_REQUIRES_MAX_ACK_PENDING)
         if config.ack_wait_ns != 0 or config.backoff_ns:
-            raise ApiError(table.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT)
+            raise TableError(table.CONSUMER_ACK_FC_REQUIRES_NO_ACK_WAIT)
         if config.max_deliver > 0:
-            raise ApiError(table.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER)
+            raise TableError(table.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER)
     check_backoff(config)
     if len(config.description.encode()) > ASSET_DESCRIPTION_BYTES_MAX:
-        raise ApiError(table.CONSUMER_DESCRIPTION_TOO_LONG, max=ASSET_DESCRIPTION_BYTES_MAX)
+        raise TableError(table.CONSUMER_DESCRIPTION_TOO_LONG, max=ASSET_DESCRIPTION_BYTES_MAX)
 
 
 def check_backoff(config: ConsumerConfig) -> None:
     """There may not be more waiting times than deliveries; asked again on update."""
     if config.backoff_ns and config.max_deliver != -1 and len(config.backoff_ns) > config.max_deliver:
-        raise ApiError(table.CONSUMER_MAX_DELIVER_BACKOFF)
+        raise TableError(table.CONSUMER_MAX_DELIVER_BACKOFF)
 
 
 def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
     target = config.deliver_subject.encode()
     if not is_literal(target):
-        raise ApiError(table.CONSUMER_DELIVER_TO_WILDCARDS)
+        raise TableError(table.CONSUMER_DELIVER_TO_WILDCARDS)
     if not is_valid_subscription(target):
-        raise ApiError(table.CONSUMER_INVALID_DELIVER_SUBJECT)
+        raise TableError(table.CONSUMER_INVALID_DELIVER_SUBJECT)
     if any(is_subset(target, subject.encode()) for subject in stream.subjects):
-        raise ApiError(table.CONSUMER_DELIVER_CYCLE)
+        raise TableError(table.CONSUMER_DELIVER_CYCLE)
     if config.max_waiting != 0:
-        raise ApiError(table.CONSUMER_PUSH_MAX_WAITING)
+        raise TableError(table.CONSUMER_PUSH_MAX_WAITING)
     if config.max_ack_pending > 0 and config.ack_policy is AckPolicy.NONE:
-        raise ApiError(table.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED)
+        raise TableError(table.CONSUMER_MAX_PENDING_ACK_POLICY_REQUIRED)
     if 0 < config.idle_heartbeat_ns < CONSUMER_HEARTBEAT_MIN_NS:
-        raise ApiError(table.CONSUMER_SMALL_HEARTBEAT)
+        raise TableError(table.CONSUMER_SMALL_HEARTBEAT)
 
 
 def _check_pull(config: ConsumerConfig, context: ConsumerContext) -> None:
     if config.ack_policy is AckPolicy.NONE and context.stream.retention is RetentionPolicy.WORK_QUEUE:
-        raise ApiError(table.CONSUMER_PULL_REQUIRES_ACK)
+        raise TableError(table.CONSUMER_PULL_REQUIRES_ACK)
     if config.rate_limit_bps > 0:
-        raise ApiError(table.CONSUMER_PULL_WITH_RATE_LIMIT)
+        raise TableError(table.CONSUMER_PULL_WITH_RATE_LIMIT)
     if config.idle_heartbeat_ns > 0:
-        raise ApiError(table.CONSUMER_HB_REQUIRES_PUSH)
+        raise TableError(table.CONSUMER_HB_REQUIRES_PUSH)
     if config.flow_control:
-        raise ApiError(table.CONSUMER_FC_REQUIRES_PUSH)
+        raise TableError(table.CONSUMER_FC_REQUIRES_PUSH)
     if 0 < config.max_expires_ns < CONSUMER_EXPIRES_MIN_NS:
-        raise ApiError(table.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL)
+        raise TableError(table.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL)
     if 0 < context.server_batch < config.max_batch:
-        raise ApiError(table.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED, limit=context.server_batch)
+        raise TableError(table.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED, limit=context.server_batch)
 
 
 def _check_limits(config: ConsumerConfig, context: ConsumerContext) -> None:
     limits = context.stream.consumer_limits
     for ceiling in (context.server_ack_pending, context.account_ack_pending, limits.max_ack_pending):
         if 0 < ceiling < config.max_ack_pending:
-            raise ApiError(table.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=ceiling)
+            raise TableError(table.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=ceiling)
     if 0 < limits.inactive_threshold_ns < config.inactive_threshold_ns:
-        raise ApiError(table.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=format_duration(limits.inactive_threshold_ns))
+        raise TableError(table.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=format_duration(limits.inactive_threshold_ns))
     if config.direct:
         if not config.deliver_subject:
-            raise ApiError(table.CONSUMER_DIRECT_REQUIRES_PUSH)
+            raise TableError(table.CONSUMER_DIRECT_REQUIRES_PUSH)
         if config.durable_name:
-            raise ApiError(table.CONSUMER_DIRECT_REQUIRES_EPHEMERAL)
+            raise TableError(table.CONSUMER_DIRECT_REQUIRES_EPHEMERAL)
 
 
 def _check_filters(config: ConsumerConfig) -> None:
     if config.filter_subject and config.filter_subjects:
-        raise ApiError(table.CONSUMER_DUPLICATE_FILTER_SUBJECTS)
+        raise TableError(table.CONSUMER_DUPLICATE_FILTER_SUBJECTS)
     if config.filter_subject and not is_valid_subscription(config.filter_subject.encode()):
         raise invalid_config("invalid subject")
     if "" in config.filter_subjects:
-        raise ApiError(table.CONSUMER_EMPTY_FILTER)
+        raise TableError(table.CONSUMER_EMPTY_FILTER)
     if len(config.filter_subjects) > CONSUMER_FILTERS_MAX:
         raise invalid_config(f"too many filter subjects, maximum allowed is {CONSUMER_FILTERS_MAX}")
     subjects = [subject.encode() for subject in subjects_of(config)]
@@ -278,7 +278,7 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise invalid_config("invalid subject")
     try:
         if subset_within(subjects):
-            raise ApiError(table.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
+            raise TableError(table.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
     except TooManySteps:
         raise invalid_config("filter subjects have wildcards in too many different places") from None
 
@@ -314,29 +314,29 @@ def _check_start(config: ConsumerConfig) -> None:
             raise _start_set("by start time", "start sequence")
 
 
-def _start_set(policy: str, what: str) -> ApiError:
+def _start_set(policy: str, what: str) -> TableError:
     err = f"consumer delivery policy is deliver {policy}, but optional start {what} is also set"
-    return ApiError(table.CONSUMER_INVALID_POLICY, err=err)
+    return TableError(table.CONSUMER_INVALID_POLICY, err=err)
 
 
-def _start_missing(policy: str, what: str) -> ApiError:
+def _start_missing(policy: str, what: str) -> TableError:
     err = f"consumer delivery policy is deliver {policy}, but optional {what} is not set"
-    return ApiError(table.CONSUMER_INVALID_POLICY, err=err)
+    return TableError(table.CONSUMER_INVALID_POLICY, err=err)
 
 
 def _check_priority(config: ConsumerConfig) -> None:
     if config.priority_policy is PriorityPolicy.NONE:
         if config.priority_groups:
-            raise ApiError(table.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE)
+            raise TableError(table.CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE)
         if config.priority_timeout_ns > 0:
-            raise ApiError(table.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE)
+            raise TableError(table.CONSUMER_PINNED_TTL_WITHOUT_PRIORITY_POLICY_NONE)
         return
     if config.deliver_subject:
-        raise ApiError(table.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
+        raise TableError(table.CONSUMER_PUSH_WITH_PRIORITY_GROUP)
     if not config.priority_groups:
-        raise ApiError(table.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
+        raise TableError(table.CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP)
     for group in config.priority_groups:
         if not group:
-            raise ApiError(table.CONSUMER_EMPTY_GROUP_NAME)
+            raise TableError(table.CONSUMER_EMPTY_GROUP_NAME)
         if not is_group_name(group):
-            raise ApiError(table.CONSUMER_INVALID_GROUP_NAME)
+            raise TableError(table.CONSUMER_INVALID_GROUP_NAME)

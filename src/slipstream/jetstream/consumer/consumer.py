@@ -28,7 +28,7 @@ from slipstream.jetstream.consumer.delivery import Deliverer, Stop
 from slipstream.jetstream.consumer.events import ConsumerEvents
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.idleness import Idleness
-from slipstream.jetstream.consumer.journal import Journal, NoJournal
+from slipstream.jetstream.consumer.journal import ConsumerJournal, NoJournal
 from slipstream.jetstream.consumer.limits import CONSUMER_WARNING_NS
 from slipstream.jetstream.consumer.priority import PriorityGroups
 from slipstream.jetstream.consumer.pull import PullSink
@@ -65,7 +65,7 @@ class ConsumerOwner(Protocol):
         """This consumer is done with these messages; perhaps nobody needs them any more."""
         ...
 
-    def holding(self, journal: Journal) -> None:
+    def holding(self, journal: ConsumerJournal) -> None:
         """Changes are held that nobody waits for: flush and commit them soon."""
         ...
 
@@ -105,8 +105,8 @@ class Consumer:
         self.filters = Filters(subjects_of(state.config), stream.known_subjects)
         config = state.config
         in_memory = config.mem_storage or config.direct
-        self.journal: Journal | NoJournal = (
-            NoJournal() if in_memory else Journal(self.store, name, state, owner.holding)
+        self.journal: ConsumerJournal | NoJournal = (
+            NoJournal() if in_memory else ConsumerJournal(self.store, name, state, owner.holding)
         )
         base = f"{stream.name}.{name}"
         self.sink: PullSink | PushSink = (

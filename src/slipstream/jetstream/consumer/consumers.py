@@ -1,7 +1,7 @@
 """All consumers of one stream: making, finding and removing them, and what the stream tells them.
 
-Implements `stream.interest.Interest`. A consumer that waits for messages is in `_parked`, one that has something out is
-in `_tracking`; the others cost nothing when a message comes or goes.
+Implements `stream.retention.interest.ConsumerInterest`. A consumer that waits for messages is in `_parked`, one that
+has something out is in `_tracking`; the others cost nothing when a message comes or goes.
 
 Invariants: every consumer in the journal is in `consumers` or `offline`; names are unique; a work queue's consumers
 have disjoint filters.
@@ -26,7 +26,7 @@ from slipstream.jetstream.consumer.config import ConsumerContext, checked
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.deadletters import check_dead_letters
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
-from slipstream.jetstream.consumer.journal import Journal
+from slipstream.jetstream.consumer.journal import ConsumerJournal
 from slipstream.jetstream.consumer.limits import CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, CONSUMERS_WOKEN_UNASKED
 from slipstream.jetstream.consumer.partition import Partition
 from slipstream.jetstream.consumer.retention import Retention
@@ -34,7 +34,7 @@ from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.consumer.wanted import Wanted
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.guard import call, each
 from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
@@ -68,7 +68,7 @@ class Consumers:
         self._wanted = Wanted(lambda: self.consumers.values())
         self._visible_count = 0  # consumers that are shown: not those of other streams that copy this one
         self._partition = Partition()  # of a work queue
-        self._held: list[Journal] = []  # journals that hold changes until the timer fires
+        self._held: list[ConsumerJournal] = []  # journals that hold changes until the timer fires
         self._commit_timer: Cancel | None = None
         self._recover()
 
@@ -76,20 +76,20 @@ class Consumers:
 
     @property
     def consumer_count(self) -> int:
-        """See `Interest.consumer_count`."""
+        """See `ConsumerInterest.consumer_count`."""
         return self._visible_count
 
     @property
     def reader_count(self) -> int:
-        """See `Interest.reader_count`."""
+        """See `ConsumerInterest.reader_count`."""
         return len(self.consumers)
 
     def has_interest(self, subject: bytes) -> bool:
-        """See `Interest.has_interest`. Nobody knows what one that is offline would want."""
+        """See `ConsumerInterest.has_interest`. Nobody knows what one that is offline would want."""
         return bool(self.offline) or bool(self._wanted.by(subject))
 
     def on_committed(self, first_seq: int, last_seq: int) -> None:
-        """See `Interest.on_committed`."""
+        """See `ConsumerInterest.on_committed`."""
         parked = self._parked
         if len(parked) > CONSUMERS_WOKEN_UNASKED:
             subjects = self.stream.store.subjects_between(first_seq, last_seq)
@@ -108,7 +108,7 @@ class Consumers:
                 self._parked[consumer.name] = consumer
 
     def on_removed(self, seqs: Sequence[int]) -> None:
-        """See `Interest.on_removed`."""
+        """See `ConsumerInterest.on_removed`."""
         self.version += 1
         if not self._tracking:
             return
@@ -122,7 +122,7 @@ class Consumers:
                 self._tracking.pop(name, None)
 
     def on_purged(self, subject: bytes) -> None:
-        """See `Interest.on_purged`."""
+        """See `ConsumerInterest.on_purged`."""
         self.version += 1
         for consumer in list(self.consumers.values()):
             try:
@@ -134,7 +134,7 @@ class Consumers:
             self._retention.sweep()  # after a fault, messages may be back that were acknowledged
 
     def on_config(self, old: StreamConfig, new: StreamConfig) -> None:
-        """See `Interest.on_config`."""
+        """See `ConsumerInterest.on_config`."""
         self.version += 1
         self._wanted.forget()
         for consumer in self.consumers.values():
@@ -146,7 +146,7 @@ class Consumers:
             self._retention.sweep()
 
     def beyond(self, limits: ConsumerLimits) -> list[str]:
-        """See `Interest.beyond`."""
+        """See `ConsumerInterest.beyond`."""
         return [
             name
             for name, consumer in sorted(self.consumers.items())
@@ -155,7 +155,7 @@ class Consumers:
         ]
 
     def stop(self, *, deleted: bool) -> None:
-        """See `Interest.stop`."""
+        """See `ConsumerInterest.stop`."""
         self._retention.stopped = True
         for consumer in list(self.consumers.values()):
             try:
@@ -184,7 +184,7 @@ class Consumers:
         """See `ConsumerOwner.acked`."""
         self._retention.acked(consumer, seqs)
 
-    def holding(self, journal: Journal) -> None:
+    def holding(self, journal: ConsumerJournal) -> None:
         """See `ConsumerOwner.holding`."""
         self._held.append(journal)
         if self._commit_timer is None:

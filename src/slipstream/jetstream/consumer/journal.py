@@ -16,17 +16,19 @@ from slipstream.jetstream.consumer.limits import CONSUMER_CHANGES_HELD, CONSUMER
 from slipstream.jetstream.consumer.state import ACKED, DELIVERED, RUN, UNACKED, ConsumerState
 from slipstream.jetstream.store.base import Store
 
-__all__ = ["Journal", "NoJournal"]
+__all__ = ["ConsumerJournal", "NoJournal"]
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Journal:
+class ConsumerJournal:
     """Writes for one consumer."""
 
     __slots__ = ("_delta_bytes", "_held", "_holding", "_key", "_state", "_store", "_whole_bytes")
 
-    def __init__(self, store: Store, name: str, state: ConsumerState, holding: Callable[[Journal], None]) -> None:
+    def __init__(
+        self, store: Store, name: str, state: ConsumerState, holding: Callable[[ConsumerJournal], None]
+    ) -> None:
         """Write for the consumer `name`; `holding` is called when a `flush` would be useful soon."""
         self._store = store
         self._key = name.encode()

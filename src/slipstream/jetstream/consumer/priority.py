@@ -15,10 +15,10 @@ from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.requests import PRIORITY_MAX, PullRequest
 from slipstream.jetstream.ports import Cancel, Ports
 
-__all__ = ["Admission", "PriorityGroups"]
+__all__ = ["PriorityGroups", "PriorityVerdict"]
 
 
-class Admission(Enum):
+class PriorityVerdict(Enum):
     """The answer to a request whose turn it is."""
 
     SERVE = auto()
@@ -63,7 +63,9 @@ class PriorityGroups:
                 return b"423 Nats-Pin-Id mismatch"
         return None
 
-    def admission(self, request: PullRequest, config: ConsumerConfig, *, pending: int, ack_pending: int) -> Admission:
+    def verdict(
+        self, request: PullRequest, config: ConsumerConfig, *, pending: int, ack_pending: int
+    ) -> PriorityVerdict:
         """Whether a request may have the next message.
 
         Args:
@@ -75,16 +77,16 @@ class PriorityGroups:
         if config.priority_policy is PriorityPolicy.PINNED_CLIENT:
             if not self.pin_id:
                 if request.pin_id:
-                    return Admission.WRONG_PIN
-                return Admission.PINNED
+                    return PriorityVerdict.WRONG_PIN
+                return PriorityVerdict.PINNED
             if request.pin_id == self.pin_id:
-                return Admission.SERVE
-            return Admission.WRONG_PIN if request.pin_id else Admission.LATER
+                return PriorityVerdict.SERVE
+            return PriorityVerdict.WRONG_PIN if request.pin_id else PriorityVerdict.LATER
         conditional = request.min_pending > 0 or request.min_ack_pending > 0
         if config.priority_policy is PriorityPolicy.OVERFLOW and conditional:
             enough = 0 < request.min_pending <= pending or 0 < request.min_ack_pending <= ack_pending
-            return Admission.SERVE if enough else Admission.LATER
-        return Admission.SERVE
+            return PriorityVerdict.SERVE if enough else PriorityVerdict.LATER
+        return PriorityVerdict.SERVE
 
     def pin(self, request: PullRequest, config: ConsumerConfig) -> None:
         """The client behind this request gets everything from now on."""

@@ -19,7 +19,7 @@ from slipstream.jetstream.consumer.limits import (
     REDELIVER_INTERVAL_MIN_NS,
 )
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT, Plan
-from slipstream.jetstream.consumer.priority import Admission, PriorityGroups
+from slipstream.jetstream.consumer.priority import PriorityGroups, PriorityVerdict
 from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_duration
@@ -215,11 +215,11 @@ class PullSink:
             if request.expires_ns and request.expires_ns <= self._ports.now_ns():
                 self._timed_out(request)
                 continue
-            admission = self._groups.admission(request, config, pending=pending, ack_pending=self._owner.ack_pending())
-            if admission is Admission.WRONG_PIN:
+            verdict = self._groups.verdict(request, config, pending=pending, ack_pending=self._owner.ack_pending())
+            if verdict is PriorityVerdict.WRONG_PIN:
                 self._end_with(request, b"423 Nats-Wrong-Pin-Id")
                 continue
-            if admission is Admission.LATER:
+            if verdict is PriorityVerdict.LATER:
                 waiting.rotate(request)
                 passed += 1
                 if passed >= len(waiting):
@@ -231,7 +231,7 @@ class PullSink:
             if not self._ports.has_interest(request.reply):
                 waiting.end(request)
                 continue
-            if admission is Admission.PINNED:
+            if verdict is PriorityVerdict.PINNED:
                 self._groups.pin(request, config)
             self._charge(request, size)
             return request

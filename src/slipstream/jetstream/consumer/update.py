@@ -8,7 +8,7 @@ from __future__ import annotations
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.config import check_backoff
-from slipstream.jetstream.errors import ApiError
+from slipstream.jetstream.errors import TableError
 
 __all__ = ["check_update"]
 
@@ -36,7 +36,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> No
         bound: whether somebody listens on the present deliver subject.
 
     Raises:
-        ApiError: the first change that is not allowed.
+        TableError: the first change that is not allowed.
     """
     if old == new:
         return
@@ -49,11 +49,11 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> No
         if not new.deliver_subject:
             raise _refused("can not update push consumer to pull based")
         if bound:
-            raise ApiError(table.CONSUMER_NAME_EXIST)
+            raise TableError(table.CONSUMER_NAME_EXIST)
     if old.max_waiting != new.max_waiting:
         raise _refused("max waiting can not be updated")
     check_backoff(new)
 
 
-def _refused(text: str) -> ApiError:
-    return ApiError(table.CONSUMER_CREATE, err=text)
+def _refused(text: str) -> TableError:
+    return TableError(table.CONSUMER_CREATE, err=text)

@@ -34,7 +34,7 @@ from slipstream.jetstream.stream.admission.known_subjects import known_subjects,
 from slipstream.jetstream.stream.admission.stream_batches import StreamBatches
 from slipstream.jetstream.stream.admission.traced import TracedStream
 from slipstream.jetstream.stream.commit.committer import AfterCommit, Committer, Removed
-from slipstream.jetstream.stream.commit.health import Health
+from slipstream.jetstream.stream.commit.health import StoreHealth
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.copies.copy_in import CopyIn
 from slipstream.jetstream.stream.copies.upstream import NoUpstream, Upstream
@@ -43,7 +43,7 @@ from slipstream.jetstream.stream.features.schedules import Schedules
 from slipstream.jetstream.stream.limits import PURGE_WAITING_MSGS
 from slipstream.jetstream.stream.retention.expirer import Expirer
 from slipstream.jetstream.stream.retention.holds import Holds
-from slipstream.jetstream.stream.retention.interest import Interest, NoConsumers
+from slipstream.jetstream.stream.retention.interest import ConsumerInterest, NoConsumers
 from slipstream.jetstream.stream.retention.limit_keeper import LimitKeeper
 from slipstream.jetstream.stream.retention.removals import Removals
 from slipstream.jetstream.stream.slices import Slices
@@ -69,7 +69,7 @@ class Stream:
         self.config = config  # checked; replaced as a whole by `update`
         self.created_ns = created_ns
         self.store = store
-        self.interest: Interest = NoConsumers()  # the consumer layer puts itself here
+        self.interest: ConsumerInterest = NoConsumers()  # the consumer layer puts itself here
         self.upstream: Upstream = NoUpstream()  # a mirror or sources put themselves here
         self._ports = ports
         self._subscriptions: dict[str, Subscription] = {}
@@ -77,7 +77,7 @@ class Stream:
         self.holds = Holds(ports)  # what retention must leave alone
         self.holds.released.append(self._released)
         self.slices = Slices(ports, self._pace)  # removals that take several turns
-        self.health = Health(config.name, store, ports, resources)
+        self.health = StoreHealth(config.name, store, ports, resources)
         acks = PubAcks(config.name, facts.domain)
         self.committer = Committer(
             store,

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
-from slipstream.jetstream.store.file.recovery import Recovered, Segment
+from slipstream.jetstream.store.file.recovery import RecoveredLog, Segment
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
     SegmentHeader,
@@ -316,7 +316,7 @@ class SegmentedLog:
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, recovered: Recovered) -> None:
+    def adopt(self, recovered: RecoveredLog) -> None:
         """Take over what recovery read."""
         self.index = recovered.index
         self.writer = LogWriter(self.index)

@@ -45,7 +45,7 @@ from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import Region, SegmentScan
 
 __all__ = [
-    "Recovered",
+    "RecoveredLog",
     "RecoveryReport",
     "Segment",
     "encode_controls",
@@ -115,7 +115,7 @@ class RecoveryReport:
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveredLog:
     """A log read back into memory."""
 
     uid: bytes
@@ -167,7 +167,7 @@ def encode_controls(scan: SegmentScan) -> bytes:
 
 def recover_log(
     disk: Disk, directory: str, *, seed: int, first_id: int, log_end: tuple[int, int] | None = None
-) -> Recovered:
+) -> RecoveredLog:
     """Read a stream's directory.
 
     Args:
@@ -213,7 +213,7 @@ class _Recovery:
         self.appendable = True
         self.highest_no = 0
 
-    def run(self) -> Recovered:
+    def run(self) -> RecoveredLog:
         manifest = read_manifest(self.disk, self.directory).manifest
         chosen = self._choose_segments(manifest)
         if manifest is None and not chosen:
@@ -226,7 +226,7 @@ class _Recovery:
         if manifest is not None:
             self._consult(manifest)
         lost = self._settle(manifest)
-        return Recovered(
+        return RecoveredLog(
             uid=self.uid,
             config=self.config or b"",
             index=self.index,

@@ -28,7 +28,7 @@ from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.jobs import as_fault
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
 from slipstream.jetstream.store.file.ranges import cover
-from slipstream.jetstream.store.file.recovery import Recovered, Segment, index_path, manifest_entry, recover_log
+from slipstream.jetstream.store.file.recovery import RecoveredLog, Segment, index_path, manifest_entry, recover_log
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.file.state import FileStoreOptions
 from slipstream.jetstream.store.file.upkeep import (
@@ -122,7 +122,7 @@ class FileStore(FileStoreCommits):
             raise StorageFault(str(error), path=directory) from error
         return store
 
-    def _doubtful(self, recovered: Recovered) -> list[str]:
+    def _doubtful(self, recovered: RecoveredLog) -> list[str]:
         """What was read and may be in memory only, files before their directory."""
         paths = [] if recovered.vouched else [segment.path for segment in recovered.segments[-1:]]
         if not self._journal.vouched:
@@ -147,7 +147,7 @@ class FileStore(FileStoreCommits):
         self._options = replace(self._options, segment_bytes=segment_bytes)
         self._log.segment_bytes = self._writer.limit = segment_bytes
 
-    def _adopt(self, recovered: Recovered) -> None:
+    def _adopt(self, recovered: RecoveredLog) -> None:
         log = self._log
         log.adopt(recovered)
         self._index = log.index

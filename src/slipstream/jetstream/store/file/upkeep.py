@@ -14,7 +14,7 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import as_fault, is_full
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
 from slipstream.jetstream.store.file.recovery import (
-    Recovered,
+    RecoveredLog,
     Segment,
     encode_controls,
     index_path,
@@ -148,7 +148,7 @@ class RepairJob(UpkeepJob):
     first_id: int = 0
     log_end: tuple[int, int] = (0, 0)
     reserve: Reserve | None = None
-    recovered: Recovered | None = None
+    recovered: RecoveredLog | None = None
 
     def work(self) -> None:
         """Recover up to the last commit; remove segments that the failed write had made."""

@@ -15,7 +15,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.admission.ingest_ports import IngestOwner, Resources

@@ -22,7 +22,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.versioning import level_suffices
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.limits import BATCH_ID_BYTES_MAX

@@ -13,7 +13,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.admission.ttl import NEVER, message_ttl
 from slipstream.jetstream.stream.features import counters, schedule_rules

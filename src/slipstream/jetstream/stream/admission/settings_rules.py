@@ -6,7 +6,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.store.base import Damaged, Store
 from slipstream.units import SECOND_NS

@@ -16,7 +16,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports, ServerFacts
 from slipstream.jetstream.store.base import SEQ_LAST, Store
 from slipstream.jetstream.stream.admission.appends import exhausted

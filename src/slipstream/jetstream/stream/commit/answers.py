@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.stream.admission.traced import REPEATED
 from slipstream.jetstream.stream.commit.committer import Committer

@@ -28,7 +28,7 @@ from typing import Protocol
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.base import Job, Store, StoreUnavailable

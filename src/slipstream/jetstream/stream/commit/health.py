@@ -11,10 +11,10 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.base import Lost, Store, StoreUnavailable
 from slipstream.jetstream.stream.admission.ingest_ports import Resources
 
-__all__ = ["Health"]
+__all__ = ["StoreHealth"]
 
 
-class Health:
+class StoreHealth:
     """What was said about the store of one stream."""
 
     __slots__ = (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.base import SEQ_LAST
 from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.ingest import Ingest

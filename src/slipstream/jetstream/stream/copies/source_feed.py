@@ -32,7 +32,7 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig, StreamSource
 from slipstream.jetstream.consumer.answers import account_hash as hashed
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded

@@ -17,7 +17,7 @@ import msgspec
 from slipstream.errors import UNREADABLE, ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError, encode
 from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
 from slipstream.jetstream.store.base import Damaged, Store

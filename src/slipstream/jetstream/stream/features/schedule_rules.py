@@ -20,7 +20,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time, parse_duration, parse_time

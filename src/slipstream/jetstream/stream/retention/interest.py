@@ -7,10 +7,10 @@ from typing import Protocol
 
 from slipstream.jetstream.config.structs import ConsumerLimits, StreamConfig
 
-__all__ = ["Interest", "NoConsumers"]
+__all__ = ["ConsumerInterest", "NoConsumers"]
 
 
-class Interest(Protocol):
+class ConsumerInterest(Protocol):
     """All consumers of one stream."""
 
     @property

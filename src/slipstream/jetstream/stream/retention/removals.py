@@ -16,12 +16,12 @@ from typing import Protocol
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.errors import ApiError as TableError
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.copies.upstream import Upstream
-from slipstream.jetstream.stream.retention.interest import Interest
+from slipstream.jetstream.stream.retention.interest import ConsumerInterest
 from slipstream.jetstream.stream.slices import PurgeSlices, Slices
 from slipstream.kernels.subjects.subject import is_literal
 
@@ -35,7 +35,7 @@ class RemovalsOwner(Protocol):
     """The stream, as far as removals need it. Both members may be replaced."""
 
     @property
-    def interest(self) -> Interest:
+    def interest(self) -> ConsumerInterest:
         """Its consumers."""
         ...
 
