@@ -237,7 +237,7 @@ class TestOutboxes:
 
     def test_the_slowest_go_when_all_together_are_too_many(self) -> None:
         with ServerThread() as server:
-            server.server.outbox_bytes_max = 16 * MIB
+            server.server.turns.outbox_bytes_max = 16 * MIB
             sleepers = []
             for _ in range(8):
                 sleeper = RawClient(server.port)
@@ -265,7 +265,7 @@ class TestOutboxes:
 
     def test_one_that_reads_is_not_concerned(self) -> None:
         with ServerThread() as server:
-            server.server.outbox_bytes_max = 4 * MIB
+            server.server.turns.outbox_bytes_max = 4 * MIB
             with RawClient(server.port) as reader:
                 reader.read_until(b"\r\n")
                 reader.send(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\n')

@@ -133,7 +133,7 @@ def test_nothing_stays_behind(
 
             def all_gone() -> bool:
                 gc.collect()
-                return not server.hub.connections and not watch.protocols and not server.password_checks
+                return not server.hub.connections and not watch.protocols and not server.edge.password_checks
 
             await cycle()
             await _until(all_gone)

@@ -52,8 +52,8 @@ class Events:
         hub.on_connected.append(self.on_connected)
         hub.on_closed.append(self.on_closed)
         hub.on_denied.append(self.on_denied)
-        self._statsz_timer = server.call_later(self._interval_ns, self._on_statsz_timer)
-        self._conns_timer = server.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
+        self._statsz_timer = server.turns.call_later(self._interval_ns, self._on_statsz_timer)
+        self._conns_timer = server.turns.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
 
     def stop(self) -> None:
         """Say no more."""
@@ -127,7 +127,7 @@ class Events:
                 message.server = sender.server()
 
     def _on_conns_timer(self) -> None:
-        self._conns_timer = self._facts.server.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
+        self._conns_timer = self._facts.server.turns.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
         for account in list(self._facts.accounts.values()):
             if account.connections:
                 self._tell_connections(account)
@@ -145,7 +145,7 @@ class Events:
 
     def _on_statsz_timer(self) -> None:
         self._interval_ns = min(2 * self._interval_ns, STATSZ_INTERVAL_NS)
-        self._statsz_timer = self._facts.server.call_later(self._interval_ns, self._on_statsz_timer)
+        self._statsz_timer = self._facts.server.turns.call_later(self._interval_ns, self._on_statsz_timer)
         self.send_statsz()
 
     def announce(self, what: str) -> None:

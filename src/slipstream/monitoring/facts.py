@@ -37,6 +37,12 @@ class Cancellable(Protocol):
     def cancel(self) -> object: ...
 
 
+class Timers(Protocol):
+    """What calls back after a while."""
+
+    def call_later(self, delay_ns: int, callback: Callable[[], object], /) -> Cancellable: ...
+
+
 class Monitored(Protocol):
     """The server, as far as monitoring is concerned."""
 
@@ -49,6 +55,8 @@ class Monitored(Protocol):
     @property
     def hub(self) -> Hub: ...
     @property
+    def turns(self) -> Timers: ...
+    @property
     def running(self) -> bool: ...
     @property
     def auth_timeout_ns(self) -> int: ...
@@ -58,7 +66,6 @@ class Monitored(Protocol):
     @property
     def on_reload_request(self) -> Callable[[], None] | None: ...
     def bind(self, what: str, host: str, port: int) -> socket.socket: ...
-    def call_later(self, delay_ns: int, callback: Callable[[], object], /) -> Cancellable: ...
 
 
 class Traffic(NamedTuple):

@@ -109,7 +109,7 @@ class Worker:
             self._is_running = False
 
     def _continue_after(self, delay_ns: int) -> None:
-        call: Callable[[int, Callable[[], object]], Cancellable] = self._server.call_later
+        call: Callable[[int, Callable[[], object]], Cancellable] = self._server.turns.call_later
         self._timer = call(delay_ns, self._run)
 
     def _step(self, job: Job) -> int | None:

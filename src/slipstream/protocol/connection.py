@@ -161,6 +161,11 @@ class ClientConnection:
         self._permits = None
         self._host.closed(self, reason)
 
+    def overflowed(self, limit: int) -> None:
+        """End a client that has not read the more than `limit` bytes that wait for it."""
+        self._host.log("INF", self, f"Slow Consumer Detected: MaxPending of {limit} Exceeded")
+        self.close(CloseReason.SLOW_CONSUMER_PENDING)
+
     def fail(self, text: str, *, log: bool = True) -> None:
         """Report an error that does not end the connection."""
         self._send_error(text)

@@ -75,7 +75,7 @@ class ClientGate:
         if self.rate.allows(self.server.clock.monotonic_ns()):
             return True
         if self.rate.refused == 1:
-            self.server.call_later(SECOND_NS, self._log_refused)
+            self.server.turns.call_later(SECOND_NS, self._log_refused)
         return False
 
     def _log_refused(self) -> None:

@@ -60,7 +60,9 @@ class JetStreamRunner:
         self._server = server
         self._loop = loop
         self._disk = RealDisk()
-        self._files = FileWork(loop, server.run_and_flush, server.report, server.options.jetstream.max_concurrent_io)
+        self._files = FileWork(
+            loop, server.turns.run_and_flush, server.turns.report, server.options.jetstream.max_concurrent_io
+        )
         self._storage = storage
         self.options = server.options.jetstream
         self.directory = storage.directory
@@ -145,7 +147,7 @@ class JetStreamRunner:
                 account.recover()
             except Exception as error:
                 # One account's trouble is not the others': its API says that JetStream is not there.
-                server.report(f"The recovery of account '{name}'", error)
+                server.turns.report(f"The recovery of account '{name}'", error)
                 self.broken[name] = str(error) or type(error).__name__
                 account.api.enabled = False
             self.accounts[name] = account

@@ -87,7 +87,7 @@ class JetStreamDoor:
             for call in waiting:
                 self._hand_over(*call)
 
-        self._server.run_and_flush(hand_over)
+        self._server.turns.run_and_flush(hand_over)
 
     def close(self) -> None:
         """Listen no more."""

@@ -63,6 +63,7 @@ class AccountPorts:
 
     def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, files: FileWork) -> None:
         self._server = server
+        self._turns = server.turns
         self._account = account
         self._loop = loop
         self._rng = server.hub.rng
@@ -74,8 +75,8 @@ class AccountPorts:
         self._publish_answers = account.delivery.publish_answers
         self.now_ns = server.clock.now_ns
         self.is_bound = account.is_bound
-        self.flush = server.flush
-        self.report = server.report
+        self.flush = server.turns.flush
+        self.report = server.turns.report
         self.share_memory = share_memory
         self.lend_file = lend_file
         self.cores = os.cpu_count() or 1
@@ -86,12 +87,12 @@ class AccountPorts:
     @property
     def reads(self) -> int:
         """Times that messages of clients were taken in."""
-        return self._server.reads
+        return self._turns.reads
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call once at the end of this turn, together with others: what they write is sent in one go."""
         if not self._ending:
-            self._server.at_end_of_turn(self._end)
+            self._turns.at_end_of_turn(self._end)
         self._ending.append(callback)
 
     def call_after_flush(self, callback: Callable[[], None]) -> None:

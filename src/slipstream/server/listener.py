@@ -59,6 +59,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._turns = server.turns
         self._shared = server.read_buffer
         self._delivery = server.hub.delivery
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -94,7 +95,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def start_timers(self) -> None:
         """From here on a client that has to say who it is must not wait too long."""
         if self._server.hub.authenticator.auth_required:
-            self._timer = self._server.call_later(self._server.auth_timeout_ns, self._on_auth_timeout)
+            self._timer = self._turns.call_later(self._server.auth_timeout_ns, self._on_auth_timeout)
         else:
             self.await_connect()
 
@@ -105,7 +106,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self.start_pings()
         if self._reading_paused:
             # The parser still counts as paused here; it goes on with what it kept before anything new is read.
-            self._server.call_soon(self.resume_reading)
+            self._turns.call_soon(self.resume_reading)
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to."""
@@ -117,24 +118,24 @@ class ClientProtocol(asyncio.BufferedProtocol):
         connection = self.connection
         connection.last_read_ns = time.time_ns()
         parser = connection.parser
-        server = self._server
-        before, written = parser.msgs, server.queue.written
-        server.reading = True
+        turns = self._turns
+        before, written = parser.msgs, turns.queue.written
+        turns.reading = True
         try:
             parser.filled(self._shared, nbytes)
         finally:
-            server.reading = False
-            if server.ends or server.unsent:
-                server.end_read(connection.cid, nbytes)
+            turns.reading = False
+            if turns.ends or turns.unsent:
+                turns.end_read(connection.cid, nbytes)
         if parser.msgs != before:
-            server.reads += 1
+            turns.reads += 1
             connection.last_activity_ns = connection.last_read_ns
             if self._delivery.stalled and self._delivery.take_stalled():
                 self._stall()
         if parser.paused and not self._reading_paused:
             self._hold_reading()
         # How much of a turn this was.
-        share = (server.queue.written - written) / TURN_WRITE_BYTES
+        share = (turns.queue.written - written) / TURN_WRITE_BYTES
         took = (time.time_ns() - connection.last_read_ns) / TURN_WORK_NS
         if took > share:
             share = took
@@ -209,7 +210,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self.write(chunks)
         if self._blocked:
             # A peer that does not read would keep the socket for ever.
-            self._deadline = self._server.call_later(SECOND_NS, self.transport.abort)
+            self._deadline = self._turns.call_later(SECOND_NS, self.transport.abort)
         self.transport.close()
 
     def abort(self) -> None:
@@ -229,14 +230,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
         hub.stalled_clients += 1
         self._reading_paused = True
         self.transport.pause_reading()
-        self._server.call_later(PRODUCER_STALL_NS, self.resume_reading)
+        self._turns.call_later(PRODUCER_STALL_NS, self.resume_reading)
 
     def _share_turns(self, read_bytes: int) -> None:
         """A read made much work: read less next time, and only when others had their turn."""
         self._read_bytes = max(read_bytes, READ_BYTES_MIN)
         if not self._reading_paused:
             self._hold_reading()
-            self._server.call_soon(self.resume_reading)
+            self._turns.call_soon(self.resume_reading)
 
     def _hold_reading(self) -> None:
         self._reading_paused = True
@@ -253,14 +254,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def await_connect(self) -> None:
         """A client that nobody asks who it is may be slow with CONNECT: no early PING, its first answer is CONNECT."""
-        self._timer = self._server.call_later(self._ping_interval_ns(), self._on_ping_timer)
+        self._timer = self._turns.call_later(self._ping_interval_ns(), self._on_ping_timer)
 
     def start_pings(self) -> None:
         """The client sent CONNECT: ask from now on whether it lives, first soon, for the round trip time."""
         self._cancel_timer()
         interval = min(self._ping_interval_ns(), FIRST_PING_MAX_NS)
         interval += int(interval * self._server.hub.rng.random() * 0.2)
-        self._timer = self._server.call_later(interval, self._on_ping_timer)
+        self._timer = self._turns.call_later(interval, self._on_ping_timer)
 
     def _ping_interval_ns(self) -> int:
         return self._server.hub.options.ping_interval_ns
@@ -286,10 +287,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 connection.close(CloseReason.STALE_CONNECTION, texts.STALE_CONNECTION)
                 return
             connection.send_ping()
-        self._timer = self._server.call_later(interval, self._on_ping_timer)
+        self._timer = self._turns.call_later(interval, self._on_ping_timer)
 
     def _await_write(self) -> None:
-        self._deadline = self._server.call_later(self._server.hub.options.write_deadline_ns, self._on_write_deadline)
+        self._deadline = self._turns.call_later(self._server.hub.options.write_deadline_ns, self._on_write_deadline)
 
     def _on_write_deadline(self) -> None:
         """A write took too long: close the client, or let it go on where the configuration says so and it reads."""

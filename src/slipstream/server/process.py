@@ -92,7 +92,7 @@ class Process:
     def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Something on the loop raised what nobody expected: said in the server's own log."""
         assert self._server is not None
-        self._server.report(str(context.get("message")), context.get("exception") or RuntimeError("no exception"))
+        self._server.turns.report(str(context.get("message")), context.get("exception") or RuntimeError("no exception"))
 
     def _on_signal(self, name: str, act: Callable[[], None]) -> None:
         assert self._server is not None

@@ -27,9 +27,10 @@ from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from slipstream.server.acceptor import Acceptor
+from slipstream.server.client_edge import ClientEdge
 from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
-from slipstream.server.limits import PASSWORD_CHECK_THREADS, READ_BUFFER_BYTES
+from slipstream.server.limits import READ_BUFFER_BYTES
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
 from slipstream.server.memory import SUBSCRIPTION_MEMORY_SHARE, memory_bytes
@@ -39,21 +40,16 @@ from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
 if TYPE_CHECKING:
     import ssl
-    from concurrent.futures import ThreadPoolExecutor
     from tempfile import TemporaryDirectory
 
     from slipstream.monitoring.monitoring import Monitoring
-    from slipstream.protocol.connection import ClientConnection
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_door import JetStreamDoor
-    from slipstream.server.password_checks import PasswordChecks
     from slipstream.server.storage import Storage
     from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["Server", "StartError", "host_port"]
-
-_ABORT = (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
 class Closable(Protocol):
@@ -66,7 +62,7 @@ class StartError(SlipstreamError):
     """The server cannot start; the text is the fatal log line."""
 
 
-class Server(Turns):
+class Server:
     """One NATS server.
 
     Args:
@@ -80,7 +76,6 @@ class Server(Turns):
     def __init__(
         self, options: Options | None = None, *, log: Log | None = None, store_dir: str = "", **overrides: Any
     ) -> None:
-        super().__init__()
         if overrides.get("port") == 0:
             overrides["port"] = -1
         self._scratch: TemporaryDirectory[str] | None = None
@@ -94,12 +89,14 @@ class Server(Turns):
             jetstream = replace(self.options.jetstream, enabled=True, store_dir=store_dir)
             self.options = replace(self.options, jetstream=jetstream)
         self.log: Log = log or NullLog()
+        self.turns = Turns(self.log, self.outboxes)
+        self.edge = ClientEdge(self.turns)
         self.clock = SystemClock()
         self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
-        self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self, self.queue)
+        self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self.edge, self.turns.queue)
         self.hub.subscription_bytes_max = int(memory_bytes() * SUBSCRIPTION_MEMORY_SHARE)
-        self.hub.delivery.failed = partial(self.report, "A service of the server")
+        self.hub.delivery.failed = partial(self.turns.report, "A service of the server")
         self.running = False
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
@@ -114,8 +111,6 @@ class Server(Turns):
         self._leaving: asyncio.Task[None] | None = None
         # Reads the configuration file again; set by whoever knows the file. Raises ConfigError.
         self.on_reload_request: Callable[[], None] | None = None
-        self._executor: ThreadPoolExecutor | None = None
-        self.password_checks: PasswordChecks | None = None  # made with the first slow password
         self._stopped: asyncio.Event | None = None
 
     # --- life cycle -------------------------------------------------------------------------------------------------
@@ -150,7 +145,7 @@ class Server(Turns):
         """
         for refused in unsupported(self.options):
             raise refused
-        self._loop = asyncio.get_running_loop()
+        self.turns.start(asyncio.get_running_loop())
         self._stopped = asyncio.Event()
         self._announce()
         try:
@@ -166,7 +161,7 @@ class Server(Turns):
             from slipstream.server.late import load_the_rest
 
             answers_http = bool(self.options.http_port or self.options.https_port)
-            load_the_rest(self._loop, self._door, answers_http=answers_http)
+            load_the_rest(self.turns.loop, self._door, answers_http=answers_http)
 
     def _start_jetstream(self) -> None:
         if not self.options.jetstream.enabled:
@@ -189,9 +184,8 @@ class Server(Turns):
     def _open_jetstream(self) -> None:
         from slipstream.server.jetstream import JetStreamRunner
 
-        assert self._loop is not None
         assert self._storage is not None
-        self.jetstream = JetStreamRunner(self, self._loop, self._storage)
+        self.jetstream = JetStreamRunner(self, self.turns.loop, self._storage)
         try:
             self.jetstream.start()
         except StorageFault as error:
@@ -225,7 +219,6 @@ class Server(Turns):
 
     async def _open_listeners(self) -> None:
         options = self.options
-        assert self._loop is not None
         if options.http_port or options.https_port or options.system_account_name:
             from slipstream.monitoring.monitoring import Monitoring
 
@@ -248,7 +241,7 @@ class Server(Turns):
         listening = self.bind("port", options.host, options.port)
         self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
         self._gate = self._gate_for(options)
-        self._listener = Acceptor(self, listening, self._new_client)
+        self._listener = Acceptor(self.turns, listening, self._new_client)
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()
@@ -335,7 +328,7 @@ class Server(Turns):
         self.stop_accepting()
         self._stop_jetstream()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
-        self.flush()
+        self.turns.flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
         await self._close_everything()
@@ -348,9 +341,7 @@ class Server(Turns):
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._stop_jetstream()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = None
+        self.edge.close_threads()
         if self._ports_file is not None:
             self._ports_file.remove()
         if self._scratch is not None:
@@ -373,8 +364,7 @@ class Server(Turns):
         if self.running and self._leaving is None:
             from slipstream.server.lame_duck import leave
 
-            assert self._loop is not None
-            self._leaving = self._loop.create_task(leave(self))
+            self._leaving = self.turns.loop.create_task(leave(self))
 
     def reload(self, options: Options) -> None:
         """Use other options as far as that is possible while running; the caller has checked that it is.
@@ -434,48 +424,6 @@ class Server(Turns):
             if (level, text) not in said:
                 self.log(level, text)
 
-    # --- what the hub asks (Edge) -----------------------------------------------------------------------------------
-
-    def connected(self, connection: ClientConnection) -> None:
-        """A client was let in."""
-        edge = connection.edge
-        if isinstance(edge, ClientProtocol):
-            edge.on_connected()
-
-    def close(self, connection: ClientConnection, reason: CloseReason) -> None:
-        """Close the socket of a connection that ended."""
-        if self.password_checks is not None:
-            self.password_checks.forget(connection)
-        edge = connection.edge
-        if isinstance(edge, ClientProtocol):
-            if reason in _ABORT:
-                edge.abort()
-            else:
-                edge.finish()
-
-    def check_password(
-        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
-    ) -> None:
-        """Check a password in a thread, when it is this client's turn."""
-        if self.password_checks is None:
-            from slipstream.server.password_checks import PasswordChecks
-
-            self.password_checks = PasswordChecks(self._run_in_thread)
-        self.password_checks.submit(connection, job, done)
-
-    def _run_in_thread(self, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
-        assert self._loop is not None
-        if self._executor is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._executor = ThreadPoolExecutor(PASSWORD_CHECK_THREADS, thread_name_prefix="slipstream-auth")
-
-        def finished(result: asyncio.Future[bool]) -> None:
-            if not result.cancelled():
-                done(result.exception() is None and result.result())
-
-        self._loop.run_in_executor(self._executor, job).add_done_callback(finished)
-
     @property
     def auth_timeout_ns(self) -> int:
         """How long a client may take to say who it is."""
@@ -487,11 +435,6 @@ class Server(Turns):
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""
         return [connection.outbox for connection in self.hub.connections.values()]
-
-    def overflowed(self, connection: ClientConnection, limit: int) -> None:
-        """End a client that has not read what waits for it."""
-        self.hub.log("INF", connection, f"Slow Consumer Detected: MaxPending of {limit} Exceeded")
-        connection.close(CloseReason.SLOW_CONSUMER_PENDING)
 
 
 def host_port(host: str, port: int) -> str:

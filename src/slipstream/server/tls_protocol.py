@@ -126,7 +126,7 @@ class TlsClientProtocol(ClientProtocol):
     def set_step_timer(self, delay_ns: int, callback: Callable[[], object]) -> None:
         """Do something unless the present step ends before; replaces the timer of the step before."""
         self.cancel_step_timer()
-        self._step_timer = self._server.call_later(delay_ns, callback)
+        self._step_timer = self._server.turns.call_later(delay_ns, callback)
 
     def cancel_step_timer(self) -> None:
         """The present step ended in time."""

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
 from slipstream.server.memory import OUTBOX_MEMORY_SHARE, memory_bytes
 from slipstream.units import SECOND_NS
-
-if TYPE_CHECKING:
-    from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["Turns"]
 
@@ -31,17 +27,22 @@ class _Log(Protocol):
     def __call__(self, level: str, text: str) -> None: ...
 
 
-class Turns(ABC):
-    """The part of a server that knows when things happen.
+class Turns:
+    """When things happen in a server.
 
     An exception that nobody expected is the trouble of one callback: it is logged, and the rest of the turn's work is
     done.
     """
 
-    log: _Log
+    def __init__(self, log: _Log, outboxes: Callable[[], Iterable[Outbox]]) -> None:
+        """Nothing has happened yet; there is no loop before `start`.
 
-    def __init__(self) -> None:
-        """Nothing has happened yet; there is no loop."""
+        Args:
+            log: where it is told what went wrong.
+            outboxes: those of all connections.
+        """
+        self.log = log
+        self._outboxes = outboxes
         self._loop: asyncio.AbstractEventLoop | None = None
         self.queue = FlushQueue(self._schedule_flush, _flush_now)
         self.outbox_bytes_max = int(memory_bytes() * OUTBOX_MEMORY_SHARE)  # of all connections together
@@ -57,13 +58,15 @@ class Turns(ABC):
         self._lone_turns = 0  # turns in a row that were not shared, of those that were watched
         self._unwatched_turns = 0  # ended with their first read since one was watched
 
-    @abstractmethod
-    def overflowed(self, connection: ClientConnection, limit: int) -> None:
-        """More than `limit` bytes wait for a client."""
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Turns are those of this loop from now on."""
+        self._loop = loop
 
-    @abstractmethod
-    def outboxes(self) -> list[Outbox]:
-        """Of all connections."""
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Whose turns these are."""
+        assert self._loop is not None
+        return self._loop
 
     def report(self, what: str, error: Exception) -> None:
         """Log an exception that nobody expected, with where it came from."""
@@ -73,8 +76,7 @@ class Turns(ABC):
 
     def call_later(self, delay_ns: int, callback: Callable[[], object]) -> asyncio.TimerHandle:
         """Run something after a while."""
-        assert self._loop is not None
-        return self._loop.call_later(delay_ns / SECOND_NS, callback)
+        return self.loop.call_later(delay_ns / SECOND_NS, callback)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Run something at the end of this turn."""
@@ -163,7 +165,7 @@ class Turns(ABC):
                 self._drop(outbox, error)
         for outbox in queue.take_overflowed():
             try:
-                self.overflowed(outbox.owner, outbox.limit)
+                outbox.owner.overflowed(outbox.limit)
             except Exception as error:
                 self._drop(outbox, error)
 
@@ -173,7 +175,7 @@ class Turns(ABC):
 
     def _end_slowest(self) -> None:
         """If more waits for all clients than may, those with most of it go, until there is room again."""
-        waiting = [outbox for outbox in self.outboxes() if outbox.pending]
+        waiting = [outbox for outbox in self._outboxes() if outbox.pending]
         total = sum(outbox.pending for outbox in waiting)
         if total <= self.outbox_bytes_max:
             return
@@ -182,7 +184,7 @@ class Turns(ABC):
             slowest = waiting.pop()
             total -= slowest.pending
             try:
-                self.overflowed(slowest.owner, self.outbox_bytes_max)
+                slowest.owner.overflowed(self.outbox_bytes_max)
             except Exception as error:
                 self._drop(slowest, error)
 

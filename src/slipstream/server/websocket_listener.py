@@ -90,7 +90,7 @@ class WebsocketListener:
         listening = server.bind("websocket", listener.host, listener.port)
         listener.port = listening.getsockname()[1]
         server.hub.websocket_host, server.hub.websocket_port = listener.host, listener.port
-        listener._listener = Acceptor(server, listening, lambda: WebsocketProtocol(server, listener))
+        listener._listener = Acceptor(server.turns, listening, lambda: WebsocketProtocol(server, listener))
         server.log("INF", f"Listening for websocket clients on {listener._scheme}://{listener.host}:{listener.port}")
         if listener.front.tls is None:
             server.log("WRN", "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
@@ -173,7 +173,7 @@ class WebsocketProtocol(TlsClientProtocol):
         server = self._server
         if server.hub.authenticator.is_auth_announced("WEBSOCKET"):
             timeout_ns = server.options.websocket.auth_timeout_ns or server.auth_timeout_ns
-            self._timer = server.call_later(timeout_ns, self._on_auth_timeout)
+            self._timer = server.turns.call_later(timeout_ns, self._on_auth_timeout)
         else:
             self.await_connect()
 

@@ -10,7 +10,8 @@ import pytest
 
 from slipstream.kernels.wire.outbox import Outbox
 from slipstream.server.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
-from slipstream.server.server import Server
+from slipstream.server.logs import NullLog
+from slipstream.server.turns import Turns
 
 
 class Loop:
@@ -30,30 +31,30 @@ class Loop:
 
 class World:
     def __init__(self) -> None:
-        self.server = Server(port=-1)
+        self.turns = Turns(NullLog(), lambda: ())
         self.loop = Loop()
-        self.server._loop = cast(Any, self.loop)
+        self.turns.start(cast(Any, self.loop))
         self.done: list[str] = []
         self.sent: list[str] = []
         client = SimpleNamespace(edge=SimpleNamespace(flush=lambda: self.sent.append("flush")))
-        self.outbox = Outbox(self.server.queue, client, 1 << 20)
+        self.outbox = Outbox(self.turns.queue, client, 1 << 20)
 
     def read(self, cid: int, what: str, nbytes: int = 100, *, writes: bool = False) -> None:
         """A read of a client that makes work."""
-        self.server.reading = True
+        self.turns.reading = True
         if writes:
             self.outbox.write(b"PONG\r\n")
-        self.server.at_end_of_turn(lambda: self.done.append(what))
-        self.server.reading = False
-        self.server.end_read(cid, nbytes)
+        self.turns.at_end_of_turn(lambda: self.done.append(what))
+        self.turns.reading = False
+        self.turns.end_read(cid, nbytes)
 
     def write_in_a_read(self, cid: int) -> None:
         """A read of a client that is answered at once."""
-        self.server.reading = True
+        self.turns.reading = True
         self.outbox.write(b"PONG\r\n")
-        self.server.reading = False
-        assert self.server.unsent
-        self.server.end_read(cid, 6)
+        self.turns.reading = False
+        assert self.turns.unsent
+        self.turns.end_read(cid, 6)
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def world() -> World:
 
 def test_work_outside_of_a_read_waits_for_the_end_of_the_turn(world: World) -> None:
     for what in ("a", "b"):
-        world.server.at_end_of_turn(lambda what=what: world.done.append(what))  # type: ignore[misc]
+        world.turns.at_end_of_turn(lambda what=what: world.done.append(what))  # type: ignore[misc]
     assert world.done == [] and len(world.loop.soon) == 1
     world.loop.turn()
     assert world.done == ["a", "b"]
@@ -98,7 +99,7 @@ def test_a_large_read_is_not_a_client_that_waits(world: World) -> None:
 def test_a_lone_client_takes_along_what_waited(world: World) -> None:
     world.read(1, "a")
     world.loop.turn()
-    world.server.at_end_of_turn(lambda: world.done.append("timer"))
+    world.turns.at_end_of_turn(lambda: world.done.append("timer"))
     world.read(1, "b")
     assert world.done == ["a", "timer", "b"]
     world.loop.turn()
@@ -159,13 +160,13 @@ def test_clients_that_share_a_turn_wait_again(world: World) -> None:
 
 def test_work_that_raises_does_not_keep_the_rest_of_the_turn(world: World) -> None:
     lines: list[str] = []
-    world.server.log = cast(Any, lambda _level, text: lines.append(text))
+    world.turns.log = cast(Any, lambda _level, text: lines.append(text))
 
     def fail() -> None:
         raise ZeroDivisionError("a mistake")
 
-    world.server.at_end_of_turn(fail)
-    world.server.at_end_of_turn(lambda: world.done.append("the rest"))
+    world.turns.at_end_of_turn(fail)
+    world.turns.at_end_of_turn(lambda: world.done.append("the rest"))
     world.loop.turn()
     assert world.done == ["the rest"]
     assert len(lines) == 1 and "ZeroDivisionError: a mistake" in lines[0] and "fail" in lines[0]
@@ -174,14 +175,14 @@ def test_work_that_raises_does_not_keep_the_rest_of_the_turn(world: World) -> No
 def test_a_client_that_cannot_be_written_to_does_not_keep_the_others(world: World) -> None:
     lines: list[str] = []
     closed: list[object] = []
-    world.server.log = cast(Any, lambda _level, text: lines.append(text))
+    world.turns.log = cast(Any, lambda _level, text: lines.append(text))
 
     def fail() -> None:
         raise ZeroDivisionError("a mistake")
 
-    other = Outbox(world.server.queue, SimpleNamespace(edge=SimpleNamespace(flush=fail), close=closed.append), 1 << 20)
+    other = Outbox(world.turns.queue, SimpleNamespace(edge=SimpleNamespace(flush=fail), close=closed.append), 1 << 20)
     other.write(b"PONG\r\n")
     world.outbox.write(b"PONG\r\n")
-    world.server.flush()
+    world.turns.flush()
     assert world.sent == ["flush"]
     assert len(closed) == 1 and len(lines) == 1

@@ -28,9 +28,9 @@ async def test_one_read_does_not_fill_a_turn(monkeypatch: pytest.MonkeyPatch) ->
     honest = ClientProtocol.buffer_updated
 
     def counted(self: ClientProtocol, nbytes: int) -> None:
-        before = self._server.queue.written
+        before = self._turns.queue.written
         honest(self, nbytes)
-        outputs.append(self._server.queue.written - before)
+        outputs.append(self._turns.queue.written - before)
 
     monkeypatch.setattr(ClientProtocol, "buffer_updated", counted)
     async with slipstream.Server(port=0) as server:

@@ -15,6 +15,7 @@ class FakeServer:
         self.failures: list[Exception] = []
         self.hub = SimpleNamespace(rng=None)
         self.clock = SimpleNamespace(now_ns=lambda: 1)
+        self.turns = self
 
     def log(self, level: str, text: str) -> None:
         self.events.append(text)

@@ -44,6 +44,7 @@ class Slow:
     def __init__(self, policy: str) -> None:
         self.world = HubWorld(f'write_deadline: "1s", write_timeout: {policy}')
         self.hub = self.world.hub
+        self.turns = self  # timers
         self.read_buffer = bytearray(1000)
         self.timers: list[Callable[[], object]] = []
         self.transport = Transport()
