@@ -23,6 +23,7 @@ __all__ = [
     "encode_public_key",
     "is_public_key",
     "verify",
+    "verify_raw",
 ]
 
 _KEY_BYTES = 32
@@ -86,14 +87,20 @@ def decode_signature(text: str) -> bytes | None:
 
 def verify(public_key: str, kind: KeyKind | None, message: bytes, signature: str) -> bool:
     """Tell whether `signature` (as text) over `message` was made with the private half of `public_key`."""
-    key, raw = decode_public_key(public_key, kind), decode_signature(signature)
-    if key is None or raw is None:
+    raw = decode_signature(signature)
+    return raw is not None and verify_raw(public_key, kind, message, raw)
+
+
+def verify_raw(public_key: str, kind: KeyKind | None, message: bytes, signature: bytes) -> bool:
+    """The same for the bytes of a signature."""
+    key = decode_public_key(public_key, kind)
+    if key is None or len(signature) != _SIGNATURE_BYTES:
         return False
     from nacl.bindings import crypto_sign_open
     from nacl.exceptions import BadSignatureError
 
     try:
-        crypto_sign_open(raw + message, key)
+        crypto_sign_open(signature + message, key)
     except BadSignatureError:
         return False
     return True
