@@ -5,7 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(wildcard $(addprefix src/slipstream/kernels/,*.pxd *.c *.h */*.pyx */*.pxd subjects/subject.py))
 
-.PHONY: campaigns demo test check format bench sanitize soak clean install
+# What depends on the event loop: sockets, timers, threads, and clients of all kinds.
+CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
+	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
+
+.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak clean install
 
 install: $(STAMP)
 
@@ -16,9 +20,12 @@ $(STAMP): pyproject.toml $(KERNELS) tools/setup.sh
 demo: $(STAMP)  ## the product, told step by step: server, streams, kill -9, Spark
 	@$(BIN)/python examples/demo.py
 
-# Many tests watch two live processes on a machine that may be busy: what failed is run once more, alone.
-test: $(STAMP)  ## every test that fits into a commit
-	@$(BIN)/python -m pytest -n 2 || $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+test: $(STAMP)  ## every test that fits into a commit; what failed is run once more, alone, and named
+	@rm -f build/flaky.txt
+	@$(BIN)/python tools/run_tests.py
+
+test-asyncio: $(STAMP)  ## the core of them on asyncio's own event loop instead of uvloop
+	@SLIPSTREAM_LOOP=asyncio $(BIN)/python tools/run_tests.py $(CORE_TESTS)
 
 check: $(STAMP)  ## format, lint, types, layers
 	@$(BIN)/ruff format --check .
@@ -42,6 +49,9 @@ campaign-%: $(STAMP)  ## one of them: kill power crash-states at-rest disk-error
 
 sanitize: $(STAMP)  ## tests of the kernels, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(BIN)/python tools/sanitize.py
+
+sanitize-short: $(STAMP)  ## what reads bytes of others, in two minutes; part of CI
+	@$(BIN)/python tools/sanitize.py --short
 
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.stream.commit.committer import committer as commit
+from slipstream.jetstream.stream.commit import committer as commit
 from support.injection import Injector, points
 from support.injection_world import SCENARIOS, Client, complaints
 

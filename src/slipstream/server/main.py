@@ -39,7 +39,12 @@ def main(arguments: list[str] | None = None) -> int:
     reuse_freed_memory(_REUSED_MEMORY_BYTES)
     _allow_descriptors()
     _collect_garbage_less()
-    with asyncio.Runner(loop_factory=_event_loop) as runner:
+    try:
+        loop = _event_loop()
+    except ValueError as error:
+        sys.stderr.write(f"slipstream-server: {error}\n")
+        return 1
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(Process(outcome).run())
 
 

@@ -22,6 +22,7 @@ __all__ = ["LIMIT_VARIABLE", "SLOW_EVENT", "Watchdog", "limit_ns_of", "watched_e
 LIMIT_VARIABLE: Final = "SLIPSTREAM_SLOW_EVENT_MS"
 SLOW_EVENT: Final = "held the event loop for"  # in the log line, for whoever looks for it
 _MS_NS: Final = 1_000_000
+_MEASURED: Final = "measured"  # an attribute of calls that are measured already: asyncio's `call_later` uses `call_at`
 
 _Report = Callable[[str], None]
 _PROTOCOL_EVENTS: Final = (
@@ -55,6 +56,8 @@ class Watchdog:
 
     def watched(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         """The same call, measured."""
+        if hasattr(callback, _MEASURED):
+            return callback
 
         def event(*args: Any) -> Any:
             began = thread_time_ns()
@@ -65,6 +68,7 @@ class Watchdog:
                 if took > self._limit_ns:
                     self._slow(callback, took)
 
+        setattr(event, _MEASURED, True)
         return event
 
     def watch_protocol(self, protocol: Any) -> Any:
