@@ -86,7 +86,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ],
     ("2026-06", "CVE-2026-33215"): NO_MQTT,
     ("2026-07", "CVE-2026-33217", "2026-21"): [
-        "unit/routing/test_permissions.py::test_no_internal_namespace_is_exempt",
+        "unit/auth/test_permissions.py::test_no_internal_namespace_is_exempt",
     ],
     ("2026-08", "CVE-2026-33246"): [
         "security/test_request_info.py::test_a_client_cannot_say_who_it_is",
@@ -171,7 +171,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
         "security/test_before_login.py::test_a_first_operation_waits_for_the_password_too",
         "security/test_before_login.py::test_a_first_operation_of_somebody_with_a_wrong_cookie",
     ],
-    ("S3",): ["unit/routing/test_permissions.py::test_an_entry_that_cannot_be_understood_is_refused"],
+    ("S3",): ["unit/auth/test_permissions.py::test_an_entry_that_cannot_be_understood_is_refused"],
     ("S4",): ["security/test_jetstream_advisories.py::test_a_backup_goes_to_one_subject"],
     ("S5",): NO_CLUSTER,
     ("S6",): [
