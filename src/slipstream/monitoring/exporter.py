@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from slipstream.monitoring.accstatz import account_stat
-from slipstream.monitoring.exposition import Labels, Metric, exposed, one
+from slipstream.monitoring.exposition import Labels, Metric, exposed, one, rendered
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.healthz import HealthzOptions, healthz
 from slipstream.monitoring.jetstream_facts import StreamFacts
@@ -47,7 +47,7 @@ __all__ = ["exporter_metrics", "prefix_of"]
 _CORE: Final = "gnatsd"
 _JETSTREAM: Final = "jetstream"
 _PREFIX: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,63}")
-_STEP_STREAMS: Final = 32  # streams looked at before messages get their turn
+_STEP_ENTRIES: Final = 32  # streams and consumers looked at before messages get their turn
 
 # Strings that are shown, as the label `value` of a sample 1, or as milliseconds if they are times. Others are left out.
 _TEXTS: Final = frozenset(
@@ -131,7 +131,7 @@ def exporter_metrics(facts: Facts, prefix: str = "") -> Steps[list[str]]:
     return lines
 
 
-def _numbers_in(shown: Mapping[str, Any], server: Labels) -> Iterator[Metric]:
+def _numbers_in(shown: Mapping[str, Any], server: Mapping[str, str]) -> Iterator[Metric]:
     """Every number of a JSON object, named by the keys that lead to it."""
     seen: set[str] = set()
     for name, value in _leaves(shown, ()):
@@ -158,7 +158,7 @@ def _leaves(shown: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
             yield name, value
 
 
-def _connections(facts: Facts, server: Labels) -> Steps[list[Metric]]:
+def _connections(facts: Facts, server: Mapping[str, str]) -> Steps[list[Metric]]:
     """Open connections, all together."""
     connections = list(facts.hub.connections.values())
     sums = dict.fromkeys(_CONNECTION_NUMBERS, 0)
@@ -177,7 +177,7 @@ def _connections(facts: Facts, server: Labels) -> Steps[list[Metric]]:
     ]
 
 
-def _health(facts: Facts, server: Labels) -> list[Metric]:
+def _health(facts: Facts, server: Mapping[str, str]) -> list[Metric]:
     status = healthz(facts, HealthzOptions()).status
     return [
         one("status", "gauge", "0 when all is well.", int(status != "ok"), server),
@@ -230,14 +230,15 @@ def _jetstream(facts: Facts, prefix: str) -> Steps[list[str]]:
     gathered = _Gathered()
     for account in sorted(facts.jetstream.accounts(), key=lambda account: account.name):
         of_account = _of_account(labels, account.name)
-        for number, stream in enumerate(account.streams(), 1):
+        for stream in account.streams():
             gathered.add(of_account, facts.server_name, stream)
-            if not number % _STEP_STREAMS:
+            if gathered.since_pause >= _STEP_ENTRIES:
+                gathered.since_pause = 0
                 yield 0
-    return lines + gathered.lines(prefix)
+    return lines + (yield from gathered.lines(prefix))
 
 
-def _server_numbers(whole: Jsz, labels: Labels) -> list[Metric]:
+def _server_numbers(whole: Jsz, labels: Mapping[str, str]) -> list[Metric]:
     numbers = {
         "jetstream_disabled": int(whole.disabled),
         "total_streams": whole.streams,
@@ -250,34 +251,31 @@ def _server_numbers(whole: Jsz, labels: Labels) -> list[Metric]:
     return [one(name, "gauge", name, value, labels) for name, value in numbers.items()]
 
 
-def _of_account(labels: Labels, name: str) -> Labels:
-    return {**labels, "account": name, "account_name": name, "account_id": name}
+def _of_account(labels: Mapping[str, str], name: str) -> str:
+    return rendered({**labels, "account": name, "account_name": name, "account_id": name})
 
 
 class _Gathered:
     """Samples of streams and consumers, up to the limits."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, list[tuple[Labels, float]]] = {}
+        self._samples: dict[str, list[tuple[Labels, float]]] = {}  # labels are text: ten samples share them
         self._streams = self._consumers = 0
+        self.since_pause = 0  # streams and consumers looked at
         self._left_out = {"stream": 0, "consumer": 0}
 
-    def add(self, account: Labels, leader: str, stream: StreamFacts) -> None:
+    def add(self, account: str, leader: str, stream: StreamFacts) -> None:
         """One stream and its consumers; without these if they are too many to be made into text at all."""
         state = msgspec.to_builtins(stream.state())
         consumers = state["consumer_count"]
+        self.since_pause += 1
         if self._streams >= MONITOR_METRICS_STREAMS_MAX:
             self._left_out["stream"] += 1
             self._left_out["consumer"] += consumers
             return
         self._streams += 1
-        labels = {
-            **account,
-            "stream_name": stream.name,
-            "stream_leader": leader,
-            "is_stream_leader": "true",
-            "stream_raft_group": "",
-        }
+        names = {"stream_name": stream.name, "stream_leader": leader, "is_stream_leader": "true"}
+        labels = f"{account},{rendered({**names, 'stream_raft_group': ''})}"
         self._take("stream", _STREAM_NUMBERS, {"state": state, "config": stream.config()}, labels)
         for source in stream.sources():
             self._take("stream_source", _UPSTREAM_NUMBERS, source, _upstream(labels, "source", source))
@@ -288,17 +286,13 @@ class _Gathered:
             self._left_out["consumer"] += consumers
             return
         self._consumers += consumers
+        self.since_pause += consumers
         for info in stream.consumers(direct=False) if consumers else ():
             self._add_consumer(labels, leader, msgspec.to_builtins(info))
 
-    def _add_consumer(self, stream: Labels, leader: str, info: Mapping[str, Any]) -> None:
-        labels = {
-            **stream,
-            "consumer_name": info["name"],
-            "consumer_leader": leader,
-            "is_consumer_leader": "true",
-            "consumer_desc": _at(info, ("config", "description")) or "",
-        }
+    def _add_consumer(self, stream: str, leader: str, info: Mapping[str, Any]) -> None:
+        names = {"consumer_name": info["name"], "consumer_leader": leader, "is_consumer_leader": "true"}
+        labels = f"{stream},{rendered({**names, 'consumer_desc': _at(info, ('config', 'description')) or ''})}"
         self._take("consumer", _CONSUMER_NUMBERS, info, labels)
         now = _milliseconds(info.get("ts"))
         for name, path in _CONSUMER_AGES.items():
@@ -306,29 +300,27 @@ class _Gathered:
             if now is not None and moment is not None:
                 self._samples.setdefault(f"consumer_{name}", []).append((labels, (now - moment) / 1000))
 
-    def lines(self, prefix: str) -> list[str]:
-        """All of it."""
-        found = [Metric(name, "gauge", name, samples) for name, samples in self._samples.items()]
+    def lines(self, prefix: str) -> Steps[list[str]]:
+        """All of it, a metric a step."""
+        lines: list[str] = []
+        for name, samples in self._samples.items():
+            lines += exposed([Metric(name, "gauge", name, samples)], prefix)
+            if len(samples) >= _STEP_ENTRIES:
+                yield 0
         left_out = [({"kind": kind}, count) for kind, count in self._left_out.items()]
         beyond = Metric("metrics_left_out", "gauge", "What has no series of its own, beyond the limits.", left_out)
-        return exposed(found, prefix) + exposed([beyond], "slipstream_")
+        return lines + exposed([beyond], "slipstream_")
 
-    def _take(
-        self, kind: str, numbers: Mapping[str, tuple[str, ...]], shown: Mapping[str, Any], labels: Labels
-    ) -> None:
+    def _take(self, kind: str, numbers: Mapping[str, tuple[str, ...]], shown: Mapping[str, Any], labels: str) -> None:
         for name, path in numbers.items():
             value = _at(shown, path)
             self._samples.setdefault(f"{kind}_{name}", []).append((labels, value if value is not None else 0))
 
 
-def _upstream(stream: Labels, kind: str, shown: Mapping[str, Any]) -> Labels:
+def _upstream(stream: str, kind: str, shown: Mapping[str, Any]) -> str:
     external = shown.get("external") or {}
-    return {
-        **stream,
-        f"{kind}_name": str(shown["name"]),
-        f"{kind}_api": external.get("api", ""),
-        f"{kind}_deliver": external.get("deliver", ""),
-    }
+    places = {f"{kind}_api": external.get("api", ""), f"{kind}_deliver": external.get("deliver", "")}
+    return f"{stream},{rendered({f'{kind}_name': str(shown['name']), **places})}"
 
 
 def _at(shown: Any, path: tuple[str, ...]) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-__all__ = ["Kind", "Labels", "Metric", "exposed", "one"]
+__all__ = ["Kind", "Labels", "Metric", "exposed", "one", "rendered"]
 
 Kind = Literal["counter", "gauge"]
-Labels = Mapping[str, str]
+Labels = Mapping[str, str] | str  # as text they are `rendered` already
 
 
 class Metric(NamedTuple):
@@ -32,14 +32,18 @@ def exposed(metrics: Iterable[Metric], prefix: str = "") -> list[str]:
         name = f"{prefix}{metric.name}"
         lines.append(f"# HELP {name} {metric.help}")
         lines.append(f"# TYPE {name} {metric.kind}")
-        lines += (f"{name}{_labels(labels)} {value}" for labels, value in metric.samples)
+        lines += (f"{name}{_braced(labels)} {value}" for labels, value in metric.samples)
     return lines
 
 
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+def rendered(labels: Mapping[str, str]) -> str:
+    """Labels as they stand between the braces; what has many samples renders them once."""
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _braced(labels: Labels) -> str:
+    text = labels if isinstance(labels, str) else rendered(labels)
+    return f"{{{text}}}" if text else ""
 
 
 def _escaped(value: str) -> str:
