@@ -11,7 +11,7 @@ wait has a deadline; times are `time.monotonic_ns`, comparable between the proce
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import ceil
@@ -134,6 +134,63 @@ class Lines:
             self.start()
             for line in self.lines:
                 line.receive_ready(self.buffer)
+
+    def subscribe(self, subjects: Sequence[Sequence[str]], queue: str = "") -> None:
+        """Subscribe each connection to its subjects, and wait until the server knows.
+
+        Raises:
+            ClientError: it does not work; all connections are closed.
+        """
+        try:
+            for line, wanted in zip(self.lines, subjects, strict=True):
+                line.subscribe(wanted, queue, self.buffer)
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, messages: int, *, each: bool, react: Callable[[Line], None] = lambda _: None) -> None:
+        """Receive until so many messages came, on all connections together or on `each`; then `react` to every read.
+
+        Raises:
+            ClientTimeout: the server sent nothing for too long.
+        """
+        if len(self.lines) == 1:
+            self._receive_blocking(self.lines[0], messages, react)
+        else:
+            self._receive_multiplexed(messages, each, react)
+
+    def _receive_blocking(self, line: Line, messages: int, react: Callable[[Line], None]) -> None:
+        scanner, buffer = line.scanner, self.buffer
+        try:
+            while scanner.messages < messages:
+                line.receive(buffer)
+                react(line)
+        except ClientTimeout as error:
+            raise ClientTimeout(f"{error}; {scanner.messages} of {messages} messages came") from error
+
+    def _receive_multiplexed(self, messages: int, each: bool, react: Callable[[Line], None]) -> None:
+        lines = {line.fileno(): line for line in self.lines}
+        total = self.received
+        short = {number for number, line in lines.items() if line.scanner.messages < messages}
+        with select.epoll() as epoll:
+            for line in lines.values():
+                epoll.register(line, select.EPOLLIN)
+            while short if each else total < messages:
+                ready = epoll.poll(self._timeout_ns / SECOND_NS)
+                if not ready:
+                    raise ClientTimeout(
+                        f"nothing came for {self._timeout_ns / SECOND_NS:g} s; {total} messages came before"
+                    )
+                for number, _ in ready:
+                    line = lines[number]
+                    total += line.receive_ready(self.buffer)
+                    react(line)
+                    if line.scanner.messages >= messages:
+                        short.discard(number)
+
+    def tally_received(self) -> Tally:
+        """Sum up what came on all connections: the work ends now."""
+        return self.tally(self.received, sum(line.scanner.payload_bytes for line in self.lines))
 
     def tally(self, messages: int, payload_bytes: int, latencies_ns: Sequence[int] = ()) -> Tally:
         """Sum up: the work ends now."""

@@ -5,14 +5,13 @@ The loops are as short as they can be, because what is measured is the way throu
 
 from __future__ import annotations
 
-import select
 from dataclasses import dataclass
 from time import perf_counter_ns
 
 from slipstream.client.limits import LOAD_TIMEOUT_NS
 from slipstream.client.line import Line
 from slipstream.client.load import Lines, Runner, Tally
-from slipstream.client.options import ClientError, ClientTimeout, NoResponders
+from slipstream.client.options import ClientError, NoResponders
 from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.kernels.client.serverscan import Scanner
 
@@ -59,11 +58,7 @@ class _Requester:
         self._job = job
         self._request = encode_pubs(job.subject.encode(), b"x" * job.size, 1, job.inbox.encode())
         self._lines = Lines(job.url, [Scanner()], job.timeout_ns)
-        try:
-            self._lines.lines[0].subscribe([job.inbox], "", self._lines.buffer)
-        except BaseException:
-            self._lines.close()
-            raise
+        self._lines.subscribe([[job.inbox]])
 
     @property
     def done(self) -> int:
@@ -96,12 +91,7 @@ class _Replier:
         payload = b"x" * job.size
         scanners = [Scanner(reply_payload=payload) for _ in range(job.connections)]
         self._lines = Lines(job.url, scanners, job.timeout_ns)
-        try:
-            for line in self._lines.lines:
-                line.subscribe([job.subject], job.queue, self._lines.buffer)
-        except BaseException:
-            self._lines.close()
-            raise
+        self._lines.subscribe([[job.subject]] * job.connections, job.queue)
 
     @property
     def done(self) -> int:
@@ -112,41 +102,14 @@ class _Replier:
         self._lines.start_with_first_message()
         for line in lines:
             _answer(line)
-        if len(lines) == 1:
-            self._serve_blocking(lines[0])
-        else:
-            self._serve_multiplexed()
+        self._lines.receive(self._job.messages, each=False, react=_answer)
         for line in lines:
             line.flush(self._lines.buffer)
             _answer(line)
-        scanners = [line.scanner for line in lines]
-        return self._lines.tally(sum(s.messages for s in scanners), sum(s.payload_bytes for s in scanners))
+        return self._lines.tally_received()
 
     def close(self) -> None:
         self._lines.close()
-
-    def _serve_blocking(self, line: Line) -> None:
-        scanner, buffer, wanted = line.scanner, self._lines.buffer, self._job.messages
-        try:
-            while scanner.messages < wanted:
-                line.receive(buffer)
-                _answer(line)
-        except ClientTimeout as error:
-            raise ClientTimeout(f"{error}; {scanner.messages} of {wanted} requests came") from error
-
-    def _serve_multiplexed(self) -> None:
-        job, lines = self._job, {line.fileno(): line for line in self._lines.lines}
-        total = sum(line.scanner.messages for line in lines.values())
-        with select.epoll() as epoll:
-            for line in lines.values():
-                epoll.register(line, select.EPOLLIN)
-            while total < job.messages:
-                ready = epoll.poll(job.timeout_ns / 1e9)
-                if not ready:
-                    raise ClientTimeout(f"nothing came for {job.timeout_ns / 1e9:g} s; {total} requests came before")
-                for number, _ in ready:
-                    total += lines[number].receive_ready(self._lines.buffer)
-                    _answer(lines[number])
 
 
 def _answer(line: Line) -> None:

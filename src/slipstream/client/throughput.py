@@ -146,53 +146,16 @@ class _Receiver:
             raise ClientError("receiving needs a subscription for every connection and a number of messages")
         self._job = job
         self._lines = Lines(job.url, [Scanner() for _ in job.subjects], job.timeout_ns)
-        try:
-            for line, subjects in zip(self._lines.lines, job.subjects, strict=True):
-                line.subscribe(subjects, job.queue, self._lines.buffer)
-        except BaseException:
-            self._lines.close()
-            raise
+        self._lines.subscribe(job.subjects, job.queue)
 
     @property
     def done(self) -> int:
         return self._lines.received
 
     def run(self) -> Tally:
-        lines = self._lines.lines
         self._lines.start_with_first_message()
-        if len(lines) == 1:
-            self._receive_blocking(lines[0])
-        else:
-            self._receive_multiplexed()
-        scanners = [line.scanner for line in lines]
-        return self._lines.tally(sum(s.messages for s in scanners), sum(s.payload_bytes for s in scanners))
+        self._lines.receive(self._job.messages, each=not self._job.queue)
+        return self._lines.tally_received()
 
     def close(self) -> None:
         self._lines.close()
-
-    def _receive_blocking(self, line: Line) -> None:
-        scanner, buffer, wanted = line.scanner, self._lines.buffer, self._job.messages
-        try:
-            while scanner.messages < wanted:
-                line.receive(buffer)
-        except ClientTimeout as error:
-            raise ClientTimeout(f"{error}; {scanner.messages} of {wanted} messages came") from error
-
-    def _receive_multiplexed(self) -> None:
-        """All connections together; with a queue group their sum counts, otherwise each of them."""
-        job, buffer = self._job, self._lines.buffer
-        lines = {line.fileno(): line for line in self._lines.lines}
-        total = sum(line.scanner.messages for line in lines.values())
-        short = {number for number, line in lines.items() if line.scanner.messages < job.messages}
-        with select.epoll() as epoll:
-            for line in lines.values():
-                epoll.register(line, select.EPOLLIN)
-            while total < job.messages if job.queue else short:
-                ready = epoll.poll(job.timeout_ns / 1e9)
-                if not ready:
-                    raise ClientTimeout(f"nothing came for {job.timeout_ns / 1e9:g} s; {total} messages came before")
-                for number, _ in ready:
-                    line = lines[number]
-                    total += line.receive_ready(buffer)
-                    if line.scanner.messages >= job.messages:
-                        short.discard(number)
