@@ -10,7 +10,6 @@ import pytest
 
 from support.cli import Cli
 from support.server_process import ServerProcess
-from support.servers import ServerPool
 
 GAPS = """\
 ╭─────────────────────────────────────────╮
@@ -22,12 +21,6 @@ GAPS = """\
 │ 6             │            6 │        1 │
 ╰───────────────┴──────────────┴──────────╯
 """
-
-
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from slipstream.kernels.client.pubframes import encode_pubs
 from support.bench_words import words
 from support.cli import Cli
 from support.server_process import ServerProcess
-from support.servers import Launcher, ServerPool
+from support.servers import Launcher
 
 SECOND_NS = 10**9
 
@@ -72,12 +71,6 @@ TIMED = (
 def said(done: subprocess.CompletedProcess[bytes]) -> str:
     """What a process wrote: remarks first, then results."""
     return words((done.stderr + done.stdout).decode())
-
-
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from support.cli import Cli, steady
 from support.server_process import ServerProcess
-from support.servers import ServerPool
 
 LS = """\
 ╭────────────────────────────────────────────────────────────────────────────────────────╮
@@ -48,12 +47,6 @@ State:
     Unprocessed Messages: 3
            Waiting Pulls: 0 of maximum 512
 """
-
-
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
 
 
 @pytest.fixture

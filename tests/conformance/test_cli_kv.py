@@ -12,7 +12,6 @@ from nats.js.errors import KeyWrongLastSequenceError
 from support.cli import Cli, steady
 from support.nats_py import connected, run
 from support.server_process import ServerProcess
-from support.servers import ServerPool
 
 INFO = """\
 Information for Key-Value Store Bucket CONFIG created TTTTTTTTTTTTTTTTTTT
@@ -64,12 +63,6 @@ HISTORY = """\
 │ theme │        4 │ DEL │ TTTTTTTTTTTTTTTTTTT │      0 │       │
 ╰───────┴──────────┴─────┴─────────────────────┴────────┴───────╯
 """
-
-
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ import pytest
 from support.cli import Cli, steady
 from support.server_process import ServerProcess
 from support.servers import ServerPool
-
-
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pytest
 from support.cli import Cli, steady
 from support.nats_py import connected, run
 from support.server_process import ServerProcess
-from support.servers import ServerPool
 
 LS = """\
 ╭──────────────────────────────────────────╮
@@ -54,12 +53,6 @@ Configuration:
            Compressed: false
      JetStream Stream: OBJ_PICS
 """
-
-
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
 
 
 @pytest.fixture

@@ -76,12 +76,6 @@ SUBJECTS = """\
 """
 
 
-@pytest.fixture(scope="module")
-def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with server_pool.prepared("ours", "", ("-js", "-sd", str(tmp_path_factory.mktemp("js")))) as server:
-        yield server
-
-
 @pytest.fixture
 def cli(server: ServerProcess, tmp_path: Path) -> Iterator[Cli]:
     """A command line with two streams, which are removed again with all others."""

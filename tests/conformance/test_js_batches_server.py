@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.consumer_oracle import ListeningOracle
-from support.jetstream_oracle import Oracle, normalised
+from support.jetstream_oracle import Oracle, header_block, normalised
 from support.server_process import ServerProcess
 from support.servers import ServerPool
 
@@ -22,10 +22,6 @@ jetstream {
 }
 """
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[^\"\\]*?(Z|[+-]\d\d:\d\d)")
-
-
-def block(*lines: str) -> bytes:
-    return ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
 
 
 class Servers:
@@ -44,7 +40,7 @@ class Servers:
     def ask(self, subject: str, body: Any = b"", *lines: str, count: int = 1) -> Any:
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        header = block(*lines) if lines else None
+        header = header_block(*lines) if lines else None
         ours, theirs = (
             [normalised(answer) for answer in client.request(subject, body, header, count)] for client in self.clients
         )
@@ -207,10 +203,10 @@ def test_a_batch_is_whole_after_a_kill(server_pool: ServerPool, tmp_path_factory
         for seq in range(1, 8):
             lines = part(f"b{number}", seq, *(["Nats-Batch-Commit: 1"] if seq == 7 else []))
             if number < 20:
-                client.request("s.a", b"x", block(*lines), 1)
+                client.request("s.a", b"x", header_block(*lines), 1)
                 answered = number + 1
             else:
-                client.send("s.a", b"x", block(*lines))
+                client.send("s.a", b"x", header_block(*lines))
     server.kill()
     server.start()
     survivor = Oracle(server.port)

@@ -7,18 +7,8 @@ import pytest
 
 from support.consumer_world import ConsumerWorld
 from support.jetstream_oracle import Both, Oracle
-from support.servers import ServerPool
 
 MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def oracle(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    server = server_pool.prepared("real", "", ("-js", "-sd", str(tmp_path_factory.mktemp("oracle"))))
-    with server:
-        client = Oracle(server.port)
-        yield client
-        client.close()
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Who a push consumer delivers to: subscribers of exactly its subject in exactly its group, as with nats-server."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from support.consumer_oracle import ListeningOracle
-from support.servers import ServerPool
 
 API = "$JS.API."
 SUBSCRIPTIONS = [
@@ -17,20 +15,6 @@ SUBSCRIPTIONS = [
     (b"to.*", b"g"),
     (b">", b""),
 ]
-
-
-@pytest.fixture(scope="module")
-def clients(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ListeningOracle]]:
-    servers = [
-        server_pool.prepared(kind, "", ("-js", "-sd", str(tmp_path_factory.mktemp(kind)))).start()
-        for kind in ("ours", "real")
-    ]
-    both = [ListeningOracle(server.port) for server in servers]
-    yield both
-    for client in both:
-        client.close()
-    for server in servers:
-        server.end()
 
 
 def call(client: ListeningOracle, subject: str, **body: object) -> dict[str, object]:

@@ -7,24 +7,14 @@ import pytest
 
 from support.consumer_oracle import ConsumerPair, ListeningOracle
 from support.consumer_world import ConsumerWorld
-from support.servers import ServerPool
 
 MS = 1_000_000
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
-@pytest.fixture(scope="module")
-def oracle(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListeningOracle]:
-    server = server_pool.prepared("real", "", ("-js", "-sd", str(tmp_path_factory.mktemp("oracle"))))
-    with server:
-        client = ListeningOracle(server.port)
-        yield client
-        client.close()
-
-
 @pytest.fixture
-def pair(oracle: ListeningOracle) -> Iterator[ConsumerPair]:
-    both = ConsumerPair(oracle, ConsumerWorld())
+def pair(listening_oracle: ListeningOracle) -> Iterator[ConsumerPair]:
+    both = ConsumerPair(listening_oracle, ConsumerWorld())
     yield both
     both.clear()
 

@@ -10,25 +10,10 @@ from typing import Any
 import pytest
 
 from support.consumer_oracle import Frame, ListeningOracle
-from support.servers import ServerPool
 
 MS = 1_000_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _NUID = re.compile(r"^[0-9A-Za-z]{22}$")
-
-
-@pytest.fixture(scope="module")
-def clients(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ListeningOracle]]:
-    servers = [
-        server_pool.prepared(kind, "", ("-js", "-sd", str(tmp_path_factory.mktemp(kind)))).start()
-        for kind in ("ours", "real")
-    ]
-    both = [ListeningOracle(server.port) for server in servers]
-    yield both
-    for client in both:
-        client.close()
-    for server in servers:
-        server.end()
 
 
 class Side:

@@ -16,7 +16,6 @@ from slipstream.jetstream.config.structs import CONSUMER_CONFIG
 from slipstream.jetstream.consumer import requests
 from support.consumer_oracle import ConsumerPair, ListeningOracle
 from support.consumer_world import ConsumerWorld
-from support.servers import ServerPool
 
 VALUES: list[Any] = [None, True, -1, 0, 1, 1.5, 2**63, "", "x", "1s", "a b", [], [1], [""], {}, {"k": 1}]
 # A consumer that is gone before it can be deleted, and one that servers make for each other.
@@ -24,18 +23,9 @@ NOT_COMPARED = [("inactive_threshold", 1), ("sourcing", True)]
 PULL = {"batch": 1, "no_wait": True}
 
 
-@pytest.fixture(scope="module")
-def oracle(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListeningOracle]:
-    server = server_pool.prepared("real", "", ("-js", "-sd", str(tmp_path_factory.mktemp("oracle"))))
-    with server:
-        client = ListeningOracle(server.port)
-        yield client
-        client.close()
-
-
 @pytest.fixture
-def pair(oracle: ListeningOracle) -> Iterator[ConsumerPair]:
-    both = ConsumerPair(oracle, ConsumerWorld())
+def pair(listening_oracle: ListeningOracle) -> Iterator[ConsumerPair]:
+    both = ConsumerPair(listening_oracle, ConsumerWorld())
     both.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory"})
     yield both
     both.clear()

@@ -19,21 +19,11 @@ def pair(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(autouse=True)
 def no_streams(pair: CopyPair) -> Iterator[None]:
     yield
-    for side in pair.sides:
-        for name in side.api("STREAM.NAMES")["streams"] or []:
-            side.api(f"STREAM.DELETE.{name}")
-
-
-def fill(pair: CopyPair, name: str = "O", count: int = 6, **config: Any) -> None:
-    """An origin with a few subjects, headers and a gap."""
-    pair.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name.lower()}.>"], **config})
-    for number in range(1, count + 1):
-        header = b"NATS/1.0\r\nNats-Msg-Id: %d\r\nNats-Expected-Stream: %b\r\nK: v\r\n\r\n" % (number, name.encode())
-        pair.publish(f"{name.lower()}.{number % 3}", b"m%d" % number, header if number % 2 else None)
+    pair.clear()
 
 
 def test_a_mirror_has_what_its_origin_has(pair: CopyPair) -> None:
-    fill(pair)
+    pair.fill()
     pair.api("STREAM.MSG.DELETE.O", {"seq": 3})
     pair.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}})
     pair.settled("M", 6)
@@ -65,7 +55,7 @@ def test_a_mirror_has_what_its_origin_has(pair: CopyPair) -> None:
     ids=str,
 )
 def test_where_a_mirror_begins_and_what_it_takes(pair: CopyPair, mirror: dict[str, Any]) -> None:
-    fill(pair)
+    pair.fill()
     pair.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O", **mirror}})
     last = 5 if mirror.get("filter_subject") == "o.2" or len(mirror.get("subject_transforms", [])) > 1 else 6
     last = 4 if mirror.get("filter_subject") == "o.1" else last
@@ -74,7 +64,7 @@ def test_where_a_mirror_begins_and_what_it_takes(pair: CopyPair, mirror: dict[st
 
 
 def test_an_origin_that_begins_late(pair: CopyPair) -> None:
-    fill(pair, first_seq=1000)
+    pair.fill(first_seq=1000)
     pair.api("STREAM.PURGE.O", {"seq": 1003})
     pair.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}, "storage": "memory"})
     pair.settled("M", 1005)
@@ -91,7 +81,7 @@ def test_a_mirror_without_an_origin_says_so(pair: CopyPair) -> None:
 
 
 def test_a_mirror_keeps_its_own_limits_and_takes_no_messages(pair: CopyPair) -> None:
-    fill(pair)
+    pair.fill()
     pair.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}, "max_msgs": 2, "max_msgs_per_subject": 1})
     pair.settled("M", 6)
     pair.api("STREAM.MSG.DELETE.M", {"seq": 5})
@@ -107,7 +97,7 @@ def test_a_mirror_keeps_its_own_limits_and_takes_no_messages(pair: CopyPair) -> 
 
 
 def test_a_mirror_answers_for_its_origin(pair: CopyPair) -> None:
-    fill(pair, allow_direct=True)
+    pair.fill(allow_direct=True)
     pair.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}})
     pair.settled("M", 6)
 
@@ -129,7 +119,7 @@ def test_a_mirror_answers_for_its_origin(pair: CopyPair) -> None:
 
 
 def test_promotion(pair: CopyPair) -> None:
-    fill(pair)
+    pair.fill()
     mirror = {"name": "M", "mirror": {"name": "O"}}
     pair.api("STREAM.CREATE.M", mirror)
     pair.settled("M", 6)

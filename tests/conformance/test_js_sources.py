@@ -20,17 +20,7 @@ def pair(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(autouse=True)
 def no_streams(pair: CopyPair) -> Iterator[None]:
     yield
-    for side in pair.sides:
-        for name in side.api("STREAM.NAMES")["streams"] or []:
-            side.api(f"STREAM.DELETE.{name}")
-
-
-def fill(pair: CopyPair, name: str = "O", count: int = 6, **config: Any) -> None:
-    """An origin with a few subjects and headers."""
-    pair.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name.lower()}.>"], **config})
-    for number in range(1, count + 1):
-        header = b"NATS/1.0\r\nNats-Msg-Id: %d\r\nNats-Expected-Stream: %b\r\nK: v\r\n\r\n" % (number, name.encode())
-        pair.publish(f"{name.lower()}.{number % 3}", b"m%d" % number, header if number % 2 else None)
+    pair.clear()
 
 
 def unordered(side: Side, stream: str, last: int) -> list[Any]:
@@ -57,7 +47,7 @@ def _source_of(message: Any) -> tuple[str, ...]:
     ids=str,
 )
 def test_one_source(pair: CopyPair, source: dict[str, Any], last: int) -> None:
-    fill(pair)
+    pair.fill()
     pair.api("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "O", **source}]})
     pair.settled("S", last)
     assert len(pair.messages("S", last + 1)) == last
@@ -65,8 +55,8 @@ def test_one_source(pair: CopyPair, source: dict[str, Any], last: int) -> None:
 
 
 def test_several_sources_and_own_subjects(pair: CopyPair) -> None:
-    fill(pair, "A")
-    fill(pair, "B")
+    pair.fill("A")
+    pair.fill("B")
     sources: list[Any] = [{"name": "A"}, {"name": "B", "filter_subject": "b.1"}, {"name": "B", "filter_subject": "b.2"}]
     pair.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "sources": sources, "max_msgs": 100})
     pair.settled("S", 10)
@@ -84,7 +74,7 @@ def test_several_sources_and_own_subjects(pair: CopyPair) -> None:
 
 
 def test_a_chain_names_only_the_last_origin(pair: CopyPair) -> None:
-    fill(pair)
+    pair.fill()
     pair.api("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "O"}]})
     pair.settled("S", 6)
     transform = [{"src": "o.*", "dest": "t.{{wildcard(1)}}"}]
@@ -115,8 +105,8 @@ def test_headers_of_conditions_and_batches_are_left_out(pair: CopyPair) -> None:
 
 
 def test_repetitions_within_the_window(pair: CopyPair) -> None:
-    fill(pair, "A")
-    fill(pair, "B")
+    pair.fill("A")
+    pair.fill("B")
     pair.api("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "A"}], "duplicate_window": 60_000_000_000})
     pair.settled("S", 6)
     pair.api(
@@ -127,7 +117,7 @@ def test_repetitions_within_the_window(pair: CopyPair) -> None:
 
 
 def test_limits_and_settings_of_the_target(pair: CopyPair) -> None:
-    fill(pair, count=9)
+    pair.fill(count=9)
     pair.api(
         "STREAM.CREATE.S",
         {
@@ -142,7 +132,7 @@ def test_limits_and_settings_of_the_target(pair: CopyPair) -> None:
 
 
 def test_a_work_queue_keeps_what_was_not_copied(pair: CopyPair) -> None:
-    fill(pair, retention="workqueue")
+    pair.fill(retention="workqueue")
     pair.api("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "O"}]})
     pair.settled("S", 6)
     pair.messages("S", 6)
@@ -159,7 +149,7 @@ def test_a_work_queue_keeps_what_was_not_copied(pair: CopyPair) -> None:
 
 
 def test_a_given_consumer(pair: CopyPair) -> None:
-    fill(pair, retention="interest")
+    pair.fill(retention="interest")
     consumer = {"durable_name": "C", "deliver_subject": "to.s", "ack_policy": "flow_control", "max_ack_pending": 100}
     pair.api("CONSUMER.CREATE.O.C", {"stream_name": "O", "config": consumer})
     source = {"name": "O", "consumer": {"name": "C", "deliver_subject": "to.s"}}
@@ -176,7 +166,7 @@ def test_a_given_consumer(pair: CopyPair) -> None:
 
 @pytest.mark.parametrize("policy", ["explicit", "none"])
 def test_a_given_consumer_must_acknowledge_by_flow_control(pair: CopyPair, policy: str) -> None:
-    fill(pair)
+    pair.fill()
     consumer = {"durable_name": "C", "deliver_subject": "to.s", "ack_policy": policy}
     pair.api("CONSUMER.CREATE.O.C", {"stream_name": "O", "config": consumer})
     source = {"name": "O", "consumer": {"name": "C", "deliver_subject": "to.s"}}
@@ -190,7 +180,7 @@ def test_a_given_consumer_must_acknowledge_by_flow_control(pair: CopyPair, polic
 
 
 def test_a_missing_origin_is_told(pair: CopyPair) -> None:
-    fill(pair)
+    pair.fill()
     pair.api("STREAM.CREATE.S", {"name": "S", "sources": [{"name": "O"}, {"name": "NONE"}]})
     for side in pair.sides:
         side.until("S", lambda info: info["state"]["messages"] == 6 and "error" in json.dumps(info["sources"]))

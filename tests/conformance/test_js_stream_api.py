@@ -8,16 +8,6 @@ import pytest
 
 from support.jetstream_oracle import Both, Oracle
 from support.jetstream_world import World
-from support.servers import ServerPool
-
-
-@pytest.fixture(scope="module")
-def oracle(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    server = server_pool.prepared("real", "", ("-js", "-sd", str(tmp_path_factory.mktemp("oracle"))))
-    with server:
-        client = Oracle(server.port)
-        yield client
-        client.close()
 
 
 @pytest.fixture

@@ -7,41 +7,18 @@ from typing import Any
 
 import pytest
 
-from support.jetstream_oracle import Both, Oracle
+from support.jetstream_oracle import Both, Oracle, header_block
 from support.jetstream_world import World
-from support.servers import ServerPool
-
-
-@pytest.fixture(scope="module")
-def port(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    server = server_pool.prepared("real", "", ("-js", "-sd", str(tmp_path_factory.mktemp("oracle"))))
-    with server:
-        yield server.port
+from support.server_process import ServerProcess
 
 
 @pytest.fixture
-def both(port: int) -> Iterator[Both]:
-    oracle = Oracle(port)
+def both(real_server: ServerProcess) -> Iterator[Both]:
+    oracle = Oracle(real_server.port)
     asker = Both(oracle, World())
     asker.clear()
     yield asker
     oracle.close()
-
-
-def block(*lines: str) -> bytes:
-    return ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
-
-
-def make(both: Both, **config: Any) -> None:
-    answer = both.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory", **config})
-    assert "error" not in answer, answer
-
-
-def everything(both: Both, last: int = 12) -> None:
-    """State and every message, as both see them."""
-    both.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})
-    for seq in range(1, last):
-        both.api("STREAM.MSG.GET.S", {"seq": seq})
 
 
 def batch(both: Both, *messages: tuple[str, bytes, list[str]], batch_id: str = "b", commit: str = "1") -> Any:
@@ -51,7 +28,7 @@ def batch(both: Both, *messages: tuple[str, bytes, list[str]], batch_id: str = "
         own = [f"Nats-Batch-Id: {batch_id}", f"Nats-Batch-Sequence: {seq}"]
         if seq == len(messages) and commit:
             own.append(f"Nats-Batch-Commit: {commit}")
-        answer = both.ask(subject, payload, block(*own, *lines))
+        answer = both.ask(subject, payload, header_block(*own, *lines))
     return answer
 
 
@@ -60,12 +37,12 @@ def batch(both: Both, *messages: tuple[str, bytes, list[str]], batch_id: str = "
 
 @pytest.mark.parametrize("commit", ["1", "eob", "0", "", "EOB", "2"])
 def test_a_batch(both: Both, commit: str) -> None:
-    make(both, allow_atomic=True)
+    both.make(allow_atomic=True)
     both.ask("s.z", b"before")
     batch(both, ("s.a", b"1", []), ("s.b", b"2", ["A: b"]), ("s.a", b"3", []), commit=commit)
     both.ask("s.z", b"after")
     batch(both, ("s.a", b"alone", []), commit=commit)
-    everything(both)
+    both.everything()
 
 
 ODD = [
@@ -92,35 +69,37 @@ ODD = [
 @pytest.mark.parametrize("allowed", [True, False])
 @pytest.mark.parametrize("lines", ODD, ids=[str(index) for index in range(len(ODD))])
 def test_odd_first_messages(both: Both, lines: list[str], allowed: bool) -> None:
-    make(both, allow_atomic=allowed, max_msg_size=100_000)
-    both.ask("s.a", b"x", block(*lines))
-    everything(both, 3)
+    both.make(allow_atomic=allowed, max_msg_size=100_000)
+    both.ask("s.a", b"x", header_block(*lines))
+    both.everything(3)
 
 
 @pytest.mark.parametrize("seqs", [(1, 3), (1, 1), (1, 2, 2), (1, 2, 4), (1, 2, 1)])
 def test_gaps_end_a_batch(both: Both, seqs: tuple[int, ...]) -> None:
-    make(both, allow_atomic=True)
+    both.make(allow_atomic=True)
     for seq in seqs:
-        both.ask("s.a", b"x", block("Nats-Batch-Id: b", f"Nats-Batch-Sequence: {seq}"))
-    both.ask("s.a", b"x", block("Nats-Batch-Id: b", f"Nats-Batch-Sequence: {seqs[-1] + 1}", "Nats-Batch-Commit: 1"))
-    everything(both, 3)
+        both.ask("s.a", b"x", header_block("Nats-Batch-Id: b", f"Nats-Batch-Sequence: {seq}"))
+    both.ask(
+        "s.a", b"x", header_block("Nats-Batch-Id: b", f"Nats-Batch-Sequence: {seqs[-1] + 1}", "Nats-Batch-Commit: 1")
+    )
+    both.everything(3)
 
 
 @pytest.mark.parametrize("count", [1000, 1001])
 @pytest.mark.parametrize("commit", ["1", "eob"])
 def test_size_of_a_batch(both: Both, count: int, commit: str) -> None:
-    make(both, allow_atomic=True)
+    both.make(allow_atomic=True)
     batch(both, *((f"s.{n % 3}", b"x", []) for n in range(count)), commit=commit)
     both.api("STREAM.INFO.S", {"subjects_filter": ">"})
 
 
 def test_open_batches_of_a_stream(both: Both) -> None:
-    make(both, allow_atomic=True)
+    both.make(allow_atomic=True)
     for number in range(51):
-        both.ask("s.a", b"x", block(f"Nats-Batch-Id: b{number}", "Nats-Batch-Sequence: 1"))
-    both.ask("s.a", b"x", block("Nats-Batch-Id: b7", "Nats-Batch-Sequence: 2", "Nats-Batch-Commit: 1"))
-    both.ask("s.a", b"x", block("Nats-Batch-Id: c", "Nats-Batch-Sequence: 1"))
-    everything(both, 5)
+        both.ask("s.a", b"x", header_block(f"Nats-Batch-Id: b{number}", "Nats-Batch-Sequence: 1"))
+    both.ask("s.a", b"x", header_block("Nats-Batch-Id: b7", "Nats-Batch-Sequence: 2", "Nats-Batch-Commit: 1"))
+    both.ask("s.a", b"x", header_block("Nats-Batch-Id: c", "Nats-Batch-Sequence: 1"))
+    both.everything(5)
 
 
 INSIDE = [
@@ -162,10 +141,10 @@ INSIDE = [
 @pytest.mark.parametrize("lines", INSIDE, ids=[str(index) for index in range(len(INSIDE))])
 def test_conditions_inside_a_batch(both: Both, lines: list[str], allowed: bool, where: str) -> None:
     flags = {"allow_rollup_hdrs": allowed, "allow_msg_ttl": allowed, "allow_msg_schedules": allowed}
-    make(both, allow_atomic=True, **flags)
+    both.make(allow_atomic=True, **flags)
     both.ask("s.a", b"1")
     both.ask("s.b", b"2")
-    both.ask("s.c", b"3", block("Nats-Msg-Id: id"))
+    both.ask("s.c", b"3", header_block("Nats-Msg-Id: id"))
     first = ("s.f", b"first", ["Nats-Msg-Id: first"])
     match where:
         case "first":
@@ -174,7 +153,7 @@ def test_conditions_inside_a_batch(both: Both, lines: list[str], allowed: bool, 
             batch(both, first, ("s.f", b"it", lines), ("s.x", b"last", []))
         case "other":
             batch(both, first, ("s.a", b"it", lines), ("s.x", b"last", []), commit="eob")
-    everything(both, 9)
+    both.everything(9)
 
 
 LIMITS: list[dict[str, Any]] = [
@@ -196,14 +175,14 @@ LIMITS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("limits", LIMITS, ids=[str(index) for index in range(len(LIMITS))])
 def test_limits_and_batches(both: Both, limits: dict[str, Any]) -> None:
-    make(both, allow_atomic=True, allow_rollup_hdrs=True, **limits)
+    both.make(allow_atomic=True, allow_rollup_hdrs=True, **limits)
     for subject in "abc":
         both.ask(f"s.{subject}", b"x")
     ttl = ["Nats-TTL: 2"] if limits.get("allow_msg_ttl") else []
     batch(both, ("s.a", b"1", []), ("s.b", b"22", ttl), ("s.a", b"333", []), ("s.d", b"4444", []))
     batch(both, ("s.a", b"r", ["Nats-Rollup: sub"]), ("s.a", b"s", []), ("s.c", b"t", ["Nats-Rollup: sub"]))
     batch(both, ("s.e", b"r", ["Nats-Rollup: all"]), ("s.a", b"s", []))
-    everything(both, 14)
+    both.everything(14)
 
 
 # --- fast batches -----------------------------------------------------------------------------------------------------
@@ -228,7 +207,7 @@ class Fast:
         subject: str = "s.a",
     ) -> Any:
         tail = f"{self.batch_id}.{flow}.{gap}.{seq}.{operation}.$FI"
-        return self._both.ask_many(subject, payload, block(*lines) if lines else None, reply_tail=tail)
+        return self._both.ask_many(subject, payload, header_block(*lines) if lines else None, reply_tail=tail)
 
 
 START, APPEND, COMMIT, END, PING = range(5)
@@ -238,7 +217,7 @@ START, APPEND, COMMIT, END, PING = range(5)
 @pytest.mark.parametrize("last", [COMMIT, END])
 @pytest.mark.parametrize("flow", [1, 3, 10, 0, 70_000])
 def test_a_fast_batch(both: Both, gap: str, last: int, flow: int) -> None:
-    make(both, allow_batched=True)
+    both.make(allow_batched=True)
     fast = Fast(both)
     fast.send(1, START, gap=gap, flow=flow)
     for seq in range(2, 13):
@@ -246,7 +225,7 @@ def test_a_fast_batch(both: Both, gap: str, last: int, flow: int) -> None:
     fast.send(12, PING, gap=gap, flow=flow)
     fast.send(13, last, gap=gap, flow=flow)
     fast.send(14, APPEND, gap=gap, flow=flow)
-    everything(both, 16)
+    both.everything(16)
 
 
 @pytest.mark.parametrize("gap", ["ok", "fail"])
@@ -266,11 +245,11 @@ def test_a_fast_batch(both: Both, gap: str, last: int, flow: int) -> None:
     ids=str,
 )
 def test_gaps_in_fast_batches(both: Both, gap: str, steps: list[tuple[int, int]]) -> None:
-    make(both, allow_batched=True)
+    both.make(allow_batched=True)
     fast = Fast(both)
     for seq, operation in steps:
         fast.send(seq, operation, gap=gap, flow=2)
-    everything(both, 8)
+    both.everything(8)
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -294,9 +273,9 @@ def test_gaps_in_fast_batches(both: Both, gap: str, steps: list[tuple[int, int]]
     ],
 )
 def test_odd_reply_subjects(both: Both, tail: str, allowed: bool) -> None:
-    make(both, allow_batched=allowed)
+    both.make(allow_batched=allowed)
     both.ask_many("s.a", b"x", None, reply_tail=tail)
-    everything(both, 3)
+    both.everything(3)
 
 
 @pytest.mark.parametrize("gap", ["ok", "fail"])
@@ -315,21 +294,21 @@ def test_odd_reply_subjects(both: Both, tail: str, allowed: bool) -> None:
     ids=str,
 )
 def test_refusals_in_fast_batches(both: Both, gap: str, at: int, lines: list[str]) -> None:
-    make(both, allow_batched=True)
-    both.ask("s.a", b"before", block("Nats-Msg-Id: id"))
+    both.make(allow_batched=True)
+    both.ask("s.a", b"before", header_block("Nats-Msg-Id: id"))
     fast = Fast(both)
     for seq in range(1, 5):
         operation = START if seq == 1 else COMMIT if seq == 4 else APPEND
         fast.send(seq, operation, gap=gap, flow=2, lines=tuple(lines) if seq == at else ())
-    everything(both, 8)
+    both.everything(8)
 
 
 @pytest.mark.parametrize("gap", ["ok", "fail"])
 @pytest.mark.parametrize("at", [1, 2, 3])
 @pytest.mark.parametrize("expected", ["id", "other"])
 def test_the_last_message_id_in_fast_batches(both: Both, gap: str, at: int, expected: str) -> None:
-    make(both, allow_batched=True)
-    both.ask("s.a", b"before", block("Nats-Msg-Id: id"))
+    both.make(allow_batched=True)
+    both.ask("s.a", b"before", header_block("Nats-Msg-Id: id"))
     fast = Fast(both)
     for seq in range(1, 6):
         operation = START if seq == 1 else COMMIT if seq == 5 else APPEND
@@ -337,11 +316,11 @@ def test_the_last_message_id_in_fast_batches(both: Both, gap: str, at: int, expe
             (f"Nats-Expected-Last-Msg-Id: {expected}",) if seq == at else ("Nats-Msg-Id: other",) if seq == 2 else ()
         )
         fast.send(seq, operation, gap=gap, flow=2, lines=lines)
-    everything(both, 8)
+    both.everything(8)
 
 
 def test_several_fast_batches_share(both: Both) -> None:
-    make(both, allow_batched=True)
+    both.make(allow_batched=True)
     batches = [Fast(both, f"f{number}") for number in range(4)]
     for one in batches:
         one.send(1, START, flow=300)
@@ -385,13 +364,13 @@ def test_switching_features(both: Both, flag: str, storage: str) -> None:
 
 
 def test_counters(both: Both) -> None:
-    make(both, allow_msg_counter=True)
+    both.make(allow_msg_counter=True)
     for value in ("1", "+2", "-5", "0", "00012", "9" * 40, "-" + "8" * 60, "+0"):
-        both.ask("s.a", b"", block(f"Nats-Incr: {value}"))
-        both.ask("s.b", b"", block(f"Nats-Incr: {value}", "A: b"))
-    everything(both, 20)
+        both.ask("s.a", b"", header_block(f"Nats-Incr: {value}"))
+        both.ask("s.b", b"", header_block(f"Nats-Incr: {value}", "A: b"))
+    both.everything(20)
     both.api("STREAM.PURGE.S", {"filter": "s.a"})
-    both.ask("s.a", b"", block("Nats-Incr: 7"))
+    both.ask("s.a", b"", header_block("Nats-Incr: 7"))
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -420,31 +399,31 @@ def test_counters(both: Both) -> None:
     ids=str,
 )
 def test_what_counters_refuse(both: Both, payload: bytes, lines: list[str], allowed: bool) -> None:
-    make(both, allow_msg_counter=allowed, allow_rollup_hdrs=True)
-    both.ask("s.a", b"", block("Nats-Incr: 5") if allowed else None)
-    both.ask("s.a", payload, block(*lines) if lines else None)
-    both.ask("s.a", payload, block(*lines) if lines else None)
-    everything(both, 5)
+    both.make(allow_msg_counter=allowed, allow_rollup_hdrs=True)
+    both.ask("s.a", b"", header_block("Nats-Incr: 5") if allowed else None)
+    both.ask("s.a", payload, header_block(*lines) if lines else None)
+    both.ask("s.a", payload, header_block(*lines) if lines else None)
+    both.everything(5)
 
 
 def test_counters_in_batches(both: Both) -> None:
-    make(both, allow_msg_counter=True, allow_atomic=True, allow_batched=True)
-    both.ask("s.a", b"", block("Nats-Incr: 5"))
+    both.make(allow_msg_counter=True, allow_atomic=True, allow_batched=True)
+    both.ask("s.a", b"", header_block("Nats-Incr: 5"))
     batch(both, ("s.a", b"", ["Nats-Incr: 1"]), ("s.b", b"", ["Nats-Incr: 2"]), ("s.a", b"", ["Nats-Incr: 3"]))
     batch(both, ("s.a", b"", ["Nats-Incr: 1"]), ("s.b", b"", []))
     batch(both, ("s.a", b"", ["Nats-Incr: 1"]), ("s.b", b"x", ["Nats-Incr: 1"]))
     fast = Fast(both)
     fast.send(1, START, b"", lines=("Nats-Incr: 10",))
     fast.send(2, COMMIT, b"", lines=("Nats-Incr: 10",))
-    everything(both, 9)
+    both.everything(9)
 
 
 @pytest.mark.parametrize("digits", [100, 5000, 60_000])
 def test_long_counters(both: Both, digits: int) -> None:
-    make(both, allow_msg_counter=True)
+    both.make(allow_msg_counter=True)
     for _ in range(3):
-        both.ask("s.a", b"", block("Nats-Incr: " + "9" * digits))
-    both.ask("s.a", b"", block("Nats-Incr: -" + "9" * digits))
+        both.ask("s.a", b"", header_block("Nats-Incr: " + "9" * digits))
+    both.ask("s.a", b"", header_block("Nats-Incr: -" + "9" * digits))
 
 
 # --- schedules --------------------------------------------------------------------------------------------------------
@@ -500,19 +479,19 @@ PATTERNS = [
 @pytest.mark.parametrize("ttl", [True, False])
 @pytest.mark.parametrize("lines", SCHEDULES, ids=[str(index) for index in range(len(SCHEDULES))])
 def test_schedules_that_are_stored_or_not(both: Both, lines: list[str], allowed: bool, ttl: bool) -> None:
-    make(both, allow_msg_schedules=allowed, allow_msg_ttl=ttl, allow_rollup_hdrs=True)
+    both.make(allow_msg_schedules=allowed, allow_msg_ttl=ttl, allow_rollup_hdrs=True)
     both.ask("s.a", b"1")
     both.ask("s.b", b"2")
-    both.ask("s.known", b"3", block(f"Nats-Schedule: {FUTURE}", "Nats-Schedule-Target: s.t"))
-    both.ask("s.a", b"it", block(*lines))
-    everything(both, 6)
+    both.ask("s.known", b"3", header_block(f"Nats-Schedule: {FUTURE}", "Nats-Schedule-Target: s.t"))
+    both.ask("s.a", b"it", header_block(*lines))
+    both.everything(6)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns(both: Both, pattern: str) -> None:
-    make(both, allow_msg_schedules=True)
-    both.ask("s.a", b"it", block(f"Nats-Schedule: {pattern}", "Nats-Schedule-Target: s.t"))
-    everything(both, 3)
+    both.make(allow_msg_schedules=True)
+    both.ask("s.a", b"it", header_block(f"Nats-Schedule: {pattern}", "Nats-Schedule-Target: s.t"))
+    both.everything(3)
 
 
 PAST = "@at 2020-01-01T00:00:00Z"
@@ -532,23 +511,23 @@ PAST = "@at 2020-01-01T00:00:00Z"
     ids=str,
 )
 def test_what_a_schedule_publishes(both: Both, lines: list[str]) -> None:
-    make(both, allow_msg_schedules=True, allow_msg_ttl=True)
+    both.make(allow_msg_schedules=True, allow_msg_ttl=True)
     both.ask("s.t", b"earlier")
     both.ask("s.t", b"earlier still")
-    both.ask("s.b", b"source", block("B: c", "Nats-Msg-Id: y", "Nats-TTL: 2h"))
-    both.ask("s.a", b"it", block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t", *lines))
+    both.ask("s.b", b"source", header_block("B: c", "Nats-Msg-Id: y", "Nats-TTL: 2h"))
+    both.ask("s.a", b"it", header_block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t", *lines))
     both.settle(lambda state: state["last_seq"] == 5)
-    everything(both, 7)
+    both.everything(7)
 
 
 def test_a_schedule_that_is_replaced_does_not_fire(both: Both) -> None:
-    make(both, allow_msg_schedules=True)
-    both.ask("s.a", b"first", block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
-    both.ask("s.a", b"second", block(f"Nats-Schedule: {FUTURE}", "Nats-Schedule-Target: s.t"))
-    both.ask("s.c", b"third", block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
+    both.make(allow_msg_schedules=True)
+    both.ask("s.a", b"first", header_block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
+    both.ask("s.a", b"second", header_block(f"Nats-Schedule: {FUTURE}", "Nats-Schedule-Target: s.t"))
+    both.ask("s.c", b"third", header_block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
     both.ask("s.c", b"no schedule")
-    both.ask("s.d", b"fourth", block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
-    both.ask("s.e", b"cancelled", block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
-    both.ask("s.x", b"cancels", block("Nats-Schedule-Next: purge", "Nats-Scheduler: s.e"))
+    both.ask("s.d", b"fourth", header_block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
+    both.ask("s.e", b"cancelled", header_block(f"Nats-Schedule: {PAST}", "Nats-Schedule-Target: s.t"))
+    both.ask("s.x", b"cancels", header_block("Nats-Schedule-Next: purge", "Nats-Scheduler: s.e"))
     both.settle(lambda state: state["last_seq"] == 8)
-    everything(both, 10)
+    both.everything(10)

@@ -5,18 +5,8 @@ from typing import Any
 
 import pytest
 
-from support.jetstream_oracle import Both, Oracle
+from support.jetstream_oracle import Both, Oracle, header_block
 from support.jetstream_world import World
-from support.servers import ServerPool
-
-
-@pytest.fixture(scope="module")
-def oracle(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    server = server_pool.prepared("real", "", ("-js", "-sd", str(tmp_path_factory.mktemp("oracle"))))
-    with server:
-        client = Oracle(server.port)
-        yield client
-        client.close()
 
 
 @pytest.fixture
@@ -24,22 +14,6 @@ def both(oracle: Oracle) -> Iterator[Both]:
     asker = Both(oracle, World())
     yield asker
     asker.clear()
-
-
-def block(*lines: str) -> bytes:
-    return ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
-
-
-def make(both: Both, **config: Any) -> None:
-    answer = both.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory", **config})
-    assert "error" not in answer, answer
-
-
-def everything(both: Both, last: int = 12) -> None:
-    """State and every message, as both see them."""
-    both.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})
-    for seq in range(1, last):
-        both.api("STREAM.MSG.GET.S", {"seq": seq})
 
 
 CONDITIONS = [
@@ -109,22 +83,22 @@ CONDITIONS = [
 @pytest.mark.parametrize("rollup", [False, True])
 @pytest.mark.parametrize("lines", CONDITIONS, ids=[str(index) for index in range(len(CONDITIONS))])
 def test_conditions(both: Both, lines: list[str], rollup: bool, ttl: bool) -> None:
-    make(both, allow_rollup_hdrs=rollup, allow_msg_ttl=ttl)
+    both.make(allow_rollup_hdrs=rollup, allow_msg_ttl=ttl)
     both.ask("s.a", b"1")
     both.ask("s.b", b"2")
-    both.ask("s.c", b"3", block("Nats-Msg-Id: id"))
-    both.ask("s.a", b"payload", block(*lines))
-    everything(both, 6)
+    both.ask("s.c", b"3", header_block("Nats-Msg-Id: id"))
+    both.ask("s.a", b"payload", header_block(*lines))
+    both.everything(6)
 
 
 @pytest.mark.parametrize("subject", ["s.a.*", "s.*.x", "s.>", "s.*", "s.a.**"])
 def test_a_roll_up_takes_its_subject_for_a_filter(both: Both, subject: str) -> None:
-    make(both, allow_rollup_hdrs=True, max_msgs_per_subject=5)
+    both.make(allow_rollup_hdrs=True, max_msgs_per_subject=5)
     for known in ("s.a", "s.a.x", "s.a.y", "s.b.x", "s.a.x", "s.a.*"):
         both.ask(known, b"1")
-    both.ask(subject, b"roll", block("Nats-Rollup: sub"))
+    both.ask(subject, b"roll", header_block("Nats-Rollup: sub"))
     both.ask(subject, b"next")
-    everything(both, 10)
+    both.everything(10)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +106,9 @@ def test_a_roll_up_takes_its_subject_for_a_filter(both: Both, subject: str) -> N
     [b"NATS/1.0 503\r\n\r\n", b"NATS/1.0 100 Idle\r\nA: b\r\n\r\n", b"garbage", b"NATS/1.0\r\n\r\n", b"\r\n"],
 )
 def test_odd_header_blocks(both: Both, header: bytes) -> None:
-    make(both)
+    both.make()
     both.ask("s.a", b"x", header)
-    everything(both, 3)
+    both.everything(3)
 
 
 LIMITS: list[dict[str, Any]] = [
@@ -160,14 +134,14 @@ LIMITS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("limits", LIMITS, ids=[str(index) for index in range(len(LIMITS))])
 def test_limits(both: Both, limits: dict[str, Any]) -> None:
-    make(both, **limits)
+    both.make(**limits)
     for size, subject in enumerate("abacab", start=1):
         both.ask(f"s.{subject}", b"x" * size)
         both.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})
-    both.ask("s.a", b"r", block("Nats-Rollup: sub"))
-    both.ask("s.a", b"r", block("Nats-Msg-Id: x"))
-    both.ask("s.a", b"r", block("Nats-Msg-Id: x"))
-    everything(both)
+    both.ask("s.a", b"r", header_block("Nats-Rollup: sub"))
+    both.ask("s.a", b"r", header_block("Nats-Msg-Id: x"))
+    both.ask("s.a", b"r", header_block("Nats-Msg-Id: x"))
+    both.everything()
 
 
 @pytest.mark.parametrize(
@@ -193,31 +167,31 @@ def test_limits(both: Both, limits: dict[str, Any]) -> None:
     ],
 )
 def test_transforms(both: Both, source: str, destination: str) -> None:
-    make(both, subject_transform={"src": source, "dest": destination})
+    both.make(subject_transform={"src": source, "dest": destination})
     for subject in ("s.abcde.fg", "s.a.b", "s.-a--b-.x", "s.abcdef.y.z", "s.q", "s.*.x", "s.a.>"):
         both.ask(subject, b"x")
-    everything(both, 9)
+    both.everything(9)
 
 
 def test_expected_subject_is_the_stored_one(both: Both) -> None:
-    make(both, subject_transform={"src": "s.*", "dest": "t.{{wildcard(1)}}"}, max_msgs_per_subject=1)
-    both.ask("s.a", b"1", block("Nats-Expected-Last-Subject-Sequence: 0"))
-    both.ask("s.a", b"2", block("Nats-Expected-Last-Subject-Sequence: 0"))
-    both.ask("s.a", b"3", block("Nats-Expected-Last-Subject-Sequence: 1"))
-    everything(both, 4)
+    both.make(subject_transform={"src": "s.*", "dest": "t.{{wildcard(1)}}"}, max_msgs_per_subject=1)
+    both.ask("s.a", b"1", header_block("Nats-Expected-Last-Subject-Sequence: 0"))
+    both.ask("s.a", b"2", header_block("Nats-Expected-Last-Subject-Sequence: 0"))
+    both.ask("s.a", b"3", header_block("Nats-Expected-Last-Subject-Sequence: 1"))
+    both.everything(4)
 
 
 def test_marker_ttl_raises_message_ttl(both: Both) -> None:
-    make(both, subject_delete_marker_ttl=60_000_000_000)
-    both.ask("s.a", b"1", block("Nats-TTL: 5", "A: b"))
-    both.ask("s.a", b"2", block("Nats-TTL: 5"))
-    both.ask("s.a", b"3", block("Nats-TTL: 2m"))
-    both.ask("s.a", b"4", block("Nats-TTL: never"))
-    everything(both, 6)
+    both.make(subject_delete_marker_ttl=60_000_000_000)
+    both.ask("s.a", b"1", header_block("Nats-TTL: 5", "A: b"))
+    both.ask("s.a", b"2", header_block("Nats-TTL: 5"))
+    both.ask("s.a", b"3", header_block("Nats-TTL: 2m"))
+    both.ask("s.a", b"4", header_block("Nats-TTL: never"))
+    both.everything(6)
 
 
 def test_domainless_info_counts_calls(both: Both) -> None:
-    make(both)
+    both.make()
     both.api("STREAM.INFO.NONE")
     info = both.api("STREAM.INFO.S")
     assert info["config"]["metadata"]["_nats.req.level"] == "0"

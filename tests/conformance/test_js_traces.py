@@ -1,7 +1,6 @@
 """Messages for streams that ask to be traced: the `js` event, what is stored, and what is only tried."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,20 +26,6 @@ CASES: list[tuple[str, dict[str, object], int, str, bytes]] = [
     ("counted", {"allow_msg_counter": True}, 0, "Nats-Incr: 1\r\n", b""),
     ("not counted", {"allow_msg_counter": True}, 0, "", b""),
 ]
-
-
-@pytest.fixture(scope="module")
-def clients(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ListeningOracle]]:
-    servers = [
-        server_pool.prepared(kind, "", ("-js", "-sd", str(tmp_path_factory.mktemp(kind)))).start()
-        for kind in ("ours", "real")
-    ]
-    both = [ListeningOracle(server.port) for server in servers]
-    yield both
-    for client in both:
-        client.close()
-    for server in servers:
-        server.end()
 
 
 def call(client: ListeningOracle, subject: str, **body: object) -> Any:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from support.jetstream_oracle import Oracle, normalised
+from support.jetstream_oracle import Oracle, header_block, normalised
 from support.server_process import ServerProcess
 from support.servers import ServerPool
 
@@ -97,6 +97,19 @@ class CopyPair:
 
     def publish(self, subject: str, payload: bytes, header: bytes | None = None) -> Any:
         return self.same(lambda side: side.publish(subject, payload, header))
+
+    def fill(self, name: str = "O", count: int = 6, **config: Any) -> None:
+        """An origin with a few subjects and headers."""
+        self.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name.lower()}.>"], **config})
+        for number in range(1, count + 1):
+            header = header_block(f"Nats-Msg-Id: {number}", f"Nats-Expected-Stream: {name}", "K: v")
+            self.publish(f"{name.lower()}.{number % 3}", b"m%d" % number, header if number % 2 else None)
+
+    def clear(self) -> None:
+        """Delete all streams of both."""
+        for side in self.sides:
+            for name in side.api("STREAM.NAMES")["streams"] or []:
+                side.api(f"STREAM.DELETE.{name}")
 
     def settled(self, stream: str, seq: int, *, heard: bool = False) -> Any:
         """A stream that has come so far, as both show it."""

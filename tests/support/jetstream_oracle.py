@@ -91,6 +91,11 @@ class Oracle:
         return self._file.read(size + 2)[:-2]
 
 
+def header_block(*lines: str) -> bytes:
+    """A header of these lines."""
+    return ("NATS/1.0\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n").encode()
+
+
 def normalised(answer: Answer) -> tuple[str, Any]:
     """An answer with what must differ replaced."""
     header, body = answer
@@ -156,6 +161,17 @@ class Both:
     def api(self, subject: str, body: Any = b"", header: bytes | None = None) -> Any:
         """A `$JS.API.` call."""
         return self.ask("$JS.API." + subject, body, header)
+
+    def make(self, **config: Any) -> None:
+        """The stream S in memory."""
+        answer = self.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory", **config})
+        assert "error" not in answer, answer
+
+    def everything(self, last: int = 12) -> None:
+        """State and every message of S, as both see them."""
+        self.api("STREAM.INFO.S", {"deleted_details": True, "subjects_filter": ">"})
+        for seq in range(1, last):
+            self.api("STREAM.MSG.GET.S", {"seq": seq})
 
     def clear(self) -> None:
         """Delete all streams of both, whatever they are."""

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from slipstream.cli.kv.bucket import PREFIX, Bucket, checked_name
+from slipstream.cli.kv.bucket import Bucket
 from slipstream.cli.link import Reply
 from slipstream.cli.types import DURATION, SIZE, list_option, pairs_option
 from slipstream.units import MINUTE_NS
@@ -111,11 +111,11 @@ def changed_config(old: Reply, given: dict[str, Any]) -> Reply:
     elif given["republish_source"] or given["republish_headers"]:
         raise click.UsageError("--republish-source and --republish-headers need --republish-destination.")
     if given["sources"]:
-        own = new["name"].removeprefix(PREFIX)
-        new["sources"] = [_source(checked_name(name), own) for name in given["sources"]]
+        own = new["name"].removeprefix(Bucket.PREFIX)
+        new["sources"] = [_source(Bucket.checked_name(name), own) for name in given["sources"]]
     return new
 
 
 def _source(name: str, own: str) -> Reply:
     transform = {"src": f"$KV.{name}.>", "dest": f"$KV.{own}.>"}
-    return {"name": f"{PREFIX}{name}", "subject_transforms": [transform]}
+    return {"name": f"{Bucket.PREFIX}{name}", "subject_transforms": [transform]}

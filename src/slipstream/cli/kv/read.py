@@ -8,10 +8,11 @@ import sys
 import click
 
 from slipstream.cli.connection import Command, EndlessCommand, Failure, Session
-from slipstream.cli.human import format_bytes, format_time, visible
-from slipstream.cli.kv.bucket import PREFIX, Bucket, Entry, NoSuchKey, bucket_names
+from slipstream.cli.human import visible
+from slipstream.cli.kv.bucket import Bucket, KeyEntry, NoSuchKey
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, print_json, print_names, say
+from slipstream.cli.stream_backed import print_all
 from slipstream.cli.types import json_flag, names_flag
 
 __all__ = ["get", "history", "ls", "watch"]
@@ -38,7 +39,7 @@ def ls(
 ) -> None:
     """List all buckets, or the keys of BUCKET that match PATTERN."""
     if bucket is None:
-        _list_buckets(session, names=names, as_json=as_json)
+        print_all(session, Bucket, names=names, as_json=as_json, counted=True)
         return
     values = display_value or as_json
     entries = [
@@ -141,33 +142,10 @@ def watch(
             return
 
 
-def _print_change(bucket: str, entry: Entry) -> None:
+def _print_change(bucket: str, entry: KeyEntry) -> None:
     colour = "green" if entry.operation == "PUT" else "red"
     value = f": {visible(entry.value.decode(errors='replace'))}" if entry.operation == "PUT" else ""
     click.echo(f"[{entry.time}] {click.style(entry.operation, fg=colour)} {bucket} > {entry.key}{value}")
-
-
-def _list_buckets(session: Session, *, names: bool, as_json: bool) -> None:
-    link = session.link()
-    found = bucket_names(link)
-    if names:
-        print_names(found)
-        return
-    infos = [link.api(f"STREAM.INFO.{PREFIX}{name}") for name in found]
-    if as_json:
-        print_json(infos)
-        return
-    if not found:
-        click.echo("No Key-Value buckets found")
-        return
-    table = Table("Key-Value Buckets", "Bucket", "Description", "Created", "Size", "Values", "Last Update")
-    for name, info in zip(found, infos, strict=True):
-        state = info["state"]
-        updated = format_time(state["last_ts"]) or "never"
-        description = info["config"].get("description", "")
-        created = format_time(info["created"])
-        table.add(name, description, created, format_bytes(state["bytes"]), state["messages"], updated)
-    table.print(spare=("Description",))
 
 
 def _short(value: bytes) -> str:

@@ -11,10 +11,11 @@ from slipstream.cli.connection import Command, EndlessCommand, Session
 from slipstream.cli.human import format_bytes, format_duration, format_time
 from slipstream.cli.jetstream import user_metadata
 from slipstream.cli.link import Reply
-from slipstream.cli.object.store import PREFIX, ObjectStore, store_names
+from slipstream.cli.object.store import ObjectStore
 from slipstream.cli.prompts import confirm_or_stop
 from slipstream.cli.render import Columns, Table, counted, print_json, print_names, say
 from slipstream.cli.stream.edit import print_differences
+from slipstream.cli.stream_backed import print_all
 from slipstream.cli.types import DURATION, SIZE, force_flag, json_flag, list_option, names_flag, pairs_option
 
 __all__ = ["add", "delete", "edit", "info", "ls", "print_object", "seal", "watch"]
@@ -117,7 +118,7 @@ def _changed(old: Reply, given: dict[str, Any]) -> Reply:
 def ls(session: Session, store: str | None, names: bool, as_json: bool) -> None:
     """List all object stores, or the objects of STORE."""
     if store is None:
-        _list_stores(session, names=names, as_json=as_json)
+        print_all(session, ObjectStore, names=names, as_json=as_json)
         return
     objects = [meta for meta in ObjectStore(session, store).objects() if not meta.get("deleted")]
     if as_json:
@@ -233,24 +234,3 @@ def _print_store(name: str, info: Reply) -> None:
     columns.row("Compressed", config.get("compression", "none") != "none")
     columns.row("JetStream Stream", config["name"])
     columns.print()
-
-
-def _list_stores(session: Session, *, names: bool, as_json: bool) -> None:
-    link = session.link()
-    found = store_names(link)
-    if names:
-        print_names(found)
-        return
-    infos = [link.api(f"STREAM.INFO.{PREFIX}{name}") for name in found]
-    if as_json:
-        print_json(infos)
-        return
-    if not found:
-        click.echo("No Object Store buckets found")
-        return
-    table = Table("Object Store Buckets", "Bucket", "Description", "Created", "Size", "Last Update")
-    for name, info in zip(found, infos, strict=True):
-        description = info["config"].get("description", "")
-        updated = format_time(info["state"]["last_ts"]) or "never"
-        table.add(name, description, format_time(info["created"]), format_bytes(info["state"]["bytes"]), updated)
-    table.print(spare=("Description",))
