@@ -149,14 +149,12 @@ class Driver:
     # --- commit -----------------------------------------------------------------------------------------------------
 
     def commit(self, *, sync: bool = True) -> Committed | None:
-        inline = self.store.last_seq % 2 == 0  # either way is as good
-        job = self.store.begin_commit(sync=sync, inline=inline)
+        job = self.store.begin_commit(sync=sync)
         return None if job is None else self._finish(job)
 
     def _finish(self, job: Job) -> Committed:
         settle = self.in_flight()
-        if not job.ended:
-            job.run()
+        job.run()
         return settle(job)
 
     def in_flight(self) -> Callable[[Job], Committed]:

@@ -3,33 +3,28 @@
 Built at start and at each reload; nothing in it changes afterwards and nothing is computed per message. What does not
 fit together is found now and refused with nats-server's text: an unknown account, something that is not exported or
 not to this account, names that cannot be carried over, duplicates, cycles.
-
-Cycles. An import lets subjects travel from one account to another. A ring of imports, where what leaves one enters
-the next, would send a request round and round, so every ring is refused. nats-server's search compares the names
-differently, lets some rings with renamed subjects pass and stops them while the request runs; here following imports
-always ends because there is no ring. One thing is not a ring: an account that imports its own subjects under the same
-names, as is done there to measure latency. Its subscribers get everything without that, so it is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
-from slipstream.accounts.exports import Export, Exports, ShareKind
+from slipstream.accounts.exports import Export, Exports
 from slipstream.accounts.imports import ServiceImport, StreamImport, resolve_service, resolve_stream
+from slipstream.accounts.rings import refuse_rings, service_path, stream_path
 from slipstream.config.account_options import AccountOptions, ImportOptions, MappingDestination, MappingOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from slipstream.config.record import Record, replace
 from slipstream.errors import ConfigError
-from slipstream.kernels.subjects.subject import is_valid_subscription, overlaps
+from slipstream.kernels.subjects.subject import is_valid_subscription
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import AccountLimitsOptions
     from slipstream.config.options import Options
     from slipstream.subjects.mapping import AccountMappings
 
-__all__ = ["AccountGraph", "ResolvedAccount", "build_accounts"]
+__all__ = ["AccountGraph", "ResolvedAccount", "account_mappings", "build_accounts"]
 
 
 # What follows `$JS.<domain>.API.`, and in front of what it becomes a subject.
@@ -61,9 +56,12 @@ class ResolvedAccount(Record):
 
 
 class AccountGraph(Record):
-    """All accounts by name: the configured ones, the global one, and the system account unless that is off."""
+    """All accounts by name: the configured ones, the global one, and the system account unless that is off.
 
-    accounts: Mapping[str, ResolvedAccount]
+    In operator mode others are added when they are first needed.
+    """
+
+    accounts: dict[str, ResolvedAccount]
 
 
 def build_accounts(options: Options) -> AccountGraph:
@@ -76,8 +74,8 @@ def build_accounts(options: Options) -> AccountGraph:
     exports = {name: _exports(account, named.keys()) for name, account in named.items()}
     streams = {name: _streams(account, exports) for name, account in named.items()}
     services = {name: _services(account, exports) for name, account in named.items()}
-    _refuse_rings("stream", _stream_paths(streams))
-    _refuse_rings("service", _service_paths(services))
+    refuse_rings("stream", [stream_path(name, taken) for name, all_taken in streams.items() for taken in all_taken])
+    refuse_rings("service", [service_path(name, taken) for name, all_taken in services.items() for taken in all_taken])
 
     dependents: dict[str, list[str]] = {}
     for importer, taken in streams.items():
@@ -92,7 +90,7 @@ def build_accounts(options: Options) -> AccountGraph:
             options=account,
             exports=exports.get(name) or Exports(),
             is_system=name == options.system_account_name,
-            mappings=_mappings(account, options),
+            mappings=account_mappings(account, options),
             stream_imports=streams.get(name, ()),
             service_imports=services.get(name, ()),
             dependents=tuple(dependents.get(name, ())),
@@ -100,7 +98,7 @@ def build_accounts(options: Options) -> AccountGraph:
     return AccountGraph(accounts)
 
 
-def _mappings(account: AccountOptions, options: Options) -> AccountMappings | None:
+def account_mappings(account: AccountOptions, options: Options) -> AccountMappings | None:
     """The account's own, and those by which JetStream is reached under its domain."""
     chosen = {mapping.source: mapping for mapping in account.mappings}
     jetstream = options.jetstream
@@ -125,7 +123,13 @@ def _mappings(account: AccountOptions, options: Options) -> AccountMappings | No
 def _with_default_accounts(options: Options, named: Mapping[str, AccountOptions]) -> Iterable[AccountOptions]:
     yield replace(named.get(GLOBAL_ACCOUNT) or AccountOptions(GLOBAL_ACCOUNT), mappings=options.mappings)
     system = options.system_account_name
-    if system and system not in named and system != GLOBAL_ACCOUNT:
+    # In operator mode the token of the system account says what it is.
+    if (
+        system
+        and system not in named
+        and system != GLOBAL_ACCOUNT
+        and not (options.trusts_operators and system != SYSTEM_ACCOUNT)
+    ):
         if system != SYSTEM_ACCOUNT:
             raise ConfigError("error resolving system account: account missing")
         yield AccountOptions(SYSTEM_ACCOUNT)
@@ -195,51 +199,3 @@ def _authorised_export(importer: str, entry: ImportOptions, exports: Mapping[str
 
 def _refusal(entry: ImportOptions, problem: str) -> ConfigError:
     return ConfigError(f'Error adding {entry.kind} import "{entry.subject}": {problem}')
-
-
-class _Path(NamedTuple):
-    """An import as a way for subjects: in at one account, out at another."""
-
-    entry_account: str
-    entry: bytes
-    exit_account: str
-    exit: bytes
-    remote: bytes  # names the import in an error
-
-
-def _stream_paths(imports: Mapping[str, tuple[StreamImport, ...]]) -> list[_Path]:
-    return [
-        _Path(i.exporter, i.remote, importer, i.subject, i.remote) for importer, taken in imports.items() for i in taken
-    ]
-
-
-def _service_paths(imports: Mapping[str, tuple[ServiceImport, ...]]) -> list[_Path]:
-    return [
-        _Path(importer, i.subject, i.exporter, i.remote, i.remote) for importer, taken in imports.items() for i in taken
-    ]
-
-
-def _refuse_rings(kind: ShareKind, paths: list[_Path]) -> None:
-    """Depth first over the imports, without recursion: a way back to one that is still being followed is a ring."""
-    leaving_from: dict[str, list[_Path]] = {}
-    for path in paths:
-        leaving_from.setdefault(path.entry_account, []).append(path)
-
-    def next_of(path: _Path) -> Iterator[_Path]:
-        return (n for n in leaving_from.get(path.exit_account, ()) if overlaps(path.exit, n.entry))
-
-    finished: set[_Path] = set()
-    for start in paths:
-        if start in finished:
-            continue
-        followed = {start: next_of(start)}  # in the order of the way from `start`
-        while followed:
-            path = next(reversed(followed))
-            onward = next((n for n in followed[path] if n not in finished), None)
-            if onward is None:
-                finished.add(path)
-                del followed[path]
-            elif onward in followed:
-                raise ConfigError(f'Error adding {kind} import "{path.remote.decode()}": import forms a cycle')
-            else:
-                followed[onward] = next_of(onward)

@@ -26,6 +26,7 @@ from slipstream.auth.identity import (
     Identity,
     JwtVerifier,
     Means,
+    NeedsAccount,
     NeedsPasswordCheck,
     PeerFacts,
     Verdict,
@@ -48,6 +49,7 @@ __all__ = [
     "Granted",
     "Identity",
     "JwtVerifier",
+    "NeedsAccount",
     "NeedsPasswordCheck",
     "PeerFacts",
     "Verdict",
@@ -80,7 +82,7 @@ class Authenticator:
             ConfigError: a permission of some user cannot be understood.
         """
         self._jwt = jwt
-        self._operator_mode = bool(options.operator or options.trusted_keys)
+        self._operator_mode = options.trusts_operators
         self._table = UserTable(options)
         self._callout = options.authorization.auth_callout
         self._trusted_proxies = options.trusted_proxies
@@ -147,7 +149,11 @@ class Authenticator:
             if not proxied:
                 return Denied("proxy is not trusted")
         if self._operator_mode:
-            return self._jwt.authenticate(credentials, peer) if self._jwt else Denied("operator mode is not available")
+            return (
+                self._jwt.authenticate(credentials, peer, proxied=proxied)
+                if self._jwt
+                else Denied("operator mode is not available")
+            )
         if not self._asks(peer.kind):
             return Granted(_open_identity(credentials, peer))
         return self._by_nkey(credentials, peer, proxied) or self._by_user(credentials, peer, proxied)
@@ -158,6 +164,8 @@ class Authenticator:
         A user keeps its connection, with the present permissions, unless it is gone or has another account, password
         or set of connection types.
         """
+        if identity.token is not None:
+            return identity  # whoever keeps the accounts' tokens asks about it
         if identity.login is None:
             stays = identity.means == "open" and (not self._asks(identity.kind) or self._only_system_users)
             return identity if stays else None

@@ -9,6 +9,7 @@ from slipstream.auth.users import Login
 from slipstream.config.record import Record
 
 if TYPE_CHECKING:
+    from slipstream.auth.jwt.claims import Scope, UserClaims
     from slipstream.auth.password import BcryptCheck
     from slipstream.auth.permissions import Permissions
     from slipstream.auth.tls_map import PeerCertificate
@@ -21,8 +22,10 @@ __all__ = [
     "Identity",
     "JwtVerifier",
     "Means",
+    "NeedsAccount",
     "NeedsPasswordCheck",
     "PeerFacts",
+    "TokenLogin",
     "Verdict",
 ]
 
@@ -65,6 +68,18 @@ class PeerFacts(Record):
     certificate: PeerCertificate | None = None  # of a TLS client whose certificate was verified
 
 
+class TokenLogin(Record):
+    """What a token says about a user, apart from the permissions."""
+
+    claims: UserClaims
+    max_payload: int = -1
+    max_subscriptions: int = -1
+    until_ns: int = 0  # when the connection ends; 0: not by itself
+    own_rights: bool = False  # permissions are the token's, not the account's defaults
+    scope: Scope | None = None  # of the key that signed it
+    is_bearer: bool = False
+
+
 class Identity(Record):
     """A client that was let in."""
 
@@ -74,6 +89,7 @@ class Identity(Record):
     login: Login | None = None  # what it was compared with; None if nobody was asked
     kind: ConnectionKind = "STANDARD"
     means: Means = "open"
+    token: TokenLogin | None = None  # in operator mode
 
 
 class Granted(Record):
@@ -102,12 +118,18 @@ class NeedsPasswordCheck:
         self.resume = resume
 
 
-Verdict = Granted | Denied | NeedsPasswordCheck
+class NeedsAccount(Record):
+    """The answer depends on an account whose token is not here."""
+
+    account: str
+
+
+Verdict = Granted | Denied | NeedsPasswordCheck | NeedsAccount
 
 
 class JwtVerifier(Protocol):
     """The seat of operator mode: user and account JWTs, resolvers, revocations."""
 
-    def authenticate(self, credentials: Credentials, peer: PeerFacts) -> Verdict:
+    def authenticate(self, credentials: Credentials, peer: PeerFacts, *, proxied: bool) -> Verdict:
         """Decide about a client of a server with trusted operators."""
         ...

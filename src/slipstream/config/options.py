@@ -59,7 +59,7 @@ class Position(Record):
 class ResolverOptions(Record):
     """`resolver`: where account JWTs come from."""
 
-    type: str = "memory"  # memory, url, full or cache
+    type: str = ""  # memory, url, full or cache
     url: str = ""
     dir: str = ""
     allow_delete: bool = False
@@ -174,6 +174,11 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
         for account in self.accounts:
             for user in account.users:
                 yield account.name, user
+
+    @property
+    def trusts_operators(self) -> bool:
+        """Whether accounts and users come from tokens that operators vouch for."""
+        return bool(self.operator or self.trusted_keys)
 
     @property
     def system_account_name(self) -> str:

@@ -49,9 +49,11 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
     ("leafnodes", lambda o: o.leafnodes.remotes, "leaf node remotes are not supported yet"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),
-    ("operator", lambda o: o.operator, "operator mode is not supported yet"),
-    ("trusted_keys", lambda o: o.trusted_keys, "trusted_keys is not supported yet"),
-    ("resolver", lambda o: o.resolver or o.resolver_preload, "account resolvers are not supported yet"),
+    (
+        "resolver",
+        lambda o: o.resolver is not None and o.resolver.type != "memory",
+        "account resolvers other than MEMORY are not supported yet",
+    ),
     ("authorization", lambda o: o.authorization.auth_callout, "auth_callout is not supported yet"),
     ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
     ("tls", lambda o: _checks_ocsp(o.tls), "ocsp_peer is not supported yet"),
@@ -136,7 +138,7 @@ def _compression(options: Options) -> Iterator[str]:
 
 def _system_account(options: Options) -> Iterator[str]:
     known = {account.name for account in options.accounts} | {"", GLOBAL_ACCOUNT, SYSTEM_ACCOUNT}
-    if options.system_account not in known and not options.operator:
+    if options.system_account not in known and not options.trusts_operators:
         yield "error resolving system account: account missing"
 
 

@@ -13,14 +13,12 @@ import msgspec
 from slipstream.accounts.account import Account
 from slipstream.clock import rfc3339
 from slipstream.config.account_options import (
-    AccountOptions,
     ExportOptions,
     ImportOptions,
     LatencyOptions,
     MappingDestination,
     MappingOptions,
 )
-from slipstream.config.options import GLOBAL_ACCOUNT, Options
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.subsz import TableStats, stats_of
@@ -131,7 +129,7 @@ def account_detail(facts: Facts, name: str) -> AccountDetail:
     account = facts.accounts.get(name)
     if account is None:
         raise BadRequest(f"Account {name} does not exist")
-    options = _options_of(facts.options, name)
+    options = facts.hub.topology.graph.accounts[name].options
     return AccountDetail(
         account_name=name,
         update_time=rfc3339(facts.config_loaded_ns),
@@ -148,13 +146,6 @@ def account_detail(facts: Facts, name: str) -> AccountDetail:
         name_tag=name,
         sublist_stats=stats_of([account.interest]),
     )
-
-
-def _options_of(options: Options, name: str) -> AccountOptions:
-    configured = next((account for account in options.accounts if account.name == name), None)
-    if configured is not None:
-        return configured
-    return AccountOptions(name, mappings=options.mappings if name == GLOBAL_ACCOUNT else ())
 
 
 def _has_jetstream(facts: Facts, name: str) -> bool:

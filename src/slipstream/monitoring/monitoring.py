@@ -5,6 +5,7 @@ Starting it costs a few subscriptions and two timers; what answers and what is s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from slipstream.monitoring.events import Events
@@ -79,6 +80,12 @@ class Monitoring:
         self.facts.reloaded()
         if self._has_system_account:
             self._requests.start()
+
+    def accounts_changed(self, names: Iterable[str]) -> None:
+        """Accounts of operator mode came or changed."""
+        if self._has_system_account:
+            for name in names:
+                self._requests.listen(self.facts.accounts[name])
 
     def introduction(self) -> object:
         """This server as the events of the system account describe it."""

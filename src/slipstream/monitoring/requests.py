@@ -58,7 +58,12 @@ class Requests:
         accounts = set(self._facts.accounts.values())
         for gone in self._listening.keys() - accounts:
             del self._listening[gone]
-        for account in accounts - self._listening.keys():
+        for account in accounts:
+            self.listen(account)
+
+    def listen(self, account: Account) -> None:
+        """Listen in one account, if that is not so already."""
+        if account not in self._listening:
             subjects = SYSTEM_SUBJECTS if account.is_system else OWN_SUBJECTS
             self._listening[account] = [
                 account.subscribe(subject, self._listener(account, answer)) for subject, answer in subjects.items()

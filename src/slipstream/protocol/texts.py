@@ -9,7 +9,9 @@ from __future__ import annotations
 from enum import Enum
 
 __all__ = [
+    "ACCOUNT_AUTHENTICATION_EXPIRED",
     "AUTHENTICATION_EXPIRED",
+    "AUTHENTICATION_REVOKED",
     "AUTHENTICATION_TIMEOUT",
     "AUTHORIZATION_VIOLATION",
     "INVALID_CLIENT_PROTOCOL",
@@ -34,7 +36,9 @@ __all__ = [
     "subscription_violation",
 ]
 
+ACCOUNT_AUTHENTICATION_EXPIRED = "Account Authentication Expired"
 AUTHENTICATION_EXPIRED = "User Authentication Expired"
+AUTHENTICATION_REVOKED = "User Authentication Revoked"
 AUTHENTICATION_TIMEOUT = "Authentication Timeout"
 AUTHORIZATION_VIOLATION = "Authorization Violation"
 INVALID_CLIENT_PROTOCOL = "invalid client protocol"

@@ -22,6 +22,7 @@ from slipstream.auth.authenticator import (
     Denied,
     Granted,
     Identity,
+    NeedsAccount,
     NeedsPasswordCheck,
     PeerFacts,
 )
@@ -32,8 +33,9 @@ from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Route
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.protocol import texts
+from slipstream.protocol.client import Client
 from slipstream.protocol.connection import ClientConnection
-from slipstream.protocol.host import State
+from slipstream.protocol.host import Peer, State
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.topology import Topology
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.info import ConnectOptions
-    from slipstream.protocol.peer import Peer
+    from slipstream.routing.operators import OperatorMode
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
@@ -136,6 +138,7 @@ class Hub:
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         self.topology = Topology(options, self.delivery, clock, rng, (self.client_info, self.account_info))
         self.authenticator = Authenticator(options)
+        self.operators: OperatorMode | None = None  # given by the edge when operators are trusted
         self.lame_duck = False
         # What the listeners found out; part of INFO.
         self.host, self.port = options.host, options.port
@@ -171,7 +174,7 @@ class Hub:
 
     def open_connection(self, peer: Peer) -> ClientConnection:
         """A socket was accepted. The connection may already be closed again when there are too many."""
-        connection = ClientConnection(self, self._next_cid, peer)
+        connection = Client(self, self._next_cid, peer)
         self._next_cid += 1
         self.total_connections += 1
         if self.authenticator.needs_nonce:
@@ -270,7 +273,7 @@ class Hub:
             api_lvl=API_LEVEL,
             xkey=self.identity.xkey,
         )
-        if connection.peer.tls_first and not after_connect:
+        if getattr(connection.peer, "tls_first", False) and not after_connect:
             info.tls_required = True
         if connection.peer.kind == "websocket":
             info.host, info.port = self.websocket_host, self.websocket_port
@@ -296,7 +299,7 @@ class Hub:
 
     def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
-        cookies = connection.peer.cookies
+        cookies = getattr(connection.peer, "cookies", None)
         if cookies is not None:
             # What CONNECT does not say, the cookies of the WebSocket may.
             connect.jwt = connect.jwt or cookies.jwt
@@ -307,10 +310,13 @@ class Hub:
             kind=_kind(connection),
             ip=connection.peer.ip,
             nonce=connection.nonce.encode(),
-            certificate=connection.peer.certificate,
+            certificate=getattr(connection.peer, "certificate", None),
         )
         authenticator = self.authenticator
         verdict = authenticator.authenticate(connect, facts)
+        if isinstance(verdict, NeedsAccount):
+            self._fetch_account(connection, connect, facts, verdict.account)
+            return
         if isinstance(verdict, NeedsPasswordCheck):
             check = verdict
             connection.suspend()
@@ -326,6 +332,33 @@ class Hub:
             return
         self._judge(connection, verdict)
 
+    def _fetch_account(
+        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, account: str
+    ) -> None:
+        """Get the account that a token names, and decide then."""
+        assert self.operators is not None
+        waits = settled = False
+
+        def decide() -> None:
+            verdict = self.authenticator.authenticate(connect, facts)
+            if isinstance(verdict, Granted | Denied):
+                self._judge(connection, verdict)
+            else:
+                self._judge(connection, Denied("Account JWT lookup error"))
+
+        def looked_up() -> None:
+            nonlocal settled
+            settled = True
+            if waits:
+                decide()
+
+        self.operators.lookup(account, looked_up)
+        if settled:
+            decide()
+        else:
+            waits = True
+            connection.suspend()
+
     def _as_of_now(self, verdict: Granted | Denied, authenticator: Authenticator) -> Granted | Denied:
         """A verdict that took its time: users may have been changed by a reload meanwhile."""
         if authenticator is self.authenticator or isinstance(verdict, Denied):
@@ -337,7 +370,12 @@ class Hub:
         if connection.state is State.CLOSED:
             return
         if isinstance(verdict, Granted):
+            if verdict.identity.token is not None:
+                connection.claimed_user = connection.claimed_user or verdict.identity.user
+                connection.claimed_as = connection.claimed_as or f"jwt:{verdict.identity.user}"
             connection.admit(verdict.identity)
+            if self.operators is not None:
+                self.operators.admitted(connection)
             return
         for listener in self.on_denied:
             listener(connection)
@@ -427,7 +465,7 @@ class Hub:
         """A log line about one connection."""
         peer = connection.peer
         prefix = "wid" if peer.kind == "websocket" else "cid"
-        forwarded = peer.forwarded_ip
+        forwarded = getattr(peer, "forwarded_ip", "")
         if forwarded:
             forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
         about = "".join(f" - {texts.quoted_text(label)}" for label in _labels(connection))
@@ -471,13 +509,22 @@ class Hub:
     def _introduction(self) -> dict[str, object]:
         return {"name": self.identity.name, "host": self.host, "id": self.identity.id, "ver": SERVER_VERSION}
 
+    # --- operator mode --------------------------------------------------------------------------------------------
+
+    def trust(self, operators: OperatorMode) -> None:
+        """Let tokens decide from now on."""
+        self.operators = operators
+        self.authenticator = Authenticator(self.options, operators.verifier)
+
     # --- reload ---------------------------------------------------------------------------------------------------
 
     def reload(self, options: Options) -> None:
         """Use other options. Clients whose user is gone or changed are closed; everybody else stays."""
         self.options = options
-        self.authenticator = Authenticator(options)
         self.topology.reload(options)
+        if self.operators is not None:
+            self.operators.use(options)
+        self.authenticator = Authenticator(options, None if self.operators is None else self.operators.verifier)
         for connection in list(self.connections.values()):
             self._reapply(connection)
         self._cut_excess()
@@ -500,7 +547,7 @@ class Hub:
     def _reapply(self, connection: ClientConnection) -> None:
         connection.apply_limits()
         connection.tracing = self.options.trace
-        connection.refresh_fast_path()
+        connection.refresh_short_way()
         if connection.identity is None:
             return
         identity = self.authenticator.current(connection.identity)

@@ -7,12 +7,11 @@ Accounts outlive a reload when their name stays, with their connections and subs
 from __future__ import annotations
 
 import base64
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import Account
-from slipstream.accounts.graph import AccountGraph, build_accounts
+from slipstream.accounts.graph import AccountGraph, ResolvedAccount, build_accounts
 from slipstream.ids import new_nuid
 from slipstream.routing.planner import Planner, StreamLink
 from slipstream.routing.services import Asked, ResponseTable, ServiceImport
@@ -65,38 +64,68 @@ class Topology:
         self._shared_info, self._short_info = request_info
         self._planners: dict[str, Planner] = {}
         self._responses: dict[str, ResponseTable] = {}
-        self.graph: AccountGraph
+        # What is between the accounts: by exporter and importer, and by importer.
+        self._links: dict[str, dict[str, list[StreamLink]]] = {}
+        self._imported_from: dict[str, set[str]] = {}
+        self._service_imports: dict[str, list[ServiceImport]] = {}
+        self._services: dict[int, ServiceImport] = {}  # by the id of their subscription
+        self._asked: Asked = []
+        self._claimed: set[str] = set()  # accounts of operator mode, which no configuration names
+        self.graph = AccountGraph({})
         self.reload(options)
 
     def reload(self, options: Options) -> None:
-        """Rebuild from other options.
+        """Rebuild from other options; accounts of operator mode stay.
 
         Raises:
             ConfigError: imports and exports do not fit together; nothing has changed then.
         """
-        graph = build_accounts(options)
+        built = build_accounts(options)
+        claimed = {name: resolved for name, resolved in self.graph.accounts.items() if name in self._claimed}
+        graph = AccountGraph({**built.accounts, **claimed})
         self.graph = graph
         for name in list(self.accounts):
             if name not in graph.accounts:
                 del self.accounts[name]
                 self._responses.pop(name, None)
-        for name, resolved in graph.accounts.items():
-            account = self.accounts.get(name)
-            if account is None:
-                account = Account(
-                    name,
-                    self._delivery,
-                    is_system=resolved.is_system,
-                    remembers_routes=not options.disable_sublist_cache,
-                )
-                self.accounts[name] = account
-                self._responses[name] = ResponseTable(
-                    account, self._clock.monotonic_ns, self._new_token, self._shared_info
-                )
-            account.limits = resolved.options.limits
-            account.msg_trace = resolved.options.msg_trace
-            account.traced_imports = [stream for stream in resolved.stream_imports if stream.allow_trace]
-        self._wire(graph)
+        for resolved in graph.accounts.values():
+            self._take(resolved, remembers_routes=not options.disable_sublist_cache)
+        self._links.clear()
+        self._imported_from.clear()
+        self._service_imports.clear()
+        self._services.clear()
+        self._wire(graph.accounts.keys())
+
+    def update(self, changed: Mapping[str, ResolvedAccount], *, remembers_routes: bool) -> list[str]:
+        """Take over accounts of operator mode that came or changed; gives the names of those that are new.
+
+        Costs as much as these accounts and what they share, however many others there are.
+        """
+        before = self.graph.accounts
+        exporters = {
+            stream.exporter
+            for name, resolved in changed.items()
+            for account in (before.get(name), resolved)
+            for stream in (account.stream_imports if account is not None else ())
+        }
+        new = [name for name in changed if name not in self.accounts]
+        before.update(changed)
+        self._claimed.update(changed)
+        for resolved in changed.values():
+            self._take(resolved, remembers_routes=remembers_routes)
+        self._wire(changed.keys() | exporters)
+        return new
+
+    def _take(self, resolved: ResolvedAccount, *, remembers_routes: bool) -> None:
+        name = resolved.name
+        account = self.accounts.get(name)
+        if account is None:
+            account = Account(name, self._delivery, is_system=resolved.is_system, remembers_routes=remembers_routes)
+            self.accounts[name] = account
+            self._responses[name] = ResponseTable(account, self._clock.monotonic_ns, self._new_token, self._shared_info)
+        account.limits = resolved.options.limits
+        account.msg_trace = resolved.options.msg_trace
+        account.traced_imports = [stream for stream in resolved.stream_imports if stream.allow_trace]
 
     def service_of(self, subscription: Subscription) -> ServiceImport | None:
         """The service import behind an internal subscription of a route, if it is one."""
@@ -112,44 +141,52 @@ class Topology:
         """The route of a subject after its mapping."""
         return self._planners[account.name].plan_mapped(subject)
 
-    def _wire(self, graph: AccountGraph) -> None:
-        links: defaultdict[str, list[StreamLink]] = defaultdict(list)
-        services: defaultdict[str, list[ServiceImport]] = defaultdict(list)
-        self._services: dict[int, ServiceImport] = {}
-        asked: Asked = []
-        for name, resolved in graph.accounts.items():
+    def _wire(self, names: Collection[str]) -> None:
+        """Connect these accounts with all others, and leave alone what is between the others."""
+        resolved = self.graph.accounts
+        for name in names:
+            self._import(resolved[name])
+        for name in names:
             account = self.accounts[name]
-            for stream in resolved.stream_imports:
-                links[stream.exporter].append(StreamLink(account, stream))
-            for service in resolved.service_imports:
-                services[name].append(
-                    ServiceImport(
-                        account,
-                        self.accounts[service.exporter],
-                        service.subject,
-                        service.remote_subject,
-                        self._responses[service.exporter],
-                        single=service.response_type == "single",
-                        threshold_ns=service.response_threshold_ns,
-                        request_info=self._shared_info if service.share else self._short_info,
-                        asked=asked,
-                        latency=self._reporter(service.latency, service.exporter),
-                        allow_trace=service.allow_trace,
-                    )
-                )
-        for found_services in services.values():
-            self._services.update({id(service.subscription): service for service in found_services})
-        for name, resolved in graph.accounts.items():
-            account = self.accounts[name]
-            planner = Planner(account, mappings=resolved.mappings, links=links[name], services=services[name])
+            links = [link for found in self._links.get(name, {}).values() for link in found]
+            planner = Planner(
+                account, mappings=resolved[name].mappings, links=links, services=self._service_imports[name]
+            )
             self._planners[name] = planner
             account.use_planner(planner.plan, always=planner.is_needed)
-            account.maps_subjects = resolved.mappings is not None
-            account.interest_listeners = []
-        for exporter, found in links.items():
-            for link in found:
-                # What an importer's clients subscribe to decides where the exporter's messages go.
-                link.importer.interest_listeners.append(self.accounts[exporter].interest_changed_elsewhere)
+            account.maps_subjects = resolved[name].mappings is not None
+            # What its clients subscribe to decides where messages of the accounts that it imports from go.
+            account.interest_listeners = [
+                self.accounts[stream.exporter].interest_changed_elsewhere for stream in resolved[name].stream_imports
+            ]
+
+    def _import(self, resolved: ResolvedAccount) -> None:
+        name, account = resolved.name, self.accounts[resolved.name]
+        for exporter in self._imported_from.pop(name, ()):
+            self._links[exporter].pop(name, None)
+        self._imported_from[name] = {stream.exporter for stream in resolved.stream_imports}
+        for stream in resolved.stream_imports:
+            self._links.setdefault(stream.exporter, {}).setdefault(name, []).append(StreamLink(account, stream))
+        for earlier in self._service_imports.get(name, ()):
+            self._services.pop(id(earlier.subscription), None)
+        services = [
+            ServiceImport(
+                account,
+                self.accounts[service.exporter],
+                service.subject,
+                service.remote_subject,
+                self._responses[service.exporter],
+                single=service.response_type == "single",
+                threshold_ns=service.response_threshold_ns,
+                request_info=self._shared_info if service.share else self._short_info,
+                asked=self._asked,
+                latency=self._reporter(service.latency, service.exporter),
+                allow_trace=service.allow_trace,
+            )
+            for service in resolved.service_imports
+        ]
+        self._service_imports[name] = services
+        self._services.update({id(service.subscription): service for service in services})
 
     def connection_closed(self, connection: ClientConnection) -> None:
         """A client left: requests of it that are being measured end without an answer."""

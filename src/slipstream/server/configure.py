@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from slipstream.config.load import ConfigErrors, Loaded, Probes, load, unsupported
-from slipstream.config.record import EMPTY, Record
+from slipstream.config.record import EMPTY, Record, replace
 from slipstream.config.validate import problems
 from slipstream.errors import ConfigError
 from slipstream.server.flags import FlagError, Flags, help_text, overrides, parse_flags
@@ -127,6 +127,10 @@ def _checked(flags: Flags, environment: Mapping[str, str]) -> Exit:
     if not path:
         raise ConfigError("must specify [-c, --config] option to check configuration file syntax")
     loaded = load(_parsed(path, environment), probes=_PROBES)
+    if loaded.options.trusts_operators:
+        from slipstream.server.operators import with_tokens
+
+        with_tokens(loaded.options)
     found = (*loaded.warnings, *unsupported(loaded.options))
     if found:
         raise ConfigErrors(found)
@@ -138,6 +142,10 @@ def _loaded(flags: Flags, environment: Mapping[str, str]) -> Loaded:
     fields = overrides(flags)
     path = flags.text("c")
     loaded = load(_parsed(path, environment) if path else None, overrides=fields, probes=_PROBES)
+    if loaded.options.trusts_operators:
+        from slipstream.server.operators import with_tokens
+
+        loaded = replace(loaded, options=with_tokens(loaded.options))
     options = loaded.options
     if isinstance(fields.get("tls"), Record) and options.tls is not None:
         problem = _tls_problem(options.tls)
@@ -149,9 +157,13 @@ def _loaded(flags: Flags, environment: Mapping[str, str]) -> Loaded:
 
 
 def _require_startable(options: Options) -> None:
-    found = (*problems(options), *unsupported(options))
+    found = [*problems(options), *unsupported(options)]
+    if options.trusts_operators:
+        from slipstream.server.operators import operator_problems
+
+        found += operator_problems(options)
     if found:
-        raise ConfigErrors(found)
+        raise ConfigErrors(tuple(found))
 
 
 # --- the outside -----------------------------------------------------------------------------------------------------

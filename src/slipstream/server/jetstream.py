@@ -11,7 +11,7 @@ import gc
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -110,6 +110,9 @@ class JetStreamRunner:
     def _wanted(self) -> dict[str, AccountLimits | None]:
         """Limits of every account; None where JetStream is off. A server without accounts gives it to everybody."""
         options = self._server.options
+        if options.trusts_operators:
+            # Tokens say who has JetStream; the global account is nobody's.
+            return {name: self._limits_of(name) for name in self._server.hub.accounts if self._is_token_account(name)}
         if all(account.name == options.system_account_name for account in options.accounts):
             return {GLOBAL_ACCOUNT: AccountLimits()}
         wanted: dict[str, AccountLimits | None] = {GLOBAL_ACCOUNT: None}
@@ -118,10 +121,27 @@ class JetStreamRunner:
                 wanted[account.name] = None if account.jetstream is None else _limits(account.jetstream)
         return wanted
 
+    def _is_token_account(self, name: str) -> bool:
+        operators = self._server.hub.operators
+        return operators is not None and name in operators.claimed.accounts and not self._is_system(name)
+
+    def _is_system(self, name: str) -> bool:
+        return name == self._server.options.system_account_name
+
+    def _limits_of(self, name: str) -> AccountLimits | None:
+        options = self._server.hub.topology.graph.accounts[name].options.jetstream
+        return None if options is None else _limits(options)
+
+    def accounts_changed(self, names: Iterable[str]) -> None:
+        """Accounts of operator mode came, or have other limits now."""
+        for name in names:
+            if self._is_token_account(name):
+                self._adapt(name, self._limits_of(name))
+
     def _calls_another(self, name: str) -> bool:
         """Whether an account imports the API of another: it then has what it imports, and no answer of its own."""
-        accounts = [account for account in self._server.options.accounts if account.name == name]
-        services = [entry for account in accounts for entry in account.imports if entry.kind == "service"]
+        imports = self._server.hub.topology.graph.accounts[name].options.imports
+        services = [entry for entry in imports if entry.kind == "service"]
         return any(matches((entry.to or entry.subject).encode(), _INFO) for entry in services)
 
     def _open(self, name: str, limits: AccountLimits | None) -> None:
@@ -181,17 +201,20 @@ class JetStreamRunner:
         for name in [name for name in self._listening if name not in wanted]:
             self._close(name)
         for name, limits in wanted.items():
-            running = self.accounts.get(name)
-            if running is not None and limits is not None:
-                running.set_limits(limits)
-            elif (
-                name not in self._listening
-                or (running is None) != (limits is None)
-                or (not self._listening[name]) != (limits is None and self._calls_another(name))
-            ):
-                if name in self._listening:
-                    self._close(name)
-                self._open(name, limits)
+            self._adapt(name, limits)
+
+    def _adapt(self, name: str, limits: AccountLimits | None) -> None:
+        running = self.accounts.get(name)
+        if running is not None and limits is not None:
+            running.set_limits(limits)
+        elif (
+            name not in self._listening
+            or (running is None) != (limits is None)
+            or (not self._listening[name]) != (limits is None and self._calls_another(name))
+        ):
+            if name in self._listening:
+                self._close(name)
+            self._open(name, limits)
 
     def _listen(self, account: JetStreamAccount) -> list[Callable[[], None]]:
         """Let an account's clients call its API, also by the server's domain; gives what ends it."""

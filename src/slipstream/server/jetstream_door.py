@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from slipstream.protocol.publishing import PublishingClient
+
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.config.options import Options
@@ -33,7 +35,7 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def may_open_later(options: Options) -> bool:
     """Whether nothing is in the way: an account may import the API of another, and then calls have two ways to go."""
-    return not any(account.imports for account in options.accounts)
+    return not options.trusts_operators and not any(account.imports for account in options.accounts)
 
 
 class JetStreamDoor:
@@ -107,7 +109,7 @@ class JetStreamDoor:
         else:
             route = account.interest.find_route(subject)
         taken = account.delivery.deliver(route, publisher, subject, reply, header_size, body)
-        if taken or not reply or publisher is None:
+        if taken or not reply or not isinstance(publisher, PublishingClient):
             return
         if publisher.no_responders and publisher.account is account:
             publisher.on_no_responders(subject, reply)

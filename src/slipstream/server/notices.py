@@ -33,6 +33,9 @@ IDLE: Final[frozenset[str]] = frozenset(
         "connect_error_reports",
         "reconnect_error_reports",
         "prof_block_rate",
+        # Without operators there are no tokens to look for.
+        "resolver",
+        "resolver_preload",
         "resolver_pinned_accounts",
         "resolver_tls",
         "ocsp_cache",
@@ -112,6 +115,8 @@ def _is_readable(user: UserOptions, options: Options) -> bool:
 def idle_keys(options: Options) -> list[str]:
     """Keys that the configuration sets and that do nothing here, in order."""
     changed = [*_changed(options, Options(), "")]
+    if options.trusts_operators:
+        changed = [name for name in changed if not name.startswith("resolver")]
     for account in options.accounts:
         changed += _changed(account, type(account)(account.name), "accounts.")
     is_off = options.websocket.port == 0  # its settings wait for a port

@@ -13,7 +13,7 @@ import asyncio
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
     from slipstream.monitoring.monitoring import Monitoring
+    from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_door import JetStreamDoor
@@ -88,6 +89,10 @@ class Server:
         if store_dir:
             jetstream = replace(self.options.jetstream, enabled=True, store_dir=store_dir)
             self.options = replace(self.options, jetstream=jetstream)
+        if self.options.trusts_operators:
+            from slipstream.server.operators import with_tokens
+
+            self.options = with_tokens(self.options)
         self.log: Log = log or NullLog()
         self.turns = Turns(self.log, self.outboxes)
         self.edge = ClientEdge(self.turns)
@@ -111,6 +116,7 @@ class Server:
         self._leaving: asyncio.Task[None] | None = None
         # Reads the configuration file again; set by whoever knows the file. Raises ConfigError.
         self.on_reload_request: Callable[[], None] | None = None
+        self._operators: OperatorMode | None = None
         self._stopped: asyncio.Event | None = None
 
     # --- life cycle -------------------------------------------------------------------------------------------------
@@ -149,6 +155,7 @@ class Server:
         self._stopped = asyncio.Event()
         self._announce()
         try:
+            self._start_operators()
             self._start_jetstream()
             await self._open_listeners()
             self._write_files()
@@ -162,6 +169,22 @@ class Server:
 
             answers_http = bool(self.options.http_port or self.options.https_port)
             load_the_rest(self.turns.loop, self._door, answers_http=answers_http)
+
+    def _start_operators(self) -> None:
+        if self.options.trusts_operators:
+            from slipstream.server.operators import operator_problems, start_operators
+
+            for refused in operator_problems(self.options):
+                raise refused
+            self._operators = start_operators(self)
+            self._operators.on_changed.append(self._accounts_changed)
+
+    def _accounts_changed(self, names: Iterable[str]) -> None:
+        """Accounts of operator mode came or changed while the server runs."""
+        if self.monitoring is not None:
+            self.monitoring.accounts_changed(names)
+        if self.jetstream is not None:
+            self.jetstream.accounts_changed(names)
 
     def _start_jetstream(self) -> None:
         if not self.options.jetstream.enabled:
@@ -338,6 +361,8 @@ class Server:
 
     async def _close_everything(self) -> None:
         self.stop_accepting()
+        if self._operators is not None:
+            self._operators.close()
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._stop_jetstream()

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims
 from support.keys import nonce_of, url_base64
 from support.normalise import Json
-from support.server_process import ServerStartError
 from support.servers import Both
 from support.transcript import Peer, Script, Talk, connect_line, each, pub
-
-# Until the server can do it. Strict: the day it starts with such a configuration these tests must pass.
-pytestmark = pytest.mark.xfail(raises=ServerStartError, strict=True, reason="operator mode is not supported yet")
 
 operator = Key(OPERATOR, "operator")
 system, app, other, expired, small = (Key(ACCOUNT, name) for name in ("SYS", "APP", "OTHER", "EXPIRED", "SMALL"))

@@ -427,8 +427,9 @@ def test_with_a_callout_only_its_own_users_come_in() -> None:
 
 def test_operator_mode_is_decided_by_its_verifier_alone() -> None:
     class Verifier:
-        def authenticate(self, credentials: Credentials, peer: PeerFacts) -> Verdict:
+        def authenticate(self, credentials: Credentials, peer: PeerFacts, *, proxied: bool) -> Verdict:
             assert peer is STANDARD
+            assert not proxied
             return Granted(Identity("u", "ACCOUNT", means="jwt")) if credentials.jwt == "good" else Denied("bad jwt")
 
     options = Options(trusted_keys=("O",), authorization=_users(ALICE))

@@ -53,7 +53,7 @@ def nothing() -> None:
 class NoCommit:
     """A commit of nothing."""
 
-    ended = False
+    inline = False
 
     def __init__(self, run: Callable[[], None] = nothing) -> None:
         self.run = run

@@ -40,6 +40,8 @@ IDLE_TEXTS = {
     "connect_error_reports": "connect_error_reports: 1",
     "reconnect_error_reports": "reconnect_error_reports: 2",
     "prof_block_rate": "prof_block_rate: 5",
+    "resolver": "resolver: MEMORY",
+    "resolver_preload": "resolver_preload { A: a.b.c }",
     "resolver_pinned_accounts": "resolver_pinned_accounts: [A]",
     "resolver_tls": "resolver_tls { insecure: true }",
     "ocsp_cache": "ocsp_cache: true",

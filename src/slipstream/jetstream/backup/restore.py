@@ -372,7 +372,8 @@ class Restore:
             self._released()
             return
         self._committing = True
-        if job.ended:
+        if job.inline:
+            job.run()
             self._committed(job)
         else:
             self._ports.run_blocking(job.run, guarded(lambda: self._committed(job), self.broke))

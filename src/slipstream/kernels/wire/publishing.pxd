@@ -6,7 +6,6 @@ from slipstream.kernels.wire.interest cimport Interest, Route
 
 cdef class Publishing:
     cdef object _sink
-    cdef object _client
     cdef Delivery _delivery
     cdef public Interest interest
     cdef public bint fast

@@ -36,7 +36,7 @@ class UpkeepJob:
     directory: str
 
     fault: StorageFault | None = None
-    ended: bool = False
+    inline: bool = False
 
     def run(self) -> None:
         """Do the work."""

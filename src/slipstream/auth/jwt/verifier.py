@@ -1,0 +1,202 @@
+"""Who is this client, in operator mode? The token of a user, the account behind it, the operator behind that.
+
+    authenticate ──► Granted(identity) | Denied(reason) | NeedsAccount(name)
+
+Every check of nats-server, in its order: the token itself; the account and who vouches for it; the key that signed and
+the scope it gives; expiry; bearer tokens; kind of connection; the signed nonce; revocation; network and time of day.
+`present` asks the same again about somebody who is connected, when the account has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.auth.identity import Denied, Granted, Identity, NeedsAccount, TokenLogin
+from slipstream.auth.jwt.checks import blocks, user_findings
+from slipstream.auth.jwt.rights import clamped, is_revoked, permissions_of
+from slipstream.auth.jwt.templates import TemplateError, fill
+from slipstream.auth.jwt.token import InvalidToken, decode_user
+from slipstream.auth.jwt.windows import is_from, remaining_ns
+from slipstream.auth.nkeys import verify
+from slipstream.auth.permissions import Permissions
+from slipstream.errors import ConfigError
+from slipstream.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from slipstream.auth.identity import Credentials, PeerFacts
+    from slipstream.auth.jwt.claims import AccountClaims, Rights, UserClaims
+    from slipstream.auth.jwt.trust import Trust
+    from slipstream.auth.jwt.windows import Zones
+    from slipstream.config.options import Options
+
+__all__ = ["Accounts", "Departure", "TokenVerifier"]
+
+_KINDS = frozenset(["STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"])
+
+
+class Accounts(Protocol):
+    """The accounts that are known."""
+
+    def claims_of(self, name: str) -> AccountClaims | None:
+        """The claims of an account that may be used now."""
+        ...
+
+
+class TokenVerifier:
+    """Decides about users with tokens, under one configuration."""
+
+    def __init__(
+        self, options: Options, trust: Trust, accounts: Accounts, now_ns: Callable[[], int], zones: Zones
+    ) -> None:
+        self._sentinel = options.default_sentinel
+        pinned = options.resolver_pinned_accounts
+        self._pinned = frozenset((*pinned, options.system_account)) if pinned else None
+        self._trust = trust
+        self._accounts = accounts
+        self._now_ns = now_ns
+        self._zones = zones
+
+    def authenticate(
+        self, credentials: Credentials, peer: PeerFacts, *, proxied: bool
+    ) -> Granted | Denied | NeedsAccount:
+        """Decide about one CONNECT."""
+        try:
+            user = self._user(credentials)
+        except InvalidToken as error:
+            return Denied(str(error))
+        if user.nats.proxy_required and not proxied:
+            return Denied("proxy connection required")
+        now_ns = self._now_ns()
+        if blocks(user_findings(user, now_ns // SECOND_NS, self._zones), with_time=True):
+            return Denied("User JWT no longer valid")
+        if self._pinned is not None and user.account not in self._pinned:
+            return Denied(f"Account {user.account} not listed as operator pinned account")
+        account = self._accounts.claims_of(user.account)
+        if account is None:
+            return NeedsAccount(user.account)
+        try:
+            rights = self._rights(user, account)
+            self._check(user, rights, account, credentials, peer)
+            left_ns = remaining_ns(rights, now_ns, self._zones)
+            if left_ns is None:
+                raise _Refused("Outside connect times")
+            until_ns = [user.exp * SECOND_NS] if user.exp else []
+            until_ns += [now_ns + left_ns] if left_ns else []
+            return Granted(self._identity(user, rights, account, peer, min(until_ns, default=0)))
+        except (_Refused, TemplateError) as refusal:
+            return Denied(str(refusal))
+        except ConfigError as refusal:
+            return Denied(refusal.message)
+
+    def _user(self, credentials: Credentials) -> UserClaims:
+        text = credentials.jwt or ""
+        if not self._sentinel:
+            if not text:
+                raise InvalidToken("Authentication requires a user JWT")
+            return decode_user(text)
+        try:
+            return decode_user(text)
+        except InvalidToken:
+            return decode_user(self._sentinel)
+
+    def _rights(self, user: UserClaims, account: AccountClaims) -> Rights:
+        """What the user may do: as the token says, or as the scope of the key that signed it says."""
+        if account.iss not in self._trust.keys:
+            raise _Refused("Account JWT not signed by trusted operator")
+        keys = account.nats.signing_keys
+        own_key = user.iss == account.sub and account.iss not in self._trust.strict
+        if user.iss not in keys and not own_key:
+            raise _Refused("User JWT issuer is not known")
+        scope = keys.get(user.iss)
+        if scope is None:
+            return user.nats
+        if not user.nats.names_nothing():
+            raise _Refused("User JWT is not valid: scoped users require no permissions or limits set")
+        return fill(scope.template, user, account)
+
+    def _check(
+        self, user: UserClaims, rights: Rights, account: AccountClaims, credentials: Credentials, peer: PeerFacts
+    ) -> None:
+        if rights.bearer_token and account.nats.limits.disallow_bearer:
+            raise _Refused("Account does not allow bearer tokens")
+        named = [kind.upper() for kind in rights.allowed_connection_types or ()]
+        if named and peer.kind not in _KINDS.intersection(named):
+            raise _Refused("Connection type not allowed")
+        if not rights.bearer_token:
+            if not credentials.sig:
+                raise _Refused("Signature missing")
+            if not peer.nonce or not verify(user.sub, None, peer.nonce, credentials.sig):
+                raise _Refused("Signature not verified")
+        if is_revoked(account.nats.revocations, user.sub, user.iat):
+            raise _Refused("User authentication revoked")
+        if not is_from(rights.src, peer.ip):
+            raise _Refused(f"Bad src Ip {peer.ip}")
+        auth_users = account.nats.authorization.auth_users
+        if auth_users and user.sub not in auth_users:
+            raise _Refused("auth callout is not available")
+
+    def _identity(
+        self, user: UserClaims, rights: Rights, account: AccountClaims, peer: PeerFacts, until_ns: int
+    ) -> Identity:
+        options = permissions_of(rights)
+        login = TokenLogin(
+            user,
+            max_payload=clamped(rights.payload),
+            max_subscriptions=clamped(rights.subs),
+            until_ns=until_ns,
+            own_rights=options is not None,
+            scope=account.nats.signing_keys.get(user.iss),
+            is_bearer=rights.bearer_token,
+        )
+        return Identity(
+            user=user.sub,
+            account=account.sub,
+            permissions=Permissions.compile(options or permissions_of(account.nats.default_permissions)),
+            kind=peer.kind,
+            means="jwt",
+            token=login,
+        )
+
+    def present(self, identity: Identity, account: AccountClaims) -> Identity | Departure:
+        """The same client under the present token of its account, or why it has to go."""
+        login = identity.token
+        assert login is not None
+        user = login.claims
+        if login.is_bearer and account.nats.limits.disallow_bearer:
+            return Departure("violation")
+        if is_revoked(account.nats.revocations, user.sub, user.iat):
+            return Departure("revoked")
+        if user.nats.issuer_account:
+            keys = account.nats.signing_keys
+            if user.iss not in keys and user.iss != account.sub:
+                return Departure("signer")
+            if keys.get(user.iss) != login.scope:
+                return Departure("signer")
+        if login.own_rights:
+            return identity
+        try:
+            permissions = Permissions.compile(permissions_of(account.nats.default_permissions))
+        except ConfigError:
+            return Departure("violation")
+        return Identity(
+            user=identity.user,
+            account=identity.account,
+            permissions=permissions,
+            kind=identity.kind,
+            means="jwt",
+            token=login,
+        )
+
+
+class Departure:
+    """Why somebody who is connected may not stay: `revoked`, `violation`, or `signer` (the key that signed)."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+class _Refused(Exception):
+    """The client may not come in."""
