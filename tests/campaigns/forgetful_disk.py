@@ -126,6 +126,9 @@ class ForgetfulDisk:
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         return write_each(self.write, writes)
 
+    def begin_synced_write(self, path: str, offset: int, data: bytes) -> None:
+        return None
+
     def sync_many(self, paths: Collection[str]) -> None:
         for path in sorted(paths):
             self.sync(path)

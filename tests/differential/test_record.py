@@ -75,22 +75,6 @@ def test_what_is_taken_is_what_was_appended_however_much(sizes: list[int], data:
         assert message is not None and message.payload == bytes([seq]) * size
 
 
-@given(st.lists(st.integers(0, 90), max_size=3), st.integers(0, 600), st.integers(0, 800), st.integers(0, 64))
-def test_little_is_taken_if_it_fits(sizes: list[int], bytes_max: int, end_max: int, offset: int) -> None:
-    writers = [LogWriter(MessageIndex(1)) for _ in range(2)]
-    for writer in writers:
-        writer.open_segment(3, 7, 8 * offset, 1 << 20, 0)
-        for seq, size in enumerate(sizes, 1):
-            assert writer.append(seq, 5, b"s", b"", b"x" * size)
-    one, other = writers
-    length, end = one.pending_bytes, one.position
-    taken = one.take_little(bytes_max, end_max)
-    if length == 0 or length > bytes_max or end > end_max:
-        assert taken is None and (one.pending_bytes, one.position) == (length, end)
-    else:
-        assert taken == other.take() and (one.base, one.pending_bytes) == (end, 0)
-
-
 @given(st.lists(PARTS, min_size=1, max_size=6), SALTS)
 def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: int) -> None:
     records = [Record(i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]

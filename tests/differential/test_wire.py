@@ -58,7 +58,7 @@ class Recorder:
 
 
 def new_parser(recorder: Recorder) -> wire.Parser:
-    parser = wire.Parser(recorder, Delivery(1), MAX_PAYLOAD, MAX_LINE)  # type: ignore[arg-type]
+    parser = wire.Parser(recorder, recorder, Delivery(1), MAX_PAYLOAD, MAX_LINE)  # type: ignore[arg-type]
     parser.headers = True
     parser.rebind(Interest())
     return parser

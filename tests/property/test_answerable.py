@@ -13,6 +13,7 @@ from slipstream.config.account_options import PermissionsOptions, SubjectPermiss
 from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Route, Subscription
 from slipstream.protocol.connection import ClientConnection
+from slipstream.protocol.rights import Rights
 
 token = st.sampled_from(["a", "b", "_R_", "c", "*"])
 pattern = st.builds(
@@ -33,13 +34,10 @@ class Client:
 
     answerable = ClientConnection.answerable
     grants = ClientConnection.grants
-    _remember_answers = ClientConnection._remember_answers
 
     def __init__(self, permissions: Permissions, mapping: dict[bytes, bytes]) -> None:
-        self.answered_anywhere = False
-        self.answer_prefix, self.answer_mark = b"", None
         self.account = SimpleNamespace(maps_subjects=False)
-        self._permissions = permissions
+        self.rights = Rights(permissions, lambda: 0)
         self._host = SimpleNamespace(mapped=lambda _who, subject: mapping.get(subject, subject))
 
 

@@ -234,6 +234,7 @@ ELSEWHERE: dict[str, str] = {
     "stagedrows": _BULK,
     "stretches": _THREAD,
     "subjectpages": _THREAD,
+    "syncthread": "a write in a thread of its own, which the loop waits for some milliseconds at most",
 }
 
 

@@ -19,6 +19,7 @@ from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
+from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from slipstream.server.limits import READ_BUFFER_BYTES
@@ -41,14 +42,8 @@ class StillClock:
         return self.now
 
 
-class FakePeer:
-    """The other end of a connection."""
-
-    certificate = None
-    cookies: object = None
-
-    def __init__(self, ip: str, port: int, kind: str = "nats") -> None:
-        self.ip, self.port, self.kind = ip, port, kind
+class FakePeer(Peer):
+    """The other end of a connection; a test may say more of it."""
 
 
 class HubClient:

@@ -106,9 +106,6 @@ class FakePorts:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._soon.append(callback)
 
-    def call_after_flush(self, callback: Callable[[], None]) -> None:
-        callback()
-
     def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
         self.jobs.append((job, on_done))
 
@@ -258,14 +255,11 @@ class DiskLikeStore:
         messages = self._store.read_batch((), 0, max_msgs=10**6, max_bytes=10**9, up_to_seq=self._store.last_seq)
         return [(message.seq, message.expires_ns) for message in messages if message.expires_ns]
 
-    def begin_commit(self, *, sync: bool = True) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         job = self._store.begin_commit(sync=sync)
         if job is not None:
             job = _ThreadJob(job)
         return job
-
-    def commit_at_once(self, *, sync: bool) -> int:
-        return -1
 
     def finish_commit(self, job: Job) -> Committed:
         assert isinstance(job, _ThreadJob)
@@ -287,7 +281,7 @@ class DiskLikeStore:
 
 
 class _ThreadJob:
-    inline = False
+    ended = False
 
     def __init__(self, inner: Job) -> None:
         self.inner = inner

@@ -48,12 +48,13 @@ def new_memory_store() -> MemoryStore:
     return MemoryStore(b'{"name":"S"}', random64=lambda: 7)
 
 
-def commit(store: Store, *, sync: bool = True) -> Committed | None:
+def commit(store: Store, *, sync: bool = True, inline: bool = False) -> Committed | None:
     """One whole commit; None when there was nothing to do."""
-    job = store.begin_commit(sync=sync)
+    job = store.begin_commit(sync=sync, inline=inline)
     if job is None:
         return None
-    job.run()
+    if not job.ended:
+        job.run()
     return store.finish_commit(job)
 
 

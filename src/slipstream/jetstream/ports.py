@@ -116,10 +116,6 @@ class Ports(Protocol):
         """Call once at the end of this turn of the loop: after all its input, or after that of a lone client."""
         ...
 
-    def call_after_flush(self, callback: Callable[[], None]) -> None:
-        """Call once when what was written in this turn was sent. Only for callbacks of `call_soon` while they run."""
-        ...
-
     def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
         """As `run_blocking`, but never behind long work: for what somebody waits for, one job a stream at a time.
 

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Sequence
-from typing import Protocol
 
 from slipstream.clock import rfc3339
-from slipstream.protocol.certificate import CertificateFacts, MalformedCertificate, read_certificate
+from slipstream.protocol.certificate import MalformedCertificate, read_certificate
 from slipstream.protocol.connection import ClientConnection
-from slipstream.protocol.host import Peer
 from slipstream.units import MIB, SECOND_NS
 
-__all__ = ["TlsSession", "certificate_expiry", "issuer_of", "text", "tls_of", "user_of"]
+__all__ = ["certificate_expiry", "issuer_of", "text", "user_of"]
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
-
-
-class TlsSession(Protocol):
-    """What a handshake found out."""
-
-    @property
-    def version(self) -> str: ...
-    @property
-    def cipher_suite(self) -> str:
-        """Go's name."""
-        ...
-
-    @property
-    def chain(self) -> Sequence[CertificateFacts]:
-        """What the client showed, its own certificate first."""
-        ...
 
 
 def text(raw: bytes) -> str:
@@ -48,12 +29,6 @@ def issuer_of(connection: ClientConnection) -> str:
     """Who vouches for a client that proved a key: its account."""
     identity = connection.identity
     return identity.account if identity is not None and identity.means == "nkey" else ""
-
-
-def tls_of(peer: Peer) -> TlsSession | None:
-    """The TLS session of a client, None without one."""
-    session: TlsSession | None = getattr(peer, "tls", None)
-    return session
 
 
 def certificate_expiry(path: str) -> str:

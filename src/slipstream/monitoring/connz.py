@@ -13,7 +13,7 @@ import msgspec
 from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.kernels.subjects.subject import overlaps
-from slipstream.monitoring.client_facts import issuer_of, text, tls_of, user_of
+from slipstream.monitoring.client_facts import issuer_of, text, user_of
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
@@ -253,7 +253,7 @@ def _entry(facts: Facts, row: _Row, now_ns: int, options: ConnzOptions) -> Conne
     connection, closed = row.connection, row.closed
     parser, outbox, peer = connection.parser, connection.outbox, connection.peer
     stop_ns = row.stop_ns(now_ns)
-    tls = tls_of(peer)
+    tls = peer.tls
     entry = ConnectionInfo(
         cid=connection.cid,
         kind="Client",
@@ -277,7 +277,7 @@ def _entry(facts: Facts, row: _Row, now_ns: int, options: ConnzOptions) -> Conne
         version=connection.version,
         tls_version="" if tls is None else tls.version,
         tls_cipher_suite="" if tls is None else tls.cipher_suite,
-        tls_first=getattr(peer, "tls_first", False),
+        tls_first=peer.tls_first,
     )
     if closed is not None:
         entry.stop, entry.reason = rfc3339(stop_ns), closed.reason.value
@@ -300,7 +300,7 @@ def _add_identity(facts: Facts, connection: ClientConnection, entry: ConnectionI
         entry.account = account
     if is_open or account != GLOBAL_ACCOUNT:
         entry.name_tag = account
-    tls = tls_of(connection.peer)
+    tls = connection.peer.tls
     if tls is not None:
         entry.tls_peer_certs = [
             PeerCertificateInfo(shown.subject, shown.key_sha256, shown.sha256) for shown in tls.chain

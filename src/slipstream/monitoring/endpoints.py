@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from slipstream.monitoring.accountz import accountz, accountz_options
 from slipstream.monitoring.accstatz import accstatz, accstatz_options
 from slipstream.monitoring.connz import connz, connz_options
+from slipstream.monitoring.exporter import prefix_of
 from slipstream.monitoring.expvarz import expvarz
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gatewayz import gatewayz, gatewayz_options
@@ -98,6 +99,10 @@ def _queues(facts: Facts, options: Any) -> Reply:
     return Reply(200, _JSON, encode_indented(ipqueuesz(facts, options), 3), _ANYWHERE)
 
 
+def _metrics(facts: Facts, prefix: str) -> Steps[Reply]:
+    return Reply(200, "text/plain; version=0.0.4; charset=utf-8", (yield from metrics(facts, prefix)))
+
+
 ENDPOINTS: dict[str, Endpoint] = {
     "/varz": Endpoint(_nothing, _shown(lambda facts, _: varz(facts)), Counted.FIRST, "General"),
     "/jsz": Endpoint(jsz_options, _shown(jsz), Counted.FIRST, "JetStream"),
@@ -111,12 +116,7 @@ ENDPOINTS: dict[str, Endpoint] = {
     "/gatewayz": Endpoint(gatewayz_options, _shown(gatewayz), Counted.FIRST, "Gateways"),
     "/raftz": Endpoint(_nothing, lambda _facts, _: Reply(404, _TEXT, NO_RAFT.encode()), Counted.NEVER, "Raft groups"),
     "/healthz": Endpoint(healthz_options, _health, Counted.FIRST, "Health"),
-    "/metrics": Endpoint(
-        _nothing,
-        lambda facts, _: Reply(200, "text/plain; version=0.0.4; charset=utf-8", metrics(facts)),
-        Counted.FIRST,
-        "Metrics for Prometheus",
-    ),
+    "/metrics": Endpoint(prefix_of, _metrics, Counted.FIRST, "Metrics for Prometheus"),
     "/ipqueuesz": Endpoint(ipqueuesz_options, _queues, Counted.NEVER, "Inner queues"),
     "/stacksz": Endpoint(_nothing, lambda _facts, _: Reply(200, _JSON, stacksz(), _ANYWHERE), Counted.NEVER, "Stacks"),
     "/debug/vars": Endpoint(

@@ -22,6 +22,9 @@ SYSTEM_REQUEST_BYTES_MAX: Final = 64 * KIB
 MONITOR_PAGE: Final = 1024
 # Accounts with metrics of their own: each is several time series for ever.
 MONITOR_METRICS_ACCOUNTS_MAX: Final = 1000
+# Streams and consumers likewise; each is about ten lines of half a kilobyte, so a scrape stays below ten megabytes.
+MONITOR_METRICS_STREAMS_MAX: Final = 1000
+MONITOR_METRICS_CONSUMERS_MAX: Final = 1000
 # STATSZ events: the first after this, then twice as long each time up to the regular interval.
 STATSZ_FIRST_NS: Final = 250 * MILLISECOND_NS
 STATSZ_INTERVAL_NS: Final = 10 * SECOND_NS

@@ -7,8 +7,8 @@
 Its life, who it is, what it may do and what it is subscribed to: all that the rest of the server knows of a client.
 Answers go to the outbox; everything that needs a socket, a clock or another part of the server goes through `Host`.
 
-What this is not: the operations its peer sends. `publishing` adds PUB and HPUB, `client.Client` the others, and the
-parser kernel calls them.
+What this is not: the operations its peer sends. Those are `operations`, which the parser kernel calls. What its user
+may do is `rights`.
 
 Invariants: `account` is None until READY; every subscription in `subscriptions` is in the account's interest; nothing
 is written after CLOSED.
@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.auth.permissions import ResponsePermits
-from slipstream.kernels.subjects.subject import is_literal
 from slipstream.kernels.wire import parser as wire
 from slipstream.kernels.wire.interest import Presence, Subscription
 from slipstream.kernels.wire.outbox import Outbox
 from slipstream.protocol import texts
-from slipstream.protocol.host import Host, Peer, State
+from slipstream.protocol.host import OK_LINE, Host, State
 from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX, PRE_AUTH_BYTES
+from slipstream.protocol.operations import Operations
+from slipstream.protocol.rights import Rights
 from slipstream.protocol.texts import CloseReason, error_line
 from slipstream.protocol.tracelog import message_line, payload_line
 from slipstream.subjects.outside import outside_only
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.authenticator import Identity
     from slipstream.auth.permissions import Permissions
+    from slipstream.protocol.info import ConnectOptions
+    from slipstream.protocol.peer import Peer
 
-__all__ = ["OK_LINE", "SUBSCRIPTIONS_AT_ONCE", "ClientConnection"]
+__all__ = ["SUBSCRIPTIONS_AT_ONCE", "ClientConnection"]
 
-OK_LINE = b"+OK\r\n"
 _PING = b"PING\r\n"
 SUBSCRIPTIONS_AT_ONCE = 1_000  # of a client that leaves: some 3 ms of work; more are taken out in steps
 _SERVER_REPLY = b"_R_."
@@ -49,14 +50,8 @@ class ClientConnection:
     # Thousands are open, and ten thousand closed ones are kept for monitoring: each byte counts.
     __slots__ = (
         "__weakref__",
-        "_greeted_again",
         "_host",
-        "_permissions",
-        "_permits",
         "account",
-        "answer_mark",
-        "answer_prefix",
-        "answered_anywhere",
         "cid",
         "claimed_as",
         "claimed_user",
@@ -82,6 +77,7 @@ class ClientConnection:
         "pings_out",
         "presence",
         "protocol",
+        "rights",
         "rtt_ns",
         "stalls",
         "start_ns",
@@ -91,8 +87,6 @@ class ClientConnection:
         "verbose",
         "version",
     )
-
-    parser: wire.Parser  # calls the operations, and so is made with them
 
     def __init__(self, host: Host, cid: int, peer: Peer) -> None:
         options = host.options
@@ -126,13 +120,12 @@ class ClientConnection:
         self.stalls = 0
         self.tracing = options.trace
         self._host = host
-        self._permissions: Permissions | None = None
-        self.answered_anywhere = True  # what it names as reply it may publish to, whatever it is
-        self.answer_prefix = b""  # replies that begin like this were asked about last
-        self.answer_mark: bytes | None = None  # what all of them get in front; None: that depends on the reply
-        self._permits: ResponsePermits | None = None
-        self._greeted_again = False  # the second INFO went out
+        self.rights: Rights | None = None  # None: it may do everything
         self.edge: object = None  # the transport side; only the edge looks at it
+        operations = Operations(self, host)
+        self.parser = wire.Parser(operations, self, host.delivery, options.max_payload, options.max_control_line)
+        self.parser.awaiting_connect = True
+        self.apply_limits()
 
     # --- life cycle --------------------------------------------------------------------------------------------------
 
@@ -158,7 +151,8 @@ class ClientConnection:
         if self.last_subscription_count <= CLOSED_SUBSCRIPTIONS_MAX:
             self.last_subscriptions = tuple(self.subscriptions.values())
         self._leave_account()
-        self._permits = None
+        if self.rights is not None:
+            self.rights.forget_requests()
         self._host.closed(self, reason)
 
     def overflowed(self, limit: int) -> None:
@@ -184,6 +178,21 @@ class ClientConnection:
         self.outbox.write(_PING)
         if self.tracing:
             self._host.log("TRC", self, "->> [PING]")
+
+    def adopt(self, options: ConnectOptions) -> None:
+        """Take what the client says of itself."""
+        self.verbose = self.verbose if options.verbose is None else options.verbose
+        self.pedantic = self.pedantic if options.pedantic is None else options.pedantic
+        self.echo = True if options.echo is None else options.echo
+        self.headers = bool(options.headers) and not self._host.options.no_header_support
+        self.no_responders = bool(options.no_responders)
+        self.protocol = options.protocol or 0
+        self.name, self.lang, self.version = options.name or "", options.lang or "", options.version or ""
+        self.claimed_user = options.nkey or options.user or ("[REDACTED]" if options.auth_token else "")
+        self.claimed_as = _claim(options)
+        self.parser.headers = self.headers
+        self.parser.no_responders = self.no_responders
+        self.refresh_fast_path()
 
     # --- authentication ----------------------------------------------------------------------------------------------
 
@@ -223,7 +232,7 @@ class ClientConnection:
         self.parser.rebind(account.interest)
         account.connection_bound(self)
         self.state = State.READY
-        self.refresh_short_way()
+        self.refresh_fast_path()
         if self.connected and self.verbose:
             self.outbox.write(OK_LINE)
         self._host.connected(self)
@@ -277,19 +286,14 @@ class ClientConnection:
 
     def apply_permissions(self, permissions: Permissions | None) -> None:
         """Use these permissions from now on."""
-        self._permissions = permissions
-        self.answered_anywhere = permissions is None or not permissions.restricts_publishing
-        self.answer_prefix, self.answer_mark = b"", None
-        self._permits = None
-        if permissions is not None and permissions.responses is not None:
-            self._permits = ResponsePermits(permissions.responses)
+        self.rights = None if permissions is None else Rights(permissions, self._host.now_ns)
         self.parser.restricted = permissions is not None
         self.parser.verdicts = {} if permissions is not None else None
 
     def renew_permissions(self, permissions: Permissions | None) -> None:
         """The configuration changed: give up the subscriptions that are no longer allowed, and say so."""
         self.apply_permissions(permissions)
-        self.refresh_short_way()
+        self.refresh_fast_path()
         for subscription in list(self.subscriptions.values()):
             self.unsubscribe(subscription)
             subject, queue = subscription.subject, subscription.queue
@@ -297,68 +301,57 @@ class ClientConnection:
                 self.fail(texts.subscription_violation(subject, queue, sid=subscription.sid))
                 continue
             delivered, max_msgs = subscription.delivered, subscription.max_msgs
-            self._subscribe(subject, queue, subscription.sid)
+            self.subscribe(subject, queue, subscription.sid)
             renewed = self.subscriptions[subscription.sid]
             renewed.delivered, renewed.max_msgs = delivered, max_msgs
 
-    def refresh_short_way(self) -> None:
+    def refresh_fast_path(self) -> None:
         """Decide whether the kernel may publish without asking for each message."""
         # Permissions hold for the subject after its mapping, which only the planner knows.
-        watched = self._permissions is not None and self.account is not None and self.account.maps_subjects
+        watched = self.rights is not None and self.account is not None and self.account.maps_subjects
         self.parser.traceparents = self.account is not None and self.account.msg_trace is not None
         self.parser.fast = self.state is State.READY and not (self.verbose or self.pedantic or self.tracing or watched)
 
     @property
     def permissions(self) -> Permissions | None:
         """What the client may do; None when everything."""
-        return self._permissions
+        return None if self.rights is None else self.rights.permissions
 
     def grants(self, subject: bytes) -> bool:
         """Whether the client may publish to a subject, or to all that a pattern matches, without having been asked."""
-        return self._permissions is None or self._permissions.may_publish_all(subject)
+        return self.rights is None or self.rights.permissions.may_publish_all(subject)
 
-    def answerable(self, reply: bytes, cross_account: bool = False) -> bytes:
+    def answerable(self, reply: bytes, abroad: bool = False) -> bytes:
         """A reply the client named, as the server itself may use it: for clients alone unless it may publish there.
 
         Args:
             reply: a subject of its account.
-            cross_account: the message went on into another account, where the client has no rights.
+            abroad: the message went on into another account, where the client has no rights.
         """
         if reply.startswith(_SERVER_REPLY):
             return reply  # the server's own, which clients may not name
-        if cross_account:
+        if abroad:
             return outside_only(reply)
         # Rights are those to what a mapping makes of it, as for a publish.
         maps = self.account is not None and self.account.maps_subjects
         destination = self._host.mapped(self, reply) if maps else reply
-        if not self.answer_prefix or not reply.startswith(self.answer_prefix):
-            self._remember_answers(reply)
+        if self.rights is not None:
+            self.rights.remember_answers(reply)
         return reply if destination is not None and self.grants(destination) else outside_only(reply)
-
-    def _remember_answers(self, reply: bytes) -> None:
-        """Decide for all replies that begin like this one, by a token or two: inboxes are used once, and all alike."""
-        permissions, end = self._permissions, -1
-        for _ in range(2):
-            end = reply.find(b".", end + 1)
-            if end <= 0 or permissions is None or not is_literal(reply[:end]):
-                return
-            granted = permissions.may_publish_below(reply[:end])
-            self.answer_prefix = reply[: end + 1]
-            self.answer_mark = None if granted is None else b"" if granted else outside_only(b"")
-            if granted is not None:
-                return
 
     # --- subscriptions and deliveries --------------------------------------------------------------------------------
 
-    def _subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+    def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Add a subscription that the client is allowed to have."""
         assert self.account is not None
         subscription = Subscription(subject, queue, sid, self.outbox, self)
         subscription.headers = self.headers
         subscription.echo = self.echo
         subscription.presence = self.presence
-        subscription.watched = self._permits is not None
-        permissions = self._permissions
-        subscription.checked = permissions is not None and permissions.needs_delivery_check(subject, queue)
+        rights = self.rights
+        if rights is not None:
+            subscription.watched = rights.may_respond
+            subscription.checked = rights.permissions.needs_delivery_check(subject, queue)
         self.subscriptions[sid] = subscription
         self.account.add(subscription)
 
@@ -370,14 +363,11 @@ class ClientConnection:
 
     def on_delivered(self, subscription: Subscription, reply: bytes | None) -> None:
         """A message went to a subscription that counts or may answer."""
-        if self._permits is not None and reply is not None:
-            assert self._permissions is not None
-            if not self._permissions.may_publish(reply):
-                self._permits.grant(reply, self._host.now_ns())
-                # A verdict taken before the request came would hide the grant.
-                verdicts = self.parser.verdicts
-                if verdicts is not None:
-                    verdicts.pop(reply, None)
+        if reply is not None and self.rights is not None and self.rights.request_came(reply):
+            # A verdict taken before the request came would hide the grant.
+            verdicts = self.parser.verdicts
+            if verdicts is not None:
+                verdicts.pop(reply, None)
         if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
             self.unsubscribe(subscription)
 
@@ -391,3 +381,24 @@ class ClientConnection:
         payload = payload_line("->>", size, body, self._host.options)
         if payload is not None:
             self._host.log("TRC", self, payload)
+
+    def on_no_responders(self, subject: bytes, reply: bytes) -> None:
+        """Nobody took a request: say so to the requester's own inbox subscription."""
+        if self.account is None or (self.account.keeps_silent is not None and self.account.keeps_silent(subject)):
+            return
+        for subscription in self.account.interest.match(reply):
+            if subscription.client is self and subscription.queue is None:
+                header = b"NATS/1.0 503\r\nNats-Subject: " + subject + b"\r\n\r\n"
+                size = len(header)
+                line = b"HMSG %b %b %d %d\r\n" % (reply, subscription.sid, size, size)
+                self.outbox.write(line + header + b"\r\n")
+                return
+
+
+def _claim(options: ConnectOptions) -> str:
+    """Who a client says it is, as the log shows it; nothing secret."""
+    if options.nkey:
+        return f"nkey:{options.nkey}"
+    if options.user:
+        return f"user:{options.user}"
+    return "token" if options.auth_token else ""

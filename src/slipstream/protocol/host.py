@@ -1,4 +1,4 @@
-"""What a client connection needs of others: its host, what is known of its peer, and the states both talk about."""
+"""What a client connection needs of its host, and the states both talk about."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from slipstream.protocol.texts import CloseReason
     from slipstream.routing.trace import TraceRequest
 
-__all__ = ["Host", "Peer", "State"]
+__all__ = ["OK_LINE", "Host", "State"]
+
+OK_LINE = b"+OK\r\n"
 
 
 class State(Enum):
@@ -28,20 +30,6 @@ class State(Enum):
     AUTHENTICATING = "authenticating"
     READY = "ready"
     CLOSED = "closed"
-
-
-class Peer(Protocol):
-    """What is known of the other end before it says anything."""
-
-    @property
-    def kind(self) -> str:
-        """`nats` or `websocket`, as monitoring names it."""
-        ...
-
-    @property
-    def ip(self) -> str: ...
-    @property
-    def port(self) -> int: ...
 
 
 class Host(Protocol):

@@ -33,9 +33,8 @@ from slipstream.kernels.wire.delivery import Delivery
 from slipstream.kernels.wire.interest import Route
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.protocol import texts
-from slipstream.protocol.client import Client
 from slipstream.protocol.connection import ClientConnection
-from slipstream.protocol.host import Peer, State
+from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.topology import Topology
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.info import ConnectOptions
+    from slipstream.protocol.peer import Peer
     from slipstream.routing.operators import OperatorMode
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
@@ -174,7 +174,7 @@ class Hub:
 
     def open_connection(self, peer: Peer) -> ClientConnection:
         """A socket was accepted. The connection may already be closed again when there are too many."""
-        connection = Client(self, self._next_cid, peer)
+        connection = ClientConnection(self, self._next_cid, peer)
         self._next_cid += 1
         self.total_connections += 1
         if self.authenticator.needs_nonce:
@@ -273,7 +273,7 @@ class Hub:
             api_lvl=API_LEVEL,
             xkey=self.identity.xkey,
         )
-        if getattr(connection.peer, "tls_first", False) and not after_connect:
+        if connection.peer.tls_first and not after_connect:
             info.tls_required = True
         if connection.peer.kind == "websocket":
             info.host, info.port = self.websocket_host, self.websocket_port
@@ -299,7 +299,7 @@ class Hub:
 
     def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
-        cookies = getattr(connection.peer, "cookies", None)
+        cookies = connection.peer.cookies
         if cookies is not None:
             # What CONNECT does not say, the cookies of the WebSocket may.
             connect.jwt = connect.jwt or cookies.jwt
@@ -310,7 +310,7 @@ class Hub:
             kind=_kind(connection),
             ip=connection.peer.ip,
             nonce=connection.nonce.encode(),
-            certificate=getattr(connection.peer, "certificate", None),
+            certificate=connection.peer.certificate,
         )
         authenticator = self.authenticator
         verdict = authenticator.authenticate(connect, facts)
@@ -465,7 +465,7 @@ class Hub:
         """A log line about one connection."""
         peer = connection.peer
         prefix = "wid" if peer.kind == "websocket" else "cid"
-        forwarded = getattr(peer, "forwarded_ip", "")
+        forwarded = peer.forwarded_ip
         if forwarded:
             forwarded = f"[{forwarded}]/" if ":" in forwarded else f"{forwarded}/"
         about = "".join(f" - {texts.quoted_text(label)}" for label in _labels(connection))
@@ -547,7 +547,7 @@ class Hub:
     def _reapply(self, connection: ClientConnection) -> None:
         connection.apply_limits()
         connection.tracing = self.options.trace
-        connection.refresh_short_way()
+        connection.refresh_fast_path()
         if connection.identity is None:
             return
         identity = self.authenticator.current(connection.identity)

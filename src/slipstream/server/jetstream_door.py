@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slipstream.protocol.publishing import PublishingClient
-
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.config.options import Options
@@ -109,7 +107,7 @@ class JetStreamDoor:
         else:
             route = account.interest.find_route(subject)
         taken = account.delivery.deliver(route, publisher, subject, reply, header_size, body)
-        if taken or not reply or not isinstance(publisher, PublishingClient):
+        if taken or not reply or publisher is None:
             return
         if publisher.no_responders and publisher.account is account:
             publisher.on_no_responders(subject, reply)

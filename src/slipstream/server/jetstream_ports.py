@@ -68,7 +68,6 @@ class AccountPorts:
         self._loop = loop
         self._rng = server.hub.rng
         self._ending: list[Callable[[], None]] = []  # called at the end of this turn
-        self._flushed: list[Callable[[], None]] = []  # called after that, when everything was sent
         self._end = self._end_turn
         self._interest = account.interest
         self._delivery = account.delivery
@@ -95,20 +94,9 @@ class AccountPorts:
             self._turns.at_end_of_turn(self._end)
         self._ending.append(callback)
 
-    def call_after_flush(self, callback: Callable[[], None]) -> None:
-        """Call once when what was written in this turn was sent."""
-        self._flushed.append(callback)
-
     def _end_turn(self) -> None:
         ending, self._ending = self._ending, []
-        self._call(ending)
-        while self._flushed:
-            flushed, self._flushed = self._flushed, []
-            self.flush()
-            self._call(flushed)
-
-    def _call(self, callbacks: list[Callable[[], None]]) -> None:
-        for callback in callbacks:
+        for callback in ending:
             try:
                 callback()
             except Exception as error:

@@ -23,35 +23,21 @@ from slipstream.limits import FIRST_PING_MAX_NS, LISTEN_BACKLOG
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
+from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, READ_BUFFER_BYTES
 from slipstream.units import KIB, MIB, SECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.auth.tls_map import PeerCertificate
     from slipstream.server.server import Server
 
-__all__ = ["ClientProtocol", "SocketPeer", "address_of", "bind"]
+__all__ = ["ClientProtocol", "address_of", "bind"]
 
 TURN_WRITE_BYTES = 4 * MIB  # output of one read after which others have their turn: some 5 ms of work
 TURN_WORK_NS = 5_000_000  # a read that took longer is followed by shorter ones, too: control lines make no output
 READ_BYTES_FIRST = 32 * KIB  # of a connection whose receivers nobody has counted yet: 1,000 of them are 32 MiB
 READ_BYTES_MIN = 4 * KIB  # shorter ones would not make a turn shorter: each costs some microseconds by itself
 _RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
-
-
-class SocketPeer:
-    """The other end of a TCP connection."""
-
-    __slots__ = ("certificate", "ip", "kind", "port", "tls_cipher", "tls_version")
-
-    def __init__(self, ip: str, port: int, kind: str = "nats") -> None:
-        self.ip = ip
-        self.port = port
-        self.kind = kind
-        self.certificate: PeerCertificate | None = None
-        self.tls_version = ""
-        self.tls_cipher = ""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):
@@ -76,11 +62,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is there: greet it."""
         self.transport = cast(asyncio.Transport, transport)
-        if self.open(SocketPeer(*address_of(self.transport))):
+        if self.open(Peer(*address_of(self.transport))):
             self.connection.greet()
             self.start_timers()
 
-    def open(self, peer: SocketPeer) -> bool:
+    def open(self, peer: Peer) -> bool:
         """Make the connection of a peer; False when the server wants none of it."""
         self.transport.set_write_buffer_limits(high=0)
         self.connection = connection = self._server.hub.open_connection(peer)

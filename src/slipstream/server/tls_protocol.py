@@ -13,12 +13,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.listener import ClientProtocol, SocketPeer
+from slipstream.server.listener import ClientProtocol
 from slipstream.server.tls_layer import TlsFacts, TlsFailed, TlsLayer
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from slipstream.auth.tls_map import PeerCertificate
     from slipstream.protocol.ws_handshake import Cookies
     from slipstream.server.server import Server
     from slipstream.server.tls import TlsContext
@@ -26,24 +28,23 @@ if TYPE_CHECKING:
 __all__ = ["ConnectionRate", "SecurePeer", "TlsClientProtocol"]
 
 
-class SecurePeer(SocketPeer):
+class SecurePeer(Peer):
     """A peer about whom more is known than its address."""
 
-    __slots__ = ("cookies", "forwarded_ip", "tls", "tls_first")
+    __slots__ = ("certificate", "cookies", "forwarded_ip", "tls", "tls_first")
 
     def __init__(self, ip: str, port: int, kind: str = "nats") -> None:
         super().__init__(ip, port, kind)
         self.tls: TlsFacts | None = None
-        self.tls_first = False  # the handshake came before INFO
-        self.cookies: Cookies | None = None  # credentials of a WebSocket client
-        self.forwarded_ip = ""  # where a WebSocket client says it comes from
+        self.tls_first = False
+        self.certificate: PeerCertificate | None = None
+        self.cookies: Cookies | None = None
+        self.forwarded_ip = ""
 
     def learn(self, facts: TlsFacts) -> None:
         """Keep what a handshake found out."""
         self.tls = facts
         self.certificate = facts.certificate
-        self.tls_version = facts.version
-        self.tls_cipher = facts.cipher_suite
 
 
 class ConnectionRate:

@@ -3,12 +3,25 @@
 with ServerThread() as server:          # anywhere
     connect(server.url)
 
-def test_orders(nats_server):           # pytest: list "slipstream.testing.fixtures" in pytest_plugins
+def test_orders(nats_server):           # pytest, with nothing to set up: see `slipstream.testing.fixtures`
     connect(nats_server.url)
+
+The names are imported when they are first used: pytest loads this package in every run.
 """
 
 from __future__ import annotations
 
-from slipstream.testing.thread import ServerThread
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slipstream.testing.thread import ServerThread as ServerThread
 
 __all__ = ["ServerThread"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "ServerThread":
+        from slipstream.testing.thread import ServerThread
+
+        return ServerThread
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -84,6 +84,25 @@ def _apply(content: bytearray, change: tuple[int, bytes | None]) -> None:
     content[at : at + len(data)] = data
 
 
+class SimSyncedWrite:
+    """A write with its sync; the first wait runs out without anything done for every other one, as on a busy device."""
+
+    def __init__(self, disk: SimDisk, path: str, offset: int, data: bytes) -> None:
+        """Nothing has happened yet."""
+        self._disk = disk
+        self._write = path, offset, data
+        disk.synced_writes += 1
+        self._slow = disk.synced_writes % 2 == 0
+
+    def wait(self, seconds: float) -> bool:
+        """See `SyncedWrite.wait`."""
+        if self._slow and seconds >= 0:
+            return False
+        self._disk.write(*self._write)
+        self._disk.sync(self._write[0])
+        return True
+
+
 class SimDisk:
     """See the module docstring. Not for several threads."""
 
@@ -94,6 +113,7 @@ class SimDisk:
             capacity: bytes all files together may have.
             drops_syncs: `sync` and `sync_dir` return without doing anything.
         """
+        self.synced_writes = 0  # begun so far
         self.capacity = capacity
         self.drops_syncs = drops_syncs
         self.calls = 0
@@ -186,6 +206,10 @@ class SimDisk:
         if not self.drops_syncs:
             inode.durable = bytes(inode.now)
             inode.changes = []
+
+    def begin_synced_write(self, path: str, offset: int, data: bytes) -> SimSyncedWrite:
+        """See `Disk.begin_synced_write`."""
+        return SimSyncedWrite(self, path, offset, data)
 
     def sync_many(self, paths: Collection[str]) -> None:
         """See `Disk.sync_many`. Every file is tried; one that fails is told once more by its own `sync`."""

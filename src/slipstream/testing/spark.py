@@ -1,6 +1,6 @@
 """A Spark session for tests, as pytest fixtures; a plugin module for `pytest_plugins`.
 
-    pytest_plugins = ["slipstream.testing.fixtures", "slipstream.testing.spark"]
+    pytest_plugins = ["slipstream.testing.spark"]
 
     def test_orders(spark, nats_server):
         frame = spark.read.format("slipstream").options(servers=nats_server.url, stream="ORDERS").load()

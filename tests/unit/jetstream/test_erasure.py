@@ -10,7 +10,7 @@ from support.jetstream_world import DiskLikeStore, FakeStores, World
 
 
 class _Piece:
-    inline = False
+    ended = False
 
     def run(self) -> None:
         """Nothing to do in a thread."""
@@ -38,7 +38,7 @@ class CopyingStore(DiskLikeStore):
         self._asked += 1
         return self._store.erase(seq)
 
-    def begin_commit(self, *, sync: bool = True) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         if self._overwritten < self._committed:
             self._store.set_config(self._store.config)  # there is something to write
         job = super().begin_commit(sync=sync)

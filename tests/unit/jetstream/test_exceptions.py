@@ -63,7 +63,7 @@ def test_a_listener_of_the_committer(name: str, monkeypatch: pytest.MonkeyPatch)
     assert all(isinstance(error, ZeroDivisionError) for _, error in w.ports.reported)
 
 
-@pytest.mark.parametrize("name", ["commit_at_once", "begin_commit", "finish_commit", "begin_upkeep", "finish_upkeep"])
+@pytest.mark.parametrize("name", ["begin_commit", "finish_commit", "begin_upkeep", "finish_upkeep"])
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_store_that_raises_is_repaired(name: str, sync: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     w = a_world(sync_always=sync)

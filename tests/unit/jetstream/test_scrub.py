@@ -72,7 +72,7 @@ def test_who_leaves_is_not_read_and_does_not_stop_the_others() -> None:
 
 
 class _Piece:
-    inline = False
+    ended = False
 
     def run(self) -> None:
         """Nothing to do in a thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -108,8 +109,9 @@ class Publisher:
     """Somebody who may be answered anywhere, or only where `answerable` says."""
 
     def __init__(self, *, anywhere: bool = True) -> None:
-        self.answered_anywhere = anywhere
-        self.answer_prefix, self.answer_mark = b"", None
+        self.rights = (
+            None if anywhere else SimpleNamespace(answered_anywhere=False, answer_prefix=b"", answer_mark=None)
+        )
 
     def answerable(self, reply: bytes, abroad: bool) -> bytes:
         return b".%b%b" % (b"abroad." if abroad else b"", reply)

@@ -136,7 +136,7 @@ def test_publishers_do_not_hold_a_route_that_interest_has_left_behind() -> None:
     """One of two publishers asks again before the other, and so could make an old route look new."""
     interest, delivery = Interest(), Delivery(1)
     Client(interest, b"_INBOX.1.*", b"1")
-    publishers = [Parser(None, delivery, 1 << 20, 4096) for _ in range(2)]
+    publishers = [Parser(None, None, delivery, 1 << 20, 4096) for _ in range(2)]
     for publisher in publishers:
         publisher.interest = interest
         publisher.fast = True

@@ -26,6 +26,7 @@ from slipstream.monitoring.limits import MONITOR_STEP_ENTRIES
 from slipstream.monitoring.subsz import SubszOptions, subsz
 from slipstream.monitoring.worker import finished
 from slipstream.protocol.limits import CLOSED_SUBSCRIPTIONS_MAX
+from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 
 EXTREMES = st.sampled_from([-(2**63), -1, 0, 1, 2, 5, 2**31, 2**63 - 1]) | st.integers(-(2**63), 2**63 - 1)
@@ -118,7 +119,7 @@ def test_websocket_clients_are_told_apart() -> None:
 
 def test_clients_that_did_not_say_who_they_are_count_for_the_global_account() -> None:
     world = World(two_accounts())
-    silent = world.hub.open_connection(type("Peer", (), {"ip": "192.0.2.1", "port": 1, "kind": "nats"})())
+    silent = world.hub.open_connection(Peer("192.0.2.1", 1))
     page = asked(world, "/connz", "acc=$G&auth=1")
     assert [entry["cid"] for entry in page["connections"]] == [silent.cid]
     assert "account" not in page["connections"][0]

@@ -14,6 +14,7 @@ from slipstream.monitoring.facts import Facts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
+from support.hub_world import FakePeer
 
 START_NS = 1_800_000_000 * 10**9
 
@@ -29,15 +30,6 @@ class Clock:
 
     def monotonic_ns(self) -> int:
         return self.now
-
-
-class Peer:
-    """The other end of a connection."""
-
-    tls = None
-
-    def __init__(self, port: int, kind: str = "nats") -> None:
-        self.ip, self.port, self.kind = "192.0.2.7", port, kind
 
 
 class Timer:
@@ -100,7 +92,7 @@ class World:
 
     def connect(self, *, feed: bytes = b"", kind: str = "nats", **connect: object) -> ClientConnection:
         """A client that said CONNECT with these fields, and whatever follows."""
-        connection = self.hub.open_connection(Peer(40_000 + self.hub.total_connections, kind))
+        connection = self.hub.open_connection(FakePeer("192.0.2.7", 40_000 + self.hub.total_connections, kind))
         said = {"verbose": False, "headers": True, "no_responders": True, "protocol": 1, **connect}
         connection.parser.feed(b"CONNECT " + json.dumps(said).encode() + b"\r\n" + feed)
         return connection

@@ -53,7 +53,7 @@ def nothing() -> None:
 class NoCommit:
     """A commit of nothing."""
 
-    inline = False
+    ended = False
 
     def __init__(self, run: Callable[[], None] = nothing) -> None:
         self.run = run

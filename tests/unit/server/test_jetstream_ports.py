@@ -56,23 +56,6 @@ def test_callbacks_of_a_turn_are_flushed_together() -> None:
     assert asyncio.run(run()) == ["a", "b", "flush", "later", "flush"]
 
 
-def test_what_waits_for_a_flush_comes_after_it() -> None:
-    async def run() -> list[str]:
-        server = FakeServer()
-        ports = ports_of(server)
-        for name in ("a", "b"):
-            ports.call_soon(
-                lambda name=name: (  # type: ignore[misc]
-                    server.events.append(name),
-                    ports.call_after_flush(lambda: server.events.append(f"after {name}")),
-                )[0]
-            )
-        await asyncio.sleep(0)
-        return server.events
-
-    assert asyncio.run(run()) == ["a", "b", "flush", "after a", "after b", "flush"]
-
-
 def test_a_failing_callback_does_not_keep_the_others() -> None:
     async def run() -> tuple[list[str], list[Exception]]:
         server = FakeServer()

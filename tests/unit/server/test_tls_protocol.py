@@ -39,4 +39,3 @@ def test_peer_learns() -> None:
     facts = TlsFacts("1.3", "TLS_AES_128_GCM_SHA256", (), names)
     peer.learn(facts)
     assert (peer.tls, peer.certificate) == (facts, names)
-    assert (peer.tls_version, peer.tls_cipher) == ("1.3", "TLS_AES_128_GCM_SHA256")

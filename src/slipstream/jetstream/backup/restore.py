@@ -372,8 +372,7 @@ class Restore:
             self._released()
             return
         self._committing = True
-        if job.inline:
-            job.run()
+        if job.ended:
             self._committed(job)
         else:
             self._ports.run_blocking(job.run, guarded(lambda: self._committed(job), self.broke))

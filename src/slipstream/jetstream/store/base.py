@@ -10,11 +10,9 @@ Life of a publish::
 
     store.append(seq, ts_ns, subject, headers, payload)   # joins the open frame; writers see it at once
     job = store.begin_commit()                            # takes everything that joined; None: nothing to do now
-    job.run()                                             # in a thread, or at once when `job.inline`
+    job.run()                                             # in a thread, unless the job has `ended`
     done = store.finish_commit(job)                       # back on the loop
     done.last_seq                                         # everything up to here may be acknowledged and delivered
-
-and where nobody waits for the device, `commit_at_once` in the place of the three.
 
 Rules a caller can rely on:
 
@@ -136,8 +134,8 @@ class Job(Protocol):
     """Work on files, prepared on the loop, run anywhere, finished on the loop."""
 
     @property
-    def inline(self) -> bool:
-        """True when `run` does not block and needs no thread."""
+    def ended(self) -> bool:
+        """Nothing is left to run: what there was to do was done when it began."""
         ...
 
     def run(self) -> None:
@@ -501,10 +499,11 @@ class Store(Protocol):
         """Bytes that wait for a commit, in flight or not: the caller's measure for back-pressure."""
         ...
 
-    def begin_commit(self, *, sync: bool = True) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         """Take what changed. `sync=False` writes without waiting for the device (interval policy).
 
-        With `sync=True` it also covers everything written before without sync.
+        With `sync=True` it also covers everything written before without sync. With `inline` a short commit may be
+        carried out here and now, if that takes no longer than to hand it over: then the job has ended already.
         """
         ...
 
@@ -516,17 +515,6 @@ class Store(Protocol):
         """An exception that nobody expected left a commit in between, and no thread works on it.
 
         The store goes on from what it knows to be committed, as after a commit that failed.
-        """
-        ...
-
-    def commit_at_once(self, *, sync: bool) -> int:
-        """Begin and finish a commit in one call, if it holds little but messages and needs no thread.
-
-        What it committed is what `Committed.last_seq` says. -1, and nothing was done: use `begin_commit`. The writer of
-        `direct_writer` stays valid.
-
-        Raises:
-            StorageFault: the commit failed; as `Committed.fault`.
         """
         ...
 

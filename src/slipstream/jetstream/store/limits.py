@@ -56,6 +56,8 @@ STORE_MEMORY_SLAB_BYTES: Final = 1 * MIB
 
 # A commit without sync of so few bytes is written on the loop: less work than waking a thread and being woken by it.
 STORE_INLINE_BYTES_MAX: Final = 256 * KIB
+# With sync, so few: whoever sends more has more on the way, which the loop takes in while the device works.
+STORE_INLINE_SYNC_BYTES_MAX: Final = 8 * KIB
 # Bytes read for one message that is asked for alone: a page, because its neighbours are often asked for next.
 STORE_POINT_READ_BYTES: Final = 4 * KIB
 

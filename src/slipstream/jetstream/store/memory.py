@@ -3,7 +3,7 @@
 Records are encoded as in a file, into slabs of about a mebibyte; the same index points into them. A slab is given back
 when no message in it lives, and rewritten by upkeep when less than half of it does.
 
-What this is not: durable. A commit succeeds at once (`Job.inline`), and nothing ever fails.
+What this is not: durable. A commit succeeds at once (`Job.ended`), and nothing ever fails.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SALT = 0
 class _Done:
     """A commit or piece of upkeep that needs no waiting."""
 
-    inline = True
+    ended = True
 
     def __init__(self, last_seq: int, last_ts_ns: int) -> None:
         self.last_seq = last_seq
@@ -271,11 +271,13 @@ class MemoryStore(IndexedReads):
         """Nothing waits."""
         return 0
 
-    def begin_commit(self, *, sync: bool = True) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         """See `Store.begin_commit`."""
         if self._job is not None or not (self._dirty or self.committed_seq < self._index.last_seq):
             return None
         self._dirty = False
+        if self._writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES and self._unit is None:
+            self._close_slab()
         self._job = _Done(self._index.last_seq, self._writer.last_ts)
         if self._unit is None:
             self.assigned.removals.log()
@@ -296,22 +298,6 @@ class MemoryStore(IndexedReads):
         """See `Store.give_up`. What is in memory stays: there is nothing it could differ from."""
         if self._job is not None:
             self.finish_commit(self._job)
-
-    def commit_at_once(self, *, sync: bool) -> int:
-        """See `Store.commit_at_once`."""
-        if self._job is not None or self._unit is not None:
-            return -1
-        if not (self._dirty or self.committed_seq < self._index.last_seq):
-            return -1
-        if self._writer.pending_bytes >= STORE_MEMORY_SLAB_BYTES:
-            self._close_slab()
-        self._dirty = False
-        self.committed_seq, self.committed_ts_ns = self._index.last_seq, self._writer.last_ts
-        if self.assigned.removals:
-            self.assigned.removals.log()
-            self.assigned.removals.take()
-            self.assigned.removals.settle()
-        return self.committed_seq
 
     @property
     def upkeep_due(self) -> bool:

@@ -345,12 +345,6 @@ cdef class LogWriter:
             return None
         return PyBytes_FromStringAndSize(<char *>self.buf + at, n)
 
-    def take_little(self, Py_ssize_t bytes_max, Py_ssize_t end_max):
-        """`take`, if there is something, at most `bytes_max`, that ends at `end_max` or before; else None."""
-        if not 0 < self.length <= bytes_max or self.base + self.length > end_max:
-            return None
-        return self.take()
-
     def take(self):
         """Close the open frame and hand over everything since the last take, of an open unit as well."""
         cdef Py_ssize_t length = self.length

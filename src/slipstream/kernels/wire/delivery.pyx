@@ -333,13 +333,16 @@ cdef class Delivery:
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size, bint abroad,
     ) except -1:
         cdef object taken
+        cdef object rights
         cdef bytes marked
-        if reply_size and publisher is not None and (abroad or not publisher.answered_anywhere):
-            marked = None if abroad else self._marked(publisher, reply, reply_size)
-            if marked is None:
-                marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), abroad)
-            reply = PyBytes_AS_STRING(marked)
-            reply_size = PyBytes_GET_SIZE(marked)
+        if reply_size and publisher is not None:
+            rights = publisher.rights
+            if abroad or (rights is not None and not rights.answered_anywhere):
+                marked = None if abroad else self._marked(publisher, rights, reply, reply_size)
+                if marked is None:
+                    marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), abroad)
+                reply = PyBytes_AS_STRING(marked)
+                reply_size = PyBytes_GET_SIZE(marked)
         try:
             if isinstance(sub.callback, Listener):
                 if not (<Listener>sub.callback).take(
@@ -363,10 +366,10 @@ cdef class Delivery:
         sub.delivered += 1
         return 1
 
-    cdef bytes _marked(self, object publisher, const char *reply, Py_ssize_t size):
+    cdef bytes _marked(self, object publisher, object rights, const char *reply, Py_ssize_t size):
         """The reply as the publisher has said for all that begin like it; None when it has to be asked."""
-        cdef bytes prefix = publisher.answer_prefix
-        cdef object mark = publisher.answer_mark
+        cdef bytes prefix = rights.answer_prefix
+        cdef object mark = rights.answer_mark
         cdef object account
         if mark is None or size < PyBytes_GET_SIZE(prefix):
             return None

@@ -65,7 +65,7 @@ cdef class Parser(Publishing):
     cdef Py_ssize_t _message_have
     cdef Py_ssize_t _message_need
 
-    def __cinit__(self, sink, Delivery delivery not None, Py_ssize_t max_payload, Py_ssize_t max_control_line):
+    def __cinit__(self, sink, client, Delivery delivery not None, Py_ssize_t max_payload, Py_ssize_t max_control_line):
         self.awaiting_connect = self.headers = False
         self.max_payload = max_payload
         self.max_control_line = max_control_line
@@ -94,6 +94,7 @@ cdef class Parser(Publishing):
         self.verdicts = None
         self.interest = None
         self._sink = None
+        self._client = None
 
     def pause(self):
         """Stop after the operation under way; bytes that still come are kept for `resume`, up to `waiting_max`."""

@@ -6,6 +6,7 @@ from slipstream.kernels.wire.interest cimport Interest, Route
 
 cdef class Publishing:
     cdef object _sink
+    cdef object _client
     cdef Delivery _delivery
     cdef public Interest interest
     cdef public bint fast

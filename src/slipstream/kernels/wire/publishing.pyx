@@ -73,6 +73,8 @@ cdef inline bint names_a_schedule(const char *header, Py_ssize_t size) noexcept 
 cdef class Publishing:
     """Publishes of one client.
 
+    The sink decides; the client is who publishes, as receivers know it.
+
     Attributes:
         fast: publishes may take the short way. Set by the sink once the client is known and nothing watches it.
         no_responders: tell the sink when a request found nobody.
@@ -84,9 +86,10 @@ cdef class Publishing:
         dead: nothing more is taken.
     """
 
-    def __cinit__(self, sink, Delivery delivery not None, *_others, **_named):
+    def __cinit__(self, sink, client, Delivery delivery not None, *_others, **_named):
         # What else is given is for the parser.
         self._sink = sink
+        self._client = client
         self._delivery = delivery
 
     def rebind(self, Interest interest):
@@ -151,7 +154,7 @@ cdef class Publishing:
                 name, span_bytes(reply) if reply.size else None, header_size, PyBytes_FromStringAndSize(body, size)
             )
             return 0
-        sent = self._delivery.send(route, self._sink, subject.at, subject.size, reply.at, reply.size, header_size, body, size)
+        sent = self._delivery.send(route, self._client, subject.at, subject.size, reply.at, reply.size, header_size, body, size)
         # A listener inside the server may have closed this very connection.
         if sent == 0 and reply.size and self.no_responders and not self.dead:
             self._sink.on_no_responders(name if route.subject is None else route.subject, span_bytes(reply))

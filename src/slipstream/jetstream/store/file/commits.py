@@ -1,7 +1,7 @@
 """Commits of a file store: what was changed gets to the disk, off the loop as a job or inline.
 
 `begin_commit` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish_commit` draws the
-conclusions. `commit_at_once` does all three for a few messages that have a place already and need no sync.
+conclusions. A short one may run inside of `begin_commit`, if the caller would rather wait a moment than hand it over.
 
 Invariants: in an open store `committed_seq` moves only here and only forward; after a fault nothing above it is
 readable by a caller that respects it, and nothing above it comes back.
@@ -12,10 +12,8 @@ from __future__ import annotations
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
-from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
-from slipstream.jetstream.store.file.journal import JournalWrite
+from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite
 from slipstream.jetstream.store.file.removals import FileStoreRemovals
-from slipstream.jetstream.store.limits import STORE_INLINE_BYTES_MAX
 
 __all__ = ["FileStoreCommits"]
 
@@ -29,7 +27,7 @@ class FileStoreCommits(FileStoreRemovals):
         in_flight = sum(len(write.data) for write in self._job.writes) if self._job is not None else 0
         return self._log.pending_bytes + self._journal.pending_bytes + in_flight
 
-    def begin_commit(self, *, sync: bool = True) -> Job | None:
+    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         """See `Store.begin_commit`."""
         if self._job is not None or self._fault is not None or self._closed:
             return None
@@ -46,7 +44,7 @@ class FileStoreCommits(FileStoreRemovals):
         journal = self._journal.take() if self._journal.is_changed else None
         if not writes and journal is None and not overwrites and not (sync and self._unsynced):
             return None
-        self._job = CommitJob(
+        self._job = job = CommitJob(
             disk=self._disk,
             directory=self._directory,
             writes=writes,
@@ -60,9 +58,10 @@ class FileStoreCommits(FileStoreRemovals):
             end=self._end_of(writes),
             in_unit=unit is not None,
             units=len(log.unit_segments) - (1 if unit is not None else 0),
-            inline=not sync and not overwrites and _is_quick(writes, journal),
         )
-        return self._job
+        if inline:
+            job.run_inline()
+        return job
 
     def finish_commit(self, job: Job) -> Committed:
         """See `Store.finish_commit`."""
@@ -101,42 +100,6 @@ class FileStoreCommits(FileStoreRemovals):
         if self._fault is None:
             self._fail(fault)
 
-    def commit_at_once(self, *, sync: bool) -> int:
-        """See `Store.commit_at_once`."""
-        log = self._log
-        if (
-            sync
-            or self._job is not None
-            or self._refusal is not None
-            or self._closed
-            or self._trim
-            or self._tombs
-            or self._erasures
-            or self._overwrites
-            or self._copies
-            or self._logged_first
-            or self._logged_erasures
-            or self.assigned.removals
-            or self._config_due
-            or self._notes_due
-            or log.unit is not None
-            or self._journal.is_changed
-        ):
-            return -1
-        try:
-            if not log.write_at_once():
-                return -1
-        except OSError as error:
-            fault = as_fault(error, self._directory)
-            self._fail(fault)
-            raise fault from error
-        segment = log.segments[-1]
-        self.committed_seq, self.committed_ts_ns = segment.last_seq, self._writer.last_ts
-        self._committed_end = (segment.header.no, segment.end)
-        self._marked = False
-        self._unsynced.add(segment.path)
-        return segment.last_seq
-
     def _end_of(self, writes: list[SegmentWrite]) -> tuple[int, int] | None:
         """Where the log ends with these writes; before a unit that is still open."""
         if not writes:
@@ -158,17 +121,3 @@ class FileStoreCommits(FileStoreRemovals):
         self.assigned.removals.remove_many(lost)
         self._logged_erasures, self._in_flight_erasures, self._in_flight_overwritten = [], [], 0
         self._logged_first = self._in_flight_first = 0
-
-
-def _is_quick(writes: list[SegmentWrite], journal: JournalWrite | None) -> bool:
-    """Whether these are few bytes for files that exist: written in less time than it takes to wake a thread."""
-    size = 0
-    if journal is not None:
-        if journal.replaces:
-            return False
-        size = len(journal.data)
-    for write in writes:
-        if write.creates or write.closes:
-            return False
-        size += len(write.data)
-    return size <= STORE_INLINE_BYTES_MAX

@@ -54,7 +54,7 @@ class CompactionJob:
     """Header, path, length and content of the new segment."""
     damaged: list[Segment] | None = None
     fault: StorageFault | None = None
-    inline: bool = False
+    ended: bool = False
 
     def run(self) -> None:
         """Rewrite."""

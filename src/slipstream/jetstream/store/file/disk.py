@@ -30,8 +30,9 @@ from typing import Final, Protocol
 from slipstream.jetstream.store.limits import STORE_OPEN_FILES_MAX, STORE_WRITE_PIECE_BYTES
 from slipstream.kernels.log.groupwrite import sync_whole, write_all
 from slipstream.kernels.log.stretches import read_stretches
+from slipstream.kernels.log.syncthread import SyncThread
 
-__all__ = ["Disk", "RealDisk", "make_dirs", "open_files_max"]
+__all__ = ["Disk", "RealDisk", "SyncedWrite", "make_dirs", "open_files_max"]
 
 SYNC_WHOLE_FILES_MIN: Final = 8
 """Files from which on one sync of their file system takes less time than one each; measured in ADR 16."""
@@ -39,6 +40,8 @@ SYNC_FILE_S: Final = 0.0005
 """What a sync of one file is taken to cost, in seconds, until it was measured."""
 SYNC_WHOLE_PAUSE_S: Final = 1.0
 """A file system that somebody else writes much to takes long: then so long passes before that is tried again."""
+SLOW_SYNC_PAUSE: Final = 8
+"""Short commits that are not begun beside the caller after one that he could not wait for: what waits in vain costs."""
 _ERRORS_TOLD_SINCE: Final = (5, 8)  # the version of Linux from which on `syncfs` says that something was not written
 _OTHER_DESCRIPTORS: Final = 256  # of the process: logs, pipes, libraries, and what is open for a moment
 _GIVEN_UP_AT_ONCE: Final = 64  # files, when there is no descriptor left
@@ -47,6 +50,18 @@ _SYNC_FILE_RANGE_WRITE = 2
 _sync_file_range = getattr(ctypes.CDLL(None), "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+
+class SyncedWrite(Protocol):
+    """A write and its sync, under way in a thread."""
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it is done, after so long at most; negative: wait until it is. Once True, never asked again.
+
+        Raises:
+            OSError: the write or the sync has failed.
+        """
+        ...
 
 
 class Disk(Protocol):
@@ -89,6 +104,10 @@ class Disk(Protocol):
 
     def sync(self, path: str) -> None:
         """Return when the content of the file is on stable storage."""
+        ...
+
+    def begin_synced_write(self, path: str, offset: int, data: bytes) -> SyncedWrite | None:
+        """Begin a `write` with its `sync`, for a caller who may wait a moment; None: not now, nothing was done."""
         ...
 
     def sync_many(self, paths: Collection[str]) -> None:
@@ -174,6 +193,29 @@ def open_files_max(descriptors: int) -> int:
     return max(min((descriptors - _OTHER_DESCRIPTORS) * 3 // 8, STORE_OPEN_FILES_MAX), 1)
 
 
+class _SyncedWrite:
+    """The write that the native thread is busy with; the descriptor stays open until its end is told."""
+
+    __slots__ = ("_disk", "_file", "_path")
+
+    def __init__(self, disk: RealDisk, file: _OpenFile, path: str) -> None:
+        self._disk = disk
+        self._file = file
+        self._path = path
+
+    def wait(self, seconds: float) -> bool:
+        """See `SyncedWrite.wait`."""
+        disk = self._disk
+        error = disk.sync_thread.wait(seconds)
+        if error < 0:
+            disk.slow_syncs = SLOW_SYNC_PAUSE
+            return False
+        disk.release(self._file)
+        if error:
+            raise OSError(error, os.strerror(error), self._path)
+        return True
+
+
 class RealDisk:
     """The operating system's files."""
 
@@ -184,6 +226,10 @@ class RealDisk:
         self._open: OrderedDict[str, _OpenFile] = OrderedDict()  # by path, least recently used first
         # A directory of each file system, opened before anything was written there: an error is told to it for sure.
         self._roots: dict[int, int] = {}
+        self.sync_thread = SyncThread()
+        self.slow_syncs = (
+            0  # so many short commits more are left to threads that wait for the device as long as it takes
+        )
         self._whole_lock = threading.Lock()  # one sync of a whole file system at a time, and what it says is for all
         self._whole_trusted = _kernel_tells_errors()
         self._whole_from_s = 0.0  # when one that takes long may be tried again
@@ -202,7 +248,7 @@ class RealDisk:
                 data += more
             return data
         finally:
-            self._release(file)
+            self.release(file)
 
     def read_stretches(self, path: str, stretches: bytes, room: memoryview, *, wait: bool = True) -> int:
         """See `Disk.read_stretches`."""
@@ -215,7 +261,7 @@ class RealDisk:
         try:
             return read_stretches(file.fd, stretches, room, wait)
         finally:
-            self._release(file)
+            self.release(file)
 
     def size(self, path: str) -> int:
         """See `Disk.size`."""
@@ -251,7 +297,7 @@ class RealDisk:
                 while done < len(data):
                     done += os.pwrite(file.fd, view[done:], offset + done)
         finally:
-            self._release(file)
+            self.release(file)
 
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         """See `Disk.write_many`."""
@@ -277,7 +323,7 @@ class RealDisk:
                 if code:
                     out[at] = OSError(code, os.strerror(code), writes[at][0])
         finally:
-            self._release(*files)
+            self.release(*files)
         return out
 
     def truncate(self, path: str, length: int) -> None:
@@ -291,7 +337,20 @@ class RealDisk:
         try:
             os.fdatasync(file.fd)
         finally:
-            self._release(file)
+            self.release(file)
+
+    def begin_synced_write(self, path: str, offset: int, data: bytes) -> SyncedWrite | None:
+        """See `Disk.begin_synced_write`. There is none while another is under way, or after one that took long."""
+        if self.sync_thread.busy:
+            return None
+        if self.slow_syncs:
+            self.slow_syncs -= 1
+            return None
+        file = self._acquire(path)
+        if self.sync_thread.begin(file.fd, offset, data):
+            return _SyncedWrite(self, file, path)
+        self.release(file)
+        return None
 
     def sync_many(self, paths: Collection[str]) -> None:
         """See `Disk.sync_many`."""
@@ -355,7 +414,7 @@ class RealDisk:
 
     def _device(self, path: str) -> int:
         file = self._acquire(path)
-        self._release(file)
+        self.release(file)
         return file.device
 
     def sync_dir(self, path: str) -> None:
@@ -423,7 +482,7 @@ class RealDisk:
         try:
             yield file.fd
         finally:
-            self._release(file)
+            self.release(file)
 
     def _acquire_open(self, paths: Iterable[str]) -> list[_OpenFile]:
         """The files of these paths, up to the first that is not open."""
@@ -480,7 +539,8 @@ class RealDisk:
             os.close(file.fd)
         return len(files)
 
-    def _release(self, *files: _OpenFile) -> None:
+    def release(self, *files: _OpenFile) -> None:
+        """These are no longer needed by who acquired them."""
         unused = []
         with self._lock:
             for file in files:

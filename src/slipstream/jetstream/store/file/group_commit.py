@@ -27,7 +27,7 @@ def run_group(jobs: Sequence[Job]) -> None:
     """Run commits, of which no two are of the same stream."""
     disks: dict[int, tuple[Disk, list[CommitJob]]] = {}
     for job in jobs:
-        if isinstance(job, CommitJob) and len(jobs) > 1:
+        if isinstance(job, CommitJob) and job.begun is None and len(jobs) > 1:
             disks.setdefault(id(job.disk), (job.disk, []))[1].append(job)
         else:
             job.run()

@@ -11,20 +11,26 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
+from typing import Final
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.base import StoreUnavailable
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk import Disk, SyncedWrite
 from slipstream.jetstream.store.file.journal import JournalWrite
 from slipstream.jetstream.store.file.recovery import Segment
 from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,
     STORE_CONTROL_MARGIN_BYTES,
+    STORE_INLINE_BYTES_MAX,
+    STORE_INLINE_SYNC_BYTES_MAX,
     STORE_WRITE_BACK_BYTES_MIN,
 )
 
 __all__ = ["CommitJob", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
+
+INLINE_SYNC_WAIT_S: Final = 0.005
+"""How long the loop waits for the device, in seconds: a tenth of what one event may take of it."""
 
 
 @dataclass(slots=True)
@@ -80,12 +86,38 @@ class CommitJob:
     nearly_full: bool = False
     """Space could not be reserved ahead: this commit still fitted, the next may not."""
     unsynced: set[str] = field(default_factory=set)
-    inline: bool = False
+    ended: bool = False
+    begun: SyncedWrite | None = None
+    """All that there is to do, under way: `run` waits for it."""
+
+    def run_inline(self) -> None:
+        """Carry it out now if it is a short write for one file and the device is quick; else `run` has to follow."""
+        plain = None if self.overwrites else self.plain_writes()
+        if plain is None:
+            return
+        if not self.sync:
+            if sum(len(data) for _, _, data in plain) <= STORE_INLINE_BYTES_MAX:
+                self.run()
+            return
+        if len(plain) == 1 and len(plain[0][2]) <= STORE_INLINE_SYNC_BYTES_MAX and not self.also_sync:
+            try:
+                self.begun = self.disk.begin_synced_write(*plain[0])
+                self.ended = self.begun is not None and self.begun.wait(INLINE_SYNC_WAIT_S)
+            except Exception as error:
+                self.fail(error)
+                self.ended = True
 
     def run(self) -> None:
         """Write and sync; see the module docstring for the order. `group_commit.run_group` does it for many."""
-        self.write()
-        self.settle(synced=False)
+        if self.begun is None:
+            self.write()
+            self.settle(synced=False)
+        else:
+            try:
+                self.begun.wait(-1)
+            except Exception as error:
+                self.fail(error)
+        self.ended = True
 
     def write(self) -> None:
         """The first half: everything is written, and what the next write depends on is synced."""

@@ -31,8 +31,6 @@ from slipstream.jetstream.store.file.segment import (
 )
 from slipstream.jetstream.store.indexed import NO_BYTES
 from slipstream.jetstream.store.limits import (
-    STORE_CONTROL_MARGIN_BYTES,
-    STORE_INLINE_BYTES_MAX,
     STORE_TAIL_CACHE_BYTES,
     STORE_WRITE_PIECE_BYTES,
 )
@@ -157,29 +155,6 @@ class SegmentedLog:
         taken, self._queue = self._queue, []
         self._in_flight = {write.segment.id for write in taken}
         return taken
-
-    def write_at_once(self) -> bool:
-        """Write what the writer holds, if it is little and space was reserved for it. False: nothing was done.
-
-        Raises:
-            OSError: the disk refused; what was taken is not in the file, or only a part of it.
-        """
-        if self._queue or self._uncreated:
-            return False
-        writer, segment = self.writer, self.segments[-1]
-        offset = writer.base
-        data = writer.take_little(STORE_INLINE_BYTES_MAX, segment.allocated - STORE_CONTROL_MARGIN_BYTES)
-        if data is None:
-            return False
-        size = len(data)
-        segment.end = offset + size
-        segment.last_seq = writer.last_seq
-        self.tail.append((segment.id, offset, data, segment.header.salt))
-        self._tail_bytes += size
-        self.disk.write(segment.path, offset, data)
-        if self._tail_bytes > STORE_TAIL_CACHE_BYTES:
-            self._shorten_tail(STORE_TAIL_CACHE_BYTES // 2)
-        return True
 
     def finish_writes(self) -> None:
         """What was taken last is in the files: keep the newest of it for readers that follow the log."""

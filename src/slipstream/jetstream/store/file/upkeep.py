@@ -36,7 +36,7 @@ class UpkeepJob:
     directory: str
 
     fault: StorageFault | None = None
-    inline: bool = False
+    ended: bool = False
 
     def run(self) -> None:
         """Do the work."""

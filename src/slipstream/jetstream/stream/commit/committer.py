@@ -107,14 +107,13 @@ class Committer:
         "_busy",
         "_committed_seq",
         "_faulted",
-        "_flushed",
         "_in_flight",
         "_in_flight_bytes",
         "_in_flight_removed",
-        "_last_seq",
         "_listener",
         "_more",
         "_ports",
+        "_reads",
         "_ready",
         "_ready_removed",
         "_start",
@@ -157,7 +156,6 @@ class Committer:
         self._sync_timer: Cancel | None = None
         self._upkeep_timer: Cancel | None = None
         self._committed_seq = store.last_seq
-        self._last_seq = store.last_seq  # what an inline commit reached
         self._in_flight: list[Pending] | None = None
         self._in_flight_bytes = 0
         self._in_flight_removed = _NOTHING
@@ -173,7 +171,7 @@ class Committer:
         self._when_quiet: Callable[[], None] | None = None
         self._at_end = guarded(self._commit, self._broke)
         self._start = guarded(self._begin, self._broke)
-        self._flushed = guarded(self._settle_flushed, self._broke)
+        self._reads = 0
         self._upkeep = guarded(self._begin_upkeep, self._upkeep_broke)
         # Committed, and waiting to be overwritten: how many erasures of the store have to be complete for whom.
         self._unerased: list[tuple[int, AfterCommit]] = []
@@ -279,35 +277,9 @@ class Committer:
             callback()
 
     def _commit(self) -> None:
-        """The end of the turn: commit inline if that is possible, else begin a commit."""
-        if self._stopped:
-            return
-        try:
-            last_seq = self._store.commit_at_once(sync=self._sync_always)
-        except StorageFault as fault:
-            self._failed(self.intake.take_pending(), fault)
-            self._ports.call_soon(self._upkeep)
-            self._go_on()
-            return
-        if last_seq < 0:
+        """The end of the turn."""
+        if not self._stopped:
             self._ports.when_commits_run(self._start)
-            return
-        intake = self.intake
-        self._more = False
-        intake.stand_by()
-        batch = intake.take_pending()
-        self._last_seq = last_seq
-        self._tell_removed(self._take_removed())
-        if batch:
-            self._release(batch, None)
-            self._ports.call_after_flush(self._flushed)
-        else:
-            self._settle_flushed()  # nobody waits for an ack
-
-    def _settle_flushed(self) -> None:
-        """Who waits for an ack has it; the rest is not theirs to wait for."""
-        self._settle(self._last_seq)
-        self._go_on()
 
     def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
@@ -316,7 +288,11 @@ class Committer:
         self._more = False
         # Of a unit that is not whole nobody is told; the commit of its end syncs all of it.
         told = not self._store.atomic_open or bool(self._ready) or self._store.last_seq > self._committed_seq
-        job = self._store.begin_commit(sync=sync or (self._sync_always and told))
+        sync = sync or (self._sync_always and told)
+        reads = self._ports.reads
+        inline = not sync or reads - self._reads <= 1
+        self._reads = reads
+        job = self._store.begin_commit(sync=sync, inline=inline)
         batch_bytes = self.intake.buffered_bytes
         batch, self._ready = self._ready, []
         if not self._store.atomic_open:
@@ -332,8 +308,7 @@ class Committer:
         self._in_flight = batch
         self._in_flight_removed = removed
         self._in_flight_bytes = batch_bytes
-        if job.inline:
-            job.run()
+        if job.ended:
             self._finish(job)
         else:
             # Last of all: the thread would only wait for the interpreter if there were more to do here.
@@ -478,8 +453,7 @@ class Committer:
             self._upkeep_wanted = self._store.fault is not None or bool(self._unerased)
             self._arm_upkeep()
             self.wake()  # upkeep may have left something to log
-        elif job.inline:
-            job.run()
+        elif job.ended:
             self._finish_upkeep(job)
         else:
             self._upkeep_runs = True

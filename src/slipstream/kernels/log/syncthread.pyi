@@ -1,0 +1,6 @@
+"""Types of the kernel that writes and syncs in a thread of its own: see syncthread.pyx."""
+
+class SyncThread:
+    busy: bool
+    def begin(self, fd: int, offset: int, data: bytes) -> bool: ...
+    def wait(self, seconds: float = -1) -> int: ...
