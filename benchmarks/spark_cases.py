@@ -171,7 +171,7 @@ class Bench:
         try:
             times: list[float] = []
             with connect(ConnectOptions(self.url)) as client:
-                wire = client._link._wire
+                wire = client.link._wire
                 for _ in range(_PUBLISHES):
                     began = time.perf_counter()
                     wire.request(f"{name}.x", b"x" * 128)
@@ -209,7 +209,7 @@ class Bench:
 
     def _drop(self, name: str) -> None:
         with connect(ConnectOptions(self.url, timeout=60.0)) as client:
-            client._link.request(f"STREAM.DELETE.{name}")
+            client.link.request(f"STREAM.DELETE.{name}")
 
     def _fresh(self, name: str) -> str:
         return tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory) + "/x"

@@ -46,7 +46,7 @@ def make_stream(url: str, name: str, subjects: str) -> None:
     """Create a stream on disk."""
     with connect(ConnectOptions(url)) as client:
         body: dict[str, object] = {"name": name, "subjects": [subjects], "storage": "file"}
-        client._link.request(f"STREAM.CREATE.{name}", body)
+        client.link.request(f"STREAM.CREATE.{name}", body)
 
 
 def make_dataset(url: str, directory: Path, messages: int, payload_bytes: int) -> Dataset:

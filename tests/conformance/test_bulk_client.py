@@ -116,10 +116,10 @@ def test_through_memory_and_in_messages(ours: Launcher, tmp_path: Path) -> None:
     found: list[list[Any]] = []
     for shares in (True, False):
         with connect(ConnectOptions(server.url)) as client:
-            assert client._link.may_share_memory
-            client._link.may_share_memory = shares
+            assert client.link.may_share_memory
+            client.link.may_share_memory = shares
             found.append(rows(client, last=300))
-            assert client._link.may_share_memory is shares
+            assert client.link.may_share_memory is shares
     assert found[0] == found[1]
     held = [os.readlink(one) for one in Path(f"/proc/{server.pid}/fd").iterdir()]
     assert not [one for one in held if "memfd" in one]
@@ -138,7 +138,7 @@ def test_written_through_memory_and_in_messages(ours: Launcher, tmp_path: Path) 
         with WireClient(server.url) as wire:
             api(wire, f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"]})
         with connect(ConnectOptions(server.url)) as client:
-            client._link.may_share_memory = shares
+            client.link.may_share_memory = shares
             writer = client.stage(name, "T", subject=f"{name}.x")
             assert bool(writer._rooms) is shares
             part = writer.write(batch).write(batch).close()
@@ -328,7 +328,7 @@ def test_a_server_that_stops_is_an_error_that_may_pass(ours: Launcher, tmp_path:
 
 def connected(options: ConnectOptions) -> bool:
     with connect(pickle.loads(pickle.dumps(options))) as client:
-        return bool(client._link.request("INFO")["type"])
+        return bool(client.link.request("INFO")["type"])
 
 
 def test_secrets_come_from_the_environment(launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,7 +457,7 @@ def test_files_are_there_for_a_reader_that_comes_late(
     def late(files: LentFiles, place: Place, last: int) -> memoryview | None:
         if not looks:
             for _ in range(50):
-                client._link.flush()
+                client.link.flush()
         found = look(files, place, last)
         looks.append(found is not None)
         return found

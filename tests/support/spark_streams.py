@@ -19,7 +19,7 @@ class Streams:
 
     def api(self, call: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         with connect(ConnectOptions(self.url)) as client:
-            return client._link.request(call, json.dumps(body or {}).encode())
+            return client.link.request(call, json.dumps(body or {}).encode())
 
     def create(self, name: str, **config: Any) -> None:
         self.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], "storage": "file", **config})

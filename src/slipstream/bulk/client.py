@@ -51,7 +51,8 @@ class BulkClient:
     def __init__(self, options: ConnectOptions) -> None:
         """Connect."""
         self.options = options
-        self._link = Link(options)
+        self.link = Link(options)
+        """What it talks over: for calls that have no method here."""
         self._offers_bulk: bool | None = None
 
     def __enter__(self) -> Self:
@@ -66,7 +67,7 @@ class BulkClient:
 
     def close(self) -> None:
         """Close the connection; reads under way end with an error."""
-        self._link.close()
+        self.link.close()
 
     # --- what is there ----------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ class BulkClient:
     def is_slipstream(self) -> bool:
         """Whether the server offers bulk calls to us: asked once a process. A refused permission counts as no."""
         if self._offers_bulk is None:
-            key = (self._link.server, self.options)
+            key = (self.link.server, self.options)
             if key not in _offers_bulk:
                 if len(_offers_bulk) >= _REMEMBERED_MAX:
                     _offers_bulk.clear()
@@ -88,13 +89,13 @@ class BulkClient:
         Raises:
             BulkError: there is no such stream, or no answer.
         """
-        info = self._link.request(f"STREAM.INFO.{_name(stream)}")
+        info = self.link.request(f"STREAM.INFO.{_name(stream)}")
         info["identity"] = str(self._identity(stream, info))
         return info
 
     def bulk_info(self, stream: str) -> dict[str, Any]:
         """The answer of BULK.INFO: identity, first and last committed sequence."""
-        return self._link.request(f"BULK.INFO.{_name(stream)}")
+        return self.link.request(f"BULK.INFO.{_name(stream)}")
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -140,7 +141,7 @@ class BulkClient:
             info = self.stream_info(stream)
             _check_identity(stream, identity, info["identity"])
             return estimated_plan(
-                self._link,
+                self.link,
                 wanted,
                 info,
                 last=last,
@@ -163,7 +164,7 @@ class BulkClient:
             "min_rows": min_rows,
             "identity": identity,
         }
-        found = self._link.request(f"BULK.PLAN.{stream}", body)
+        found = self.link.request(f"BULK.PLAN.{stream}", body)
         return Plan(
             stream=stream,
             identity=found["identity"],
@@ -289,12 +290,12 @@ class BulkClient:
         """
         self._need_bulk()
         body = {"first": first, "ttl_s": ttl_s, "id": hold_id or ""}
-        return str(self._link.request(f"BULK.HOLD.{_name(stream)}", body)["id"])
+        return str(self.link.request(f"BULK.HOLD.{_name(stream)}", body)["id"])
 
     def release(self, stream: str, hold_id: str) -> bool:
         """End a hold; False when it was gone already."""
         try:
-            self._link.request(f"BULK.RELEASE.{_name(stream)}", {"id": hold_id})
+            self.link.request(f"BULK.RELEASE.{_name(stream)}", {"id": hold_id})
         except BulkError as error:
             if error.err_code != _HOLD_NOT_FOUND:
                 raise
@@ -327,7 +328,7 @@ class BulkClient:
             BulkError: the server refused, or has no bulk calls.
         """
         self._need_bulk()
-        return StageWriter(self._link, _name(stream), txn, part, attempt, subject, keep_s)
+        return StageWriter(self.link, _name(stream), txn, part, attempt, subject, keep_s)
 
     def commit(
         self,
@@ -355,9 +356,7 @@ class BulkClient:
             BulkError: nothing was committed, unless it is retryable: then it may have been, and the same call tells.
         """
         self._need_bulk()
-        return commit(
-            self._link, _name(stream), txn, batch_id, parts, identity, brief=brief, after=after, copied=copied
-        )
+        return commit(self.link, _name(stream), txn, batch_id, parts, identity, brief=brief, after=after, copied=copied)
 
     def fence(self, stream: str, txn: str) -> Fence | None:
         """What a transaction has committed last; None if nothing.
@@ -366,21 +365,21 @@ class BulkClient:
             BulkError: the server refused, or has no bulk calls.
         """
         self._need_bulk()
-        found = self._link.request(f"BULK.FENCE.{_name(stream)}", {"txn": txn})
+        found = self.link.request(f"BULK.FENCE.{_name(stream)}", {"txn": txn})
         if found["batch_id"] < 0:
             return None
         return Fence(found["batch_id"], found["first_seq"], found["last_seq"], found["count"], found.get("offered"))
 
     def abort(self, stream: str, txn: str) -> int:
         """Forget what was staged and not committed; how many parts that were."""
-        return int(self._link.request(f"BULK.ABORT.{_name(stream)}", {"txn": txn})["parts"])
+        return int(self.link.request(f"BULK.ABORT.{_name(stream)}", {"txn": txn})["parts"])
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _source(self, wanted: Wanted, transport: str, *, files: bool = False) -> RecordSource:
         chosen = self._transport(transport)
         if chosen == "bulk":
-            return BulkSource(self._link, wanted, files=files)
+            return BulkSource(self.link, wanted, files=files)
         info = self.stream_info(wanted.stream)
         _check_identity(wanted.stream, wanted.identity, info["identity"])
         if wanted.last > info["state"]["last_seq"]:
@@ -389,8 +388,8 @@ class BulkClient:
                 retryable=True,
             )
         if chosen == "direct" or (chosen == "auto" and info["config"].get("allow_direct")):
-            return DirectSource(self._link, wanted)
-        return ConsumerSource(self._link, wanted)
+            return DirectSource(self.link, wanted)
+        return ConsumerSource(self.link, wanted)
 
     def _transport(self, transport: str) -> str:
         if transport not in _TRANSPORTS:
@@ -407,7 +406,7 @@ class BulkClient:
 
     def _probe(self) -> bool:
         """Ask for the bulk information of a stream nobody has: a server with bulk calls says so, others are silent."""
-        link = self._link
+        link = self.link
         inbox = link.open_inbox()
         try:
             link.publish(f"{link.prefix}BULK.INFO.-", reply=inbox.subject)

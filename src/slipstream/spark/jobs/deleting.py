@@ -46,7 +46,7 @@ def delete_messages(reach: Reach, stream: str, sequences: Sequence[int], say: Sa
 
 def _delete_some(connection: Connection, stream: str, left: dict[int, None], total: int, say: Say) -> None:
     """Delete all that is left; what was answered is taken from `left`, so that the rest can be tried again."""
-    link = connection.client._link
+    link = connection.client.link
     call = f"STREAM.MSG.DELETE.{stream}"
     inbox = link.open_inbox(wildcard=True)
     to_send, waiting = iter(list(left)), 0

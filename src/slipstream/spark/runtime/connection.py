@@ -50,7 +50,7 @@ class Connection:
 
     def request(self, call: str, body: dict[str, object] | bytes = b"") -> dict[str, Any]:
         """Call the JetStream API; `call` follows the prefix."""
-        return self.client._link.request(call, body)
+        return self.client.link.request(call, body)
 
     def state(self, stream: str) -> StreamState | None:
         """The stream now; None if there is none of that name."""
@@ -67,7 +67,7 @@ class Connection:
 
     def retention(self, stream: str) -> Retention:
         """What can have removed messages of a stream."""
-        return read_retention(self.client.stream_info(stream), self.client._link.max_payload, time.time_ns())
+        return read_retention(self.client.stream_info(stream), self.client.link.max_payload, time.time_ns())
 
     def oldest_ns(self, state: StreamState, seq: int) -> int:
         """A time before which no message from `seq` on was stored; 0 for streams that replace nothing.

@@ -172,7 +172,7 @@ def _room(options: SinkOptions, mode: str, connection: Connection) -> Room:
     stream = options.target.one
     info = connection.client.stream_info(stream)
     config = info["config"]
-    limit = connection.client._link.max_payload
+    limit = connection.client.link.max_payload
     own = int(config.get("max_msg_size", -1))
     return Room(
         stream,

@@ -273,7 +273,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
                     self._acks_of(connection, name, self.options.durable)
 
     def _acks_of(self, connection: Connection, stream: str, consumer: str) -> DurableAcks:
-        link = connection.client._link
+        link = connection.client.link
         acks = self._acks.get(stream)
         if acks is None or not acks.uses(link):
             acks = self._acks[stream] = DurableAcks(link, stream, consumer)
