@@ -159,7 +159,7 @@ def without_syncs(*, rounds: int) -> list[str]:
 def _spread(world: World, promises: Promises, failed: str) -> list[str]:
     """Streams that refused something although the error was not in their files."""
     refusing = {name for name, count in promises.refused.items() if count}
-    owners = {name for name, stream in world.account.streams.items() if stream.store._directory in failed}
+    owners = {name for name, stream in world.account.streams.items() if stream.store.directory in failed}
     if owners:
         return [f"{name} refused, {owners} was hit" for name in refusing - owners]
     # It was in a directory that is gone: the first attempt to make one of the streams.

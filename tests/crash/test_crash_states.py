@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file import store as store_module
+from slipstream.jetstream.store.file.repair import Repair
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Broken, Driver, watch
 
@@ -96,18 +96,18 @@ def erasing(driver: Driver) -> None:
 
 def configuring(driver: Driver) -> None:
     """New configurations and consumer states between messages."""
-    driver.journal(lambda store: store.journal_put(b"c1", b"first"))
+    driver.journal(lambda store: store.journal.put(b"c1", b"first"))
     driver.append(3)
     driver.commit()
     driver.set_config(b"second configuration")
-    driver.journal(lambda store: store.journal_add(b"c1", b"+1"))
+    driver.journal(lambda store: store.journal.add(b"c1", b"+1"))
     driver.commit()
     driver.upkeep()
-    driver.journal(lambda store: store.journal_put(b"c2", b"x" * 200))
+    driver.journal(lambda store: store.journal.put(b"c2", b"x" * 200))
     driver.set_config(b"third configuration")
     driver.append(60)
     driver.commit()
-    driver.journal(lambda store: store.journal_remove(b"c1"))
+    driver.journal(lambda store: store.journal.remove(b"c1"))
     driver.commit()
     driver.upkeep()
 
@@ -233,7 +233,7 @@ def test_the_checker_notices_syncs_that_do_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", ["appending", "configuring"])
 def test_the_checker_notices_what_is_served_before_it_is_safe(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of double faults: a start that does not make sure of what it read."""
-    monkeypatch.setattr(FileStore, "_settle", lambda *_: None)
+    monkeypatch.setattr(Repair, "_make_durable", lambda *_: None)
     with pytest.raises(Broken, match="served after a start"):
         enumerate_states(SCENARIOS[name], images=0, seed=3, double_faults=1)
 
@@ -250,7 +250,7 @@ CHANGES: dict[str, tuple[Callable[[Driver], None], str]] = {
     "purge": (lambda driver: driver.purge(), "removed and back again"),
     "erase": (lambda driver: driver.erase(7), "removed and back again"),
     "config": (lambda driver: driver.set_config(b"second"), "configuration lost"),
-    "journal": (lambda driver: driver.journal(lambda store: store.journal_put(b"c", b"s")), "consumer state lost"),
+    "journal": (lambda driver: driver.journal(lambda store: store.journal.put(b"c", b"s")), "consumer state lost"),
 }
 
 

@@ -11,8 +11,8 @@ import random
 import pytest
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import ALL, StoredMessage
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Driver
 from support.stores import commit, reopen
@@ -25,11 +25,11 @@ def prepared(*, closed: bool = True) -> tuple[SimDisk, Driver]:
     disk = SimDisk()
     driver = Driver(disk, segment_bytes=SEGMENT)
     driver.append(120)
-    driver.journal(lambda store: store.journal_put(b"c1", b"state of one"))
+    driver.journal(lambda store: store.journal.put(b"c1", b"state of one"))
     driver.commit()
     for seq in range(1, 40, 2):
         driver.delete(seq)
-    driver.journal(lambda store: store.journal_put(b"c2", b"state of two"))
+    driver.journal(lambda store: store.journal.put(b"c2", b"state of two"))
     driver.commit()
     driver.upkeep()
     driver.set_config(b"second")
@@ -135,7 +135,7 @@ def test_damage_after_kill_costs_one_record() -> None:
     """No clean shutdown: all but the last commit is vouched for by the frames after it."""
     disk, driver = prepared(closed=False)
     store = driver.store
-    path = store._log.segments[0].path
+    path = store.log.segments[0].path
     rng = random.Random(4)
     for _ in range(30):
         victim = disk.copy()
@@ -216,7 +216,7 @@ def test_unreadable_segment_marks_messages() -> None:
     """A device that cannot read gives marked gaps, not an exception and not silence."""
     disk, driver = prepared()
     store = reopen(disk, segment_bytes=SEGMENT)
-    path = store._log.segments[0].path
+    path = store.log.segments[0].path
     disk.read_faults.add(path)
     good, bad = read_all(store)
     assert bad and set(good) | bad == set(driver.must)
@@ -226,8 +226,8 @@ def test_unreadable_segment_marks_messages() -> None:
 def test_scrub_finds_damage_nobody_read() -> None:
     disk, driver = prepared()
     store = reopen(disk, segment_bytes=SEGMENT)
-    segment, offset, _length = store._index.locate(38)
-    disk.content(store._log.segment(segment).path)[offset + 40] ^= 1
+    segment, offset, _length = store.state.index.locate(38)
+    disk.content(store.log.segment(segment).path)[offset + 40] ^= 1
     while store.scrub_next():
         pass
     for _ in range(30):

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
+from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Driver
 from support.stores import commit, fill, new_file_store, payload, reopen, upkeep
@@ -22,13 +22,13 @@ def workload(driver: Driver) -> None:
     """Everything a store does, each step allowed to be refused."""
     steps = [
         lambda: driver.append(30),
-        lambda: driver.journal(lambda store: store.journal_put(b"c", b"one")),
+        lambda: driver.journal(lambda store: store.journal.put(b"c", b"one")),
         lambda: driver.append(60),
         lambda: [driver.delete(seq) for seq in range(2, 70, 3)],
         lambda: driver.erase(5),
         lambda: driver.set_config(b"other"),
         lambda: driver.append(60),
-        lambda: driver.journal(lambda store: store.journal_add(b"c", b"+")),
+        lambda: driver.journal(lambda store: store.journal.add(b"c", b"+")),
         lambda: [driver.delete(seq) for seq in range(3, 90)],
         lambda: driver.append(3),
         lambda: driver.purge(b"s.1"),
@@ -151,7 +151,7 @@ def test_full_disk_refuses_messages_takes_purges_and_resumes() -> None:
     assert {store.get(seq).payload for seq in (1, acknowledged)} == {payload(1, 200), payload(acknowledged, 200)}
     upkeep(store)
     assert store.fault is not None, "still full"
-    store.journal_put(b"consumer", b"acks go on")
+    store.journal.put(b"consumer", b"acks go on")
     assert commit(store).fault is None
     assert store.purge(up_to_seq=acknowledged - 99) == acknowledged - 100
     assert commit(store).fault is None

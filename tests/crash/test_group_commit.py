@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from slipstream.jetstream.store.base import Committed, Job
 from slipstream.jetstream.store.file.group_commit import run_group
+from slipstream.jetstream.store.values import Committed, Job
 from slipstream.testing.sim_disk import SimDisk
 from support.store_history import Broken, Driver
 
@@ -46,7 +46,7 @@ def change(driver: Driver, rng: random.Random) -> None:
         case 3:
             driver.erase(rng.randrange(1, driver.store.last_seq + 2))
         case 4:
-            driver.journal(lambda store: store.journal_put(b"c", rng.randbytes(20)))
+            driver.journal(lambda store: store.journal.put(b"c", rng.randbytes(20)))
         case 5:
             driver.set_config(b"configuration %d" % rng.getrandbits(32))
         case _:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.base import StoredMessage
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.values import StoredMessage
 from support.stores import reopen
 
 VICTIM = Path(__file__).with_name("kill_victim.py")

@@ -6,8 +6,8 @@ import random
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from slipstream.jetstream.store.base import ALL, Job, StoredMessage
 from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.values import ALL, Job, StoredMessage
 from support.stores import new_file_store, reopen
 
 SEGMENT = 48 * 1024
@@ -54,10 +54,10 @@ def test_commits_upkeep_and_reads_beside_each_other(tmp_path: Path) -> None:
             if pending is not None:
                 pending[1].result()
                 finish(pending[0])
-    store._index.check()
+    store.state.index.check()
     assert "IndexFileJob" in pieces
     assert store.fault is None and store.lost().seqs == []
-    assert not any(segment.damaged for segment in store._log.segments)
+    assert not any(segment.damaged for segment in store.log.segments)
     store.close()
     again = reopen(RealDisk(), directory, segment_bytes=SEGMENT)
     found = again.read_batch(ALL, 0, max_msgs=1 << 20, max_bytes=1 << 40, up_to_seq=again.last_seq)

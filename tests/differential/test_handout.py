@@ -107,11 +107,11 @@ def test_a_guess_where_the_bytes_are_takes_nothing_else(
     length: int,
 ) -> None:
     store = filled(messages)
-    data, base, salt = store._slice(1, 0, 1, 1 << 20)
+    data, base, salt = store.slabs.slice(1, 0, 1, 1 << 20)
     assert base == 0
     bounds = (filters, from_seq, store.last_seq, max_msgs, 1 << 20)
     batch = Batch()
-    is_whole = batch.choose(store._index, *bounds, segment, start, data[start : start + length], salt)
+    is_whole = batch.choose(store.state.index, *bounds, segment, start, data[start : start + length], salt)
     expected = store.gather(filters, from_seq, max_msgs=max_msgs, max_bytes=1 << 20, up_to_seq=store.last_seq)
     everything = [expected.message(i) for i in range(len(expected))]
     assert len(batch.chosen) == len(everything)
@@ -177,7 +177,7 @@ def test_bounds_are_checked() -> None:
 def test_damage_ends_a_batch(cut: int, flip: int) -> None:
     store = filled([(b"a", b"", b"x" * 10, 0)] * 4)
     whole = store.gather((), 0, max_msgs=9, max_bytes=1000, up_to_seq=4)
-    data, base, salt = store._slice(1, whole.chosen.place(0)[1], 1, 1 << 20)
+    data, base, salt = store.slabs.slice(1, whole.chosen.place(0)[1], 1, 1 << 20)
     at = base + min(flip, len(data) - 1)
     bad = data[: at - base] + bytes([data[at - base] ^ 1]) + data[at - base + 1 :]
     good = 0
@@ -187,11 +187,11 @@ def test_damage_ends_a_batch(cut: int, flip: int) -> None:
             break
         good += 1
     batch = Batch()
-    store._index.select((), 0, 4, 9, 1000, batch.chosen)
+    store.state.index.select((), 0, 4, 9, 1000, batch.chosen)
     assert batch.take(bad, base, salt) == good
     assert [batch.message(i) for i in range(good)] == [whole.message(i) for i in range(good)]
     short = Batch()
-    store._index.select((), 0, 4, 9, 1000, short.chosen)
+    store.state.index.select((), 0, 4, 9, 1000, short.chosen)
     assert short.take(data[:cut], base, salt) <= 3
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from models.index_files import IndexFile, messages_of, put_together, take_apart
 from models.records import FRAME, MAGIC, Record, crc32c, encode_frame, encode_record
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import ALL
 from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, write_manifest
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, encode_header
+from slipstream.jetstream.store.values import ALL
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkscan import are_messages, records_end
 from slipstream.kernels.bulk.stagedrows import StagedRows
@@ -242,7 +242,7 @@ def test_records_behind_the_others_that_say_anything(records: list[Record], clos
     segments = [path for path in disk.paths() if path.endswith(".seg")]
     path = segments[0 if closed else -1]
     content = disk.content(path)
-    salt = reopen(WHOLE.copy(), segment_bytes=8192)._log.segments[0 if closed else -1].header.salt
+    salt = reopen(WHOLE.copy(), segment_bytes=8192).log.segments[0 if closed else -1].header.salt
     end = len(bytes(content).rstrip(b"\0"))
     end += -end % 8
     frame = encode_frame(records, no=10**6, salt=salt)
@@ -259,14 +259,14 @@ def opens(disk: SimDisk) -> None:
         store = reopen(disk, segment_bytes=8192)
     except StorageFault:
         return
-    store._index.check()
+    store.state.index.check()
     store.read_batch(ALL, 0, max_msgs=1000, max_bytes=1 << 30, up_to_seq=max(store.last_seq, 1))
     upkeep(store, turns=20)
     if store.last_seq < TOP - 1:
         store.append(store.last_seq + 1, 1, b"s.1", b"", b"goes on")
         done = commit(store)
         assert done is not None and done.fault is None
-        store._index.check()
+        store.state.index.check()
         again = reopen(disk, segment_bytes=8192)
         assert again.last_seq == store.last_seq and again.get(store.last_seq) == store.get(store.last_seq)
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from slipstream.jetstream.store.base import StoredMessage
+from slipstream.jetstream.store.values import StoredMessage
 from slipstream.testing.sim_disk import SimDisk
 from support.disk_world import disk_world
 from support.jetstream_world import FakePorts, World

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from slipstream.jetstream import headers
-from slipstream.jetstream.store.base import StoredMessage
+from slipstream.jetstream.store.values import StoredMessage
 from slipstream.jetstream.stream.copies.source_names import SOURCE_HEADER, origin_of
 from support.copy_world import SECOND_NS, CopyWorld, restarted
 

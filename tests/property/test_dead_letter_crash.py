@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from slipstream.jetstream.store.base import StoredMessage
+from slipstream.jetstream.store.values import StoredMessage
 from slipstream.testing.sim_disk import SimDisk
 from support.consumer_machine import DiskStores, reopened
 from support.consumer_world import SECOND_NS, ConsumerWorld, seq_of

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from models.message_index import MessageIndexModel
-from slipstream.jetstream.store.base import ALL, Store, StoredMessage, SubjectState
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import ALL, StoredMessage, SubjectState
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import commit, new_file_store, new_memory_store, reopen, upkeep
 
@@ -164,9 +165,9 @@ class StoreMachine(RuleBasedStateMachine):
             return
         for store in self.both:
             if how == "remove":
-                store.journal_remove(key)
+                store.journal.remove(key)
             else:
-                (store.journal_put if how == "put" else store.journal_add)(key, state)
+                (store.journal.put if how == "put" else store.journal.add)(key, state)
 
     @rule(sync=st.booleans())
     def commit(self, sync: bool) -> None:
@@ -196,7 +197,7 @@ class StoreMachine(RuleBasedStateMachine):
     def agree(self) -> None:
         assigned, model = self.model, self.shown
         for store in self.both:
-            store._index.check()
+            store.state.index.check()
             assert (store.assigned.first_seq, store.last_seq) == (assigned.first_seq, assigned.last_seq)
             assert store.assigned.messages == assigned.messages
             for subject in (b"a", b"a.b", b"b.c.d"):
@@ -214,7 +215,7 @@ class StoreMachine(RuleBasedStateMachine):
                 assert [batch.message(i) for i in range(len(batch))] == [m for m in everything if m.seq >= start]
             assert store.config == self.config
             assert store.notes() == self.notes
-            assert store.journal_entries() == self.journal
+            assert store.journal.entries() == self.journal
             if model.last_seq < 10_000:
                 assert store.deleted(40) == model.deleted(40)
             for wanted in (b"a.*", b"a.b", b"*.c"):

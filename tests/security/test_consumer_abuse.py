@@ -76,7 +76,7 @@ def test_a_client_that_naks_in_a_loop() -> None:
         w.ports.delivered.clear()
         w.ports.sent.clear()
     w.ports.advance(SECOND_NS)
-    state = w.stores.made["S"].journal_entries()[b"C"]
+    state = w.stores.made["S"].journal.entries()[b"C"]
     assert sum(map(len, state)) < 64 * 1024
     assert len(w.ports.logged) == before
     assert w.info()["num_ack_pending"] == 3

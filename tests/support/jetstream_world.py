@@ -20,8 +20,8 @@ from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS
 from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts, Subscription
-from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
 from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.kernels.fastpath.intake import Intake
 from slipstream.kernels.fastpath.pointget import PointGet

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from slipstream.jetstream.store.base import ALL, Committed, Job, StoredMessage, StoreUnavailable
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.values import ALL, Committed, Job, StoredMessage, StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
 
 from .stores import DIRECTORY, new_file_store, reopen, upkeep
@@ -139,7 +139,7 @@ class Driver:
 
     def journal(self, change: Callable[[FileStore], None]) -> None:
         change(self.store)
-        self.states.append(self.store.journal_entries())
+        self.states.append(self.store.journal.entries())
 
     def _remove(self, seqs: set[int]) -> None:
         for seq in seqs:
@@ -200,7 +200,7 @@ class Driver:
             if faulted and self.store.fault is None:
                 # Repaired: what the store shows now is what it goes on from.
                 self.configs.append(self.store.config)
-                self.states.append(self.store.journal_entries())
+                self.states.append(self.store.journal.entries())
 
     def upkeep_around(self, change: Callable[[], None], turns: int = 30) -> None:
         """Upkeep as beside a busy stream: changes are made and committed before and after each piece runs."""
@@ -243,7 +243,7 @@ class Driver:
         disk.before_call = lambda now: self._after_power_cut(now, rng, {}, {})
         store = reopen(disk, segment_bytes=self.segment_bytes)
         disk.before_call = None
-        served, states = self._compare(store, disk), store.journal_entries()
+        served, states = self._compare(store, disk), store.journal.entries()
         self._after_power_cut(disk, rng, served, states)
         upkeep(store)
         self._after_power_cut(disk, rng, served, states)
@@ -257,11 +257,11 @@ class Driver:
             found = self._compare(store, left)
             if any(found.get(seq) != content for seq, content in served.items()):
                 raise Broken("served after a start, and gone or changed after a power cut")
-            if served and store.journal_entries() != states:
+            if served and store.journal.entries() != states:
                 raise Broken("consumer state served after a start, and gone or changed after a power cut")
 
     def _compare(self, store: FileStore, disk: SimDisk) -> dict[int, Content]:
-        store._index.check()
+        store.state.index.check()
         found: dict[int, Content] = {}
         for read in _everything(store):
             if not isinstance(read, StoredMessage):
@@ -284,8 +284,8 @@ class Driver:
             raise Broken(f"loss reported without loss: {store.lost()}")
         if store.config not in self.configs[self.config_committed :]:
             raise Broken(f"configuration lost: {store.config!r}")
-        if store.journal_entries() not in self.states[self.states_committed :]:
-            raise Broken(f"consumer state lost: {store.journal_entries()}")
+        if store.journal.entries() not in self.states[self.states_committed :]:
+            raise Broken(f"consumer state lost: {store.journal.entries()}")
         noted = int(store.notes().get(b"unit", b"0"))
         for unit, note in self.units:
             here = unit & set(found)

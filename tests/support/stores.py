@@ -6,11 +6,12 @@ import itertools
 import random
 from collections.abc import Callable
 
-from slipstream.jetstream.store.base import Committed, Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.store.values import Committed
 from slipstream.testing.sim_disk import SimDisk
 
 UID = bytes(range(16))

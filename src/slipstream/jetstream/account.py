@@ -36,7 +36,7 @@ from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
 from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare, check_limits
 from slipstream.jetstream.scrub import Scrubber
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.commit.committer import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream

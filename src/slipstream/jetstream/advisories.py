@@ -8,7 +8,7 @@ from typing import Final
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports, ServerFacts
-from slipstream.jetstream.store.base import Lost
+from slipstream.jetstream.store.values import Lost
 from slipstream.limits import ADVISED_LOST_MAX
 
 __all__ = ["Advisories"]

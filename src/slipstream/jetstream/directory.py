@@ -22,13 +22,14 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.ports import Recovered
-from slipstream.jetstream.store.base import Store, StoreUnavailable
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.manifest import read_manifest
 from slipstream.jetstream.store.file.recovery import scan_segment
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.jetstream.stored_config import from_stored, to_stored
 from slipstream.kernels.log.record import CONFIG
 

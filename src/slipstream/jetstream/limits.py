@@ -15,17 +15,10 @@ ASSET_METADATA_BYTES_MAX: Final = 128 * KIB
 # Filters of one consumer: they are compared with each other when it is made.
 CONSUMER_FILTERS_MAX: Final = 4_096
 
-# What a reader on this machine is told at once to look up in files itself: so many chunks, messages (a fifth of a
-# millisecond to choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that
-# should be in a cache by then; it is more than what lies between two marks of bulk commits) and on average at least,
-# and files. When that is not how they lie, it is tried again after so many chunks. The last are the files kept open for
-# such a reader: more than are in its window.
+# What a reader on this machine is told at once to look up in files itself: so many chunks. When its messages do not lie
+# together (`store/limits.py`), it is tried again after so many chunks. The last are the files kept open for such a
+# reader: more than are in its window.
 BULK_PLACES_CHUNKS: Final = 16
-BULK_PLACES_MSGS_MAX: Final = 32_768
-BULK_PLACES_MAX: Final = 64
-BULK_PLACE_BYTES_MAX: Final = 384 * KIB
-BULK_PLACE_BYTES_MIN: Final = 4 * KIB
-BULK_PLACES_FILES_MAX: Final = 2
 BULK_PLACES_AGAIN: Final = 8
 BULK_LENT_FILES_MAX: Final = 16
 

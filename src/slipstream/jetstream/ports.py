@@ -21,7 +21,8 @@ from slipstream.jetstream.limits import (
     FAST_BATCHES_MAX,
     FAST_BATCHES_PER_STREAM_MAX,
 )
-from slipstream.jetstream.store.base import Job, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Job
 from slipstream.kernels.fastpath.ackintake import AckIntake
 from slipstream.kernels.fastpath.handout import Batch
 from slipstream.kernels.fastpath.intake import Intake

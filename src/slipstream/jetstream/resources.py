@@ -17,7 +17,7 @@ from slipstream.jetstream.ports import AccountLimits
 from slipstream.units import MIB
 
 if TYPE_CHECKING:
-    from slipstream.jetstream.store.base import Store
+    from slipstream.jetstream.store.contract import StoreWrites
 
 __all__ = ["AccountBudget", "ServerBudget", "StreamShare", "check_limits"]
 
@@ -135,7 +135,7 @@ class StreamShare:
 
     __slots__ = ("_budget", "_gone", "_held_bytes", "_known_bytes", "_reported_bytes", "_staged_bytes", "_store")
 
-    def __init__(self, budget: AccountBudget, store: Store) -> None:
+    def __init__(self, budget: AccountBudget, store: StoreWrites) -> None:
         """Nothing is counted before it is reported or asked for."""
         self._budget = budget
         self._store = store

@@ -18,7 +18,7 @@ from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.known_subjects import known_subjects
 from slipstream.migrate.errors import MigrationError
 

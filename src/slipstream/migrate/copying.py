@@ -14,10 +14,10 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, stream_level, with_required_level
-from slipstream.jetstream.store.base import ALL, SEQ_MAX, Damaged
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
+from slipstream.jetstream.store.values import ALL, SEQ_MAX, Damaged
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.admission.ttl import message_ttl
 from slipstream.jetstream.stream.copies.source_positions import position_notes
@@ -131,7 +131,7 @@ class _Writer:
                 except MigrationError as error:
                     self._source.findings.damage.append(str(error))
                     continue
-                store.journal_put(consumer.name.encode(), state.encode())
+                store.journal.put(consumer.name.encode(), state.encode())
                 self._consumers.append(consumer.name)
             _commit(store)
         finally:
@@ -206,7 +206,7 @@ class _Writer:
                 )
             if store.last_seq < self._source.last_seq:
                 raise MigrationError(f"it ends at {store.last_seq}, not at {self._source.last_seq}")
-            kept = sorted(key.decode() for key in store.journal_entries())
+            kept = sorted(key.decode() for key in store.journal.entries())
             if kept != sorted(self._consumers):
                 raise MigrationError(f"the consumers written are {kept}, not {sorted(self._consumers)}")
             self._compare_subjects(store)

@@ -243,7 +243,7 @@ class SavedStream:
 
 def write_archive(store: FileStore, path: str) -> dict[str, Any]:
     """Save what a store holds as a backup; its state, to restore it with."""
-    consumers = {name: ConsumerState.decode(parts) for name, parts in store.journal_entries().items()}
+    consumers = {name: ConsumerState.decode(parts) for name, parts in store.journal.entries().items()}
     state: dict[str, Any] = {
         "messages": store.messages,
         "bytes": store.size_bytes,

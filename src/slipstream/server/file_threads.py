@@ -26,8 +26,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from slipstream.jetstream.store.base import Job
 from slipstream.jetstream.store.file.group_commit import run_group
+from slipstream.jetstream.store.values import Job
 from slipstream.server.limits import COMMIT_THREADS_MAX, COMMIT_THREADS_MIN, FILE_THREADS
 
 __all__ = ["ENDS_A_TURN_MAX", "GROUP_COMMITS_MAX", "FileThreads", "FileWork"]

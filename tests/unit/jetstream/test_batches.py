@@ -9,7 +9,7 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import BatchLimits
-from slipstream.jetstream.store.base import StoreUnavailable
+from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.retention.interest import NoConsumers
 from slipstream.units import SECOND_NS

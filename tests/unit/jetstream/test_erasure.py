@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import Committed, Job
+from slipstream.jetstream.store.values import Committed, Job
 from slipstream.units import SECOND_NS
 from support.jetstream_world import DiskLikeStore, FakeStores, World
 

@@ -58,7 +58,7 @@ class Restarting:
 
     @property
     def directory(self) -> str:
-        return str(self.store._directory)
+        return str(self.store.directory)
 
     @property
     def store(self) -> Any:

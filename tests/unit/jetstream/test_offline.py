@@ -42,7 +42,7 @@ def two_streams(disk: SimDisk) -> BulkWorld:
 
 def directory_of(w: BulkWorld, name: str) -> str:
     store = w.account.streams[name].store
-    return str(store._directory)  # type: ignore[attr-defined]
+    return str(store.directory)  # type: ignore[attr-defined]
 
 
 def started_again(w: BulkWorld) -> BulkWorld:

@@ -7,7 +7,7 @@ import pytest
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.ports import Recovered
-from slipstream.jetstream.store.base import StoreUnavailable
+from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.limits import STREAM_MAX_BUFFERED_MSGS
 from slipstream.testing.sim_disk import SimDisk
 from slipstream.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
@@ -357,17 +357,15 @@ class TestUpdates:
         w.create("S", subjects=["s"])
         store: Any = w.account.streams["S"].store
         w.ports.advance(5 * SECOND_NS)
-        frames = store._writer.frame_no
+        frames = store.log.writer.frame_no
         for _ in range(30):
             w.publish("s")
             w.ports.advance(200 * MILLISECOND_NS)
-        assert store._writer.frame_no == frames + 30  # the next commit vouched each time
-        assert not store._marked
+        assert store.log.writer.frame_no == frames + 30  # the next commit vouched each time
         w.ports.advance(2 * SECOND_NS)
-        assert store._writer.frame_no == frames + 31
-        assert store._marked
+        assert store.log.writer.frame_no == frames + 31
         w.ports.advance(MINUTE_NS)
-        assert store._writer.frame_no == frames + 31
+        assert store.log.writer.frame_no == frames + 31
 
 
 class TestDuplicates:

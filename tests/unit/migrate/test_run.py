@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from slipstream.jetstream.store.base import ALL, SEQ_MAX, StoredMessage
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.values import ALL, SEQ_MAX, StoredMessage
 from slipstream.jetstream.stored_config import from_stored
 from slipstream.jetstream.stream.copies.source_positions import position_notes
 from slipstream.testing import ServerThread
@@ -49,7 +49,7 @@ def held(target: Path) -> dict[str, Any]:
         assert name not in found
         messages = store.read_batch(ALL, 1, max_msgs=100, max_bytes=10**6, up_to_seq=SEQ_MAX)
         bodies = [message.payload for message in messages if isinstance(message, StoredMessage)]
-        found[name] = (directory.parent.parent.name, bodies, sorted(store.journal_entries()))
+        found[name] = (directory.parent.parent.name, bodies, sorted(store.journal.entries()))
     return found
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.base import ALL, Store, StoredMessage, StoreUnavailable, SubjectState
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import ALL, StoredMessage, StoreUnavailable, SubjectState
 from support.stores import MAKERS, commit, fill, payload, upkeep
 
 
@@ -296,18 +297,18 @@ def test_upkeep_changes_nothing_visible(store: Store) -> None:
 
 
 def test_journal(store: Store) -> None:
-    store.journal_put(b"c1", b"state")
-    store.journal_add(b"c1", b"+1")
-    store.journal_add(b"c1", b"+2")
-    store.journal_put(b"c2", b"other")
-    store.journal_put(b"c3", b"gone")
-    store.journal_remove(b"c3")
-    assert store.journal_entries() == {b"c1": [b"state", b"+1", b"+2"], b"c2": [b"other"]}
+    store.journal.put(b"c1", b"state")
+    store.journal.add(b"c1", b"+1")
+    store.journal.add(b"c1", b"+2")
+    store.journal.put(b"c2", b"other")
+    store.journal.put(b"c3", b"gone")
+    store.journal.remove(b"c3")
+    assert store.journal.entries() == {b"c1": [b"state", b"+1", b"+2"], b"c2": [b"other"]}
     commit(store)
-    store.journal_put(b"c1", b"whole")
-    assert store.journal_entries()[b"c1"] == [b"whole"]
+    store.journal.put(b"c1", b"whole")
+    assert store.journal.entries()[b"c1"] == [b"whole"]
     with pytest.raises(KeyError):
-        store.journal_add(b"unknown", b"+")
+        store.journal.add(b"unknown", b"+")
 
 
 def test_config(store: Store) -> None:
@@ -335,7 +336,7 @@ def test_atomic_unit(store: Store) -> None:
     commit(store)
     assert store.committed_seq == 302
     assert store.messages == 302 and store.get(302).payload == payload(302)
-    store._index.check()
+    store.state.index.check()
 
 
 def test_atomic_unit_in_slices_is_hidden_until_it_ends(store: Store) -> None:
@@ -363,7 +364,7 @@ def test_atomic_unit_in_slices_is_hidden_until_it_ends(store: Store) -> None:
     assert [m.payload for m in store.read_batch(ALL, 1, max_msgs=10**4, max_bytes=1 << 40, up_to_seq=seq)] == [
         payload(n) for n in range(1, seq)
     ]
-    store._index.check()
+    store.state.index.check()
     upkeep(store)
     fill(store, 5)
     commit(store)
@@ -390,7 +391,7 @@ def test_an_aborted_unit_never_was(store: Store, commits: int) -> None:
     assert [m.payload for m in store.read_batch(ALL, 1, max_msgs=10**4, max_bytes=1 << 40, up_to_seq=500)] == [
         payload(n) for n in range(1, 218)
     ]
-    store._index.check()
+    store.state.index.check()
 
 
 @pytest.mark.parametrize("gap", [3, 500])
@@ -402,7 +403,7 @@ def test_gaps_in_a_unit(store: Store, gap: int) -> None:
     commit(store)
     store.end_atomic()
     commit(store)
-    store._index.check()
+    store.state.index.check()
     assert (store.messages, store.last_seq) == (7, 9 + 2 * gap)
     assert [m.seq for m in store.read_batch([b"u"], 1, max_msgs=9, max_bytes=9**9, up_to_seq=10**6)] == [
         5 + gap,
@@ -427,7 +428,7 @@ def test_removals_beside_an_open_unit(store: Store) -> None:
     commit(store)
     assert store.messages == 10 and store.first_seq == 31 and store.last_seq == 40
     assert store.config == b"changed" and store.notes() == {b"other": b"1"}
-    store._index.check()
+    store.state.index.check()
 
 
 def test_notes(store: Store) -> None:

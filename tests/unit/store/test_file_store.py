@@ -26,8 +26,8 @@ def test_open_again_gives_the_same_stream() -> None:
     store.append(201, 201_000, b"ttl", b"", b"x", 777)
     store.delete(100)
     store.set_config(b"changed")
-    store.journal_put(b"c", b"state")
-    store.journal_add(b"c", b"+1")
+    store.journal.put(b"c", b"state")
+    store.journal.add(b"c", b"+1")
     commit(store)
     upkeep(store)
     again = reopen(disk, segment_bytes=SEGMENT)
@@ -36,7 +36,7 @@ def test_open_again_gives_the_same_stream() -> None:
     assert again.committed_seq == 201
     assert list(again.expiries()) == [(201, 777)]
     assert again.config == b"changed"
-    assert again.journal_entries() == {b"c": [b"state", b"+1"]}
+    assert again.journal.entries() == {b"c": [b"state", b"+1"]}
     assert again.report.rebuilt_indexes == 0, "closed segments were opened by their index files"
     assert again.get(150).payload == payload(150)
 
@@ -111,10 +111,10 @@ def test_journal_is_rewritten_when_mostly_outdated() -> None:
     disk = SimDisk()
     store = new_file_store(disk)
     for i in range(60):
-        store.journal_put(b"consumer", b"%d" % i + bytes(50_000))
+        store.journal.put(b"consumer", b"%d" % i + bytes(50_000))
         commit(store)
     assert disk.size(DIRECTORY + "/consumers.log") < 2_000_000
-    assert reopen(disk).journal_entries()[b"consumer"][0].startswith(b"59\0")
+    assert reopen(disk).journal.entries()[b"consumer"][0].startswith(b"59\0")
 
 
 def test_closed_store_does_nothing_more() -> None:
@@ -191,7 +191,7 @@ def test_a_rewrite_that_was_not_worth_it_is_no_damage(monkeypatch: pytest.Monkey
         patch.setattr(CompactionJob, "_body", lambda job, _: in_vain.append(job))
         upkeep(store)
     assert 0 < len(in_vain) < 5, "the same is not tried again and again"
-    assert not any(segment.damaged for segment in store._log.segments)
+    assert not any(segment.damaged for segment in store.log.segments)
     assert store.scrub_next(), "segments that are not damaged are still read back"
     assert upkeep(store) == 1
     for seq in range(9, 90, 9):
@@ -257,17 +257,17 @@ def test_a_start_after_a_clean_stop_syncs_nothing() -> None:
     disk = SimDisk()
     store = new_file_store(disk)
     fill(store, 3)
-    store.journal_put(b"c", b"state")
+    store.journal.put(b"c", b"state")
     commit(store)
     store.close()
     again = reopen(disk)
-    again.journal_add(b"c", b"+1")
+    again.journal.add(b"c", b"+1")
     commit(again)
     again.close()
     calls = disk.calls
     last = reopen(disk)
     assert disk.calls == calls, "nothing was synced or written"
-    assert last.messages == 3 and last.journal_entries() == {b"c": [b"state", b"+1"]}
+    assert last.messages == 3 and last.journal.entries() == {b"c": [b"state", b"+1"]}
 
 
 def test_index_files_wait_for_a_quiet_moment() -> None:
@@ -291,7 +291,7 @@ def test_index_files_wait_for_a_quiet_moment() -> None:
         return kinds
 
     def waiting() -> int:
-        return sum(not segment.indexed for segment in store._log.closed_segments())
+        return sum(not segment.indexed for segment in store.log.closed_segments())
 
     fill(store, 200)
     commit(store)
@@ -314,7 +314,7 @@ def test_a_segment_that_begins_with_much() -> None:
     for seq in (1, 2):
         store.append(seq, seq, b"s", b"", large)
     commit(store)
-    assert len(store._log.segments) == 2
+    assert len(store.log.segments) == 2
     assert store.get(2).payload == large
     again = reopen(disk, segment_bytes=16 << 20)
     assert [again.get(seq).payload == large for seq in (1, 2)] == [True, True]

@@ -35,13 +35,13 @@ def cost_of_opening(segments: int) -> tuple[Counter[str], int]:
     disk = CountingDisk()
     disk.asked = Counter()
     store = new_file_store(disk, segment_bytes=SEGMENT)
-    while len(store._log.segments) < segments:
+    while len(store.log.segments) < segments:
         fill(store, 1)
         if store.last_seq % 50 == 0:
             commit(store)
     commit(store)
     upkeep(store, turns=3 * segments)  # index files and a manifest; so few segments stay as they are
-    segments_now = len(store._log.segments)
+    segments_now = len(store.log.segments)
     disk.asked.clear()
     lines = 0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.jetstream.store.base import ALL, StoredMessage
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import DIRECTORY, UID, commit, new_file_store, options, payload, reopen, upkeep
 
@@ -19,7 +19,7 @@ def append(store: FileStore, seqs: list[int]) -> None:
 
 
 def seqs_of(store: FileStore) -> list[int]:
-    store._index.check()
+    store.state.index.check()
     reads = store.read_batch(ALL, 0, max_msgs=10_000, max_bytes=1 << 30, up_to_seq=2**64 - 1)
     for read in reads:
         assert isinstance(read, StoredMessage) and read.payload == payload(read.seq)

@@ -23,7 +23,8 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports, Subscription
-from slipstream.jetstream.store.base import Store, StoredMessage
+from slipstream.jetstream.store.contract import StoreReads
+from slipstream.jetstream.store.values import StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.fastpath.pointget import PointGet
@@ -106,7 +107,7 @@ class DirectGet:
             asked: name of the stream in the subjects of the requests, which a mirror answers too.
         """
         self._stream = stream
-        self._store: Store = stream.store
+        self._store: StoreReads = stream.store
         self._name = stream.name.encode()
         self._key_at = len(_PREFIX) + len(asked.encode()) + 1
         self._in_files = stream.config.storage is StorageType.FILE

@@ -7,7 +7,7 @@ from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.config.versioning import shown
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time
 from slipstream.jetstream.ports import ServerFacts
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import StoreSummary
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["config_fields", "state_fields", "stream_fields"]
@@ -85,6 +85,6 @@ def state_fields(stream: Stream, *, deleted: bool = False, subjects: dict[str, i
     return fields
 
 
-def _lost(store: Store) -> dict[str, object]:
+def _lost(store: StoreSummary) -> dict[str, object]:
     lost = store.lost()
     return {"lost": {"msgs": lost.seqs, "bytes": lost.size_bytes}} if lost.seqs else {}

@@ -11,7 +11,7 @@ from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.times import format_time
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import StoreReads
 from slipstream.jetstream.stream import reads
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
@@ -51,7 +51,7 @@ class MessageApi:
             lambda: request.attempt(lambda: self._found(request, asked, stream.store)), gone=request.fail
         )
 
-    def _found(self, request: ApiRequest, asked: bodies.MsgGetRequest, store: Store) -> None:
+    def _found(self, request: ApiRequest, asked: bodies.MsgGetRequest, store: StoreReads) -> None:
         seq = store.seq_for_time(asked.start_time_ns) if asked.start_time_ns is not None else asked.seq
         if seq > 0 and not asked.next_by_subj:
             message = reads.at(store, seq)

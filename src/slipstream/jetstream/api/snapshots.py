@@ -48,7 +48,7 @@ from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
 from slipstream.jetstream.ports import Subscription
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjects.subject import is_valid_publish

@@ -35,8 +35,9 @@ from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Job, Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
+from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.admission.conditions import message_ttl
 from slipstream.limits import RESTORE_COMMIT_BYTES
 from slipstream.units import MIB, SECOND_NS
@@ -312,7 +313,7 @@ class Restore:
     def _add_consumer(self, name: str, state: ConsumerState) -> None:
         self._owner.check_consumer(name, state)
         encoded = state.encode()
-        self._store.journal_put(name.encode(), encoded)
+        self._store.journal.put(name.encode(), encoded)
         self._uncommitted += len(encoded)
         self.progress.stored_bytes += len(encoded)
         self._check_room(0)

@@ -7,7 +7,8 @@ from typing import Final
 
 from slipstream.jetstream.backup.errors import UnreadableMessage
 from slipstream.jetstream.backup.limits import BACKUP_SLICE_BYTES, BACKUP_SLICE_MSGS
-from slipstream.jetstream.store.base import ALL, Damaged, Store, StoredMessage
+from slipstream.jetstream.store.contract import StoreReads
+from slipstream.jetstream.store.values import ALL, Damaged, StoredMessage
 from slipstream.kernels.fastpath.handout import Batch
 
 __all__ = ["Slice", "lengths", "slices"]
@@ -18,7 +19,7 @@ _LENGTHS: Final = 1_000_000  # messages whose lengths are looked at before other
 Slice = Batch | list[StoredMessage]
 
 
-def slices(store: Store, last_seq: int) -> Iterator[Slice]:
+def slices(store: StoreReads, last_seq: int) -> Iterator[Slice]:
     """Everything up to `last_seq`, in order.
 
     Raises:
@@ -43,7 +44,7 @@ def slices(store: Store, last_seq: int) -> Iterator[Slice]:
         yield messages
 
 
-def lengths(store: Store, last_seq: int) -> Iterator[int]:
+def lengths(store: StoreReads, last_seq: int) -> Iterator[int]:
     """Subject, headers and payload of the longest message of each of many slices, in bytes."""
     seq = store.first_seq
     while seq:

@@ -19,8 +19,8 @@ from slipstream.jetstream.bulk.parts import Part
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import SEQ_LAST, SubjectState
-from slipstream.jetstream.store.bulk import unit_subject_state, unit_writer
+from slipstream.jetstream.store.bulk import unit_subject_state
+from slipstream.jetstream.store.values import SEQ_LAST, SubjectState
 from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.conditions import message_ttl
 from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl
@@ -151,7 +151,7 @@ class Entry:
             else:
                 raise self._refusal(reason)
             rows.skip()
-            writer = unit_writer(store)
+            writer = store.bulk.unit_writer()
 
     def close(self, notes: Mapping[bytes, bytes]) -> None:
         """Make the unit whole, and let everything follow that follows from its messages.
@@ -271,7 +271,7 @@ class Entry:
     def subject_state(self, subject: bytes) -> SubjectState:
         """What is under a literal subject, with the messages of this unit."""
         before = self._stream.store.assigned.subject_state(subject)
-        first, last, count = unit_subject_state(self._stream.store, subject)
+        first, last, count = unit_subject_state(self._stream.store.bulk, subject)
         if not count:
             return before
         return SubjectState(before.first_seq or first, last, before.count + count)

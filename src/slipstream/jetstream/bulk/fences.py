@@ -14,7 +14,7 @@ import msgspec
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import BULK_BRIEF_FENCES_MAX, BULK_FENCE_NS, BULK_FENCES_MAX
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import StoreFacts
 
 __all__ = ["Fence", "fence_notes", "find_fence"]
 
@@ -34,13 +34,13 @@ class Fence(msgspec.Struct, array_like=True, frozen=True):
     brief: bool = False
 
 
-def find_fence(store: Store, txn: str) -> Fence | None:
+def find_fence(store: StoreFacts, txn: str) -> Fence | None:
     """The fence of a transaction; None when it has committed nothing, or was forgotten."""
     value = store.notes().get(_KEY + txn.encode())
     return _decode(value) if value is not None else None
 
 
-def fence_notes(store: Store, txn: str, fence: Fence) -> dict[bytes, bytes]:
+def fence_notes(store: StoreFacts, txn: str, fence: Fence) -> dict[bytes, bytes]:
     """The notes that set a fence, and forget others if there are too many.
 
     Raises:

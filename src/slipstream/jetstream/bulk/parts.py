@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from slipstream.jetstream.bulk.limits import BULK_STAGE_BYTES_MAX, BULK_STAGE_MEMORY_BYTES_MAX, BULK_STAGE_PARTS_MAX
 from slipstream.jetstream.config.enums import StorageType
-from slipstream.jetstream.store.staging import StageArea, staging_of
+from slipstream.jetstream.store.staging import StageArea
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import BULK_STAGE_NS
 from slipstream.units import SECOND_NS
@@ -46,7 +46,7 @@ class StagedParts:
 
     def __init__(self, stream: Stream) -> None:
         """Nothing is looked at before `load`."""
-        self.area: StageArea = staging_of(stream.store)
+        self.area: StageArea = stream.store.bulk.staging()
         self.sizes: dict[str, int] = {}
         in_memory = stream.config.storage is StorageType.MEMORY
         self._bytes_max = BULK_STAGE_MEMORY_BYTES_MAX if in_memory else BULK_STAGE_BYTES_MAX

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from slipstream.jetstream.bulk.limits import BULK_MARKS_A_SPLIT, BULK_MARKS_MAX, BULK_SPLITS_MAX
 from slipstream.jetstream.bulk.requests import Range
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.bulk import Mark, measure_step
+from slipstream.jetstream.store.contract import Store
 
 __all__ = ["Planner", "Split", "Target", "cut"]
 
@@ -84,7 +84,7 @@ class Planner:
         marks, wanted = self._marks, self._wanted
         known = len(marks)
         self._next, limited = measure_step(
-            self._store,
+            self._store.bulk,
             wanted.filters,
             self._next,
             wanted.last,

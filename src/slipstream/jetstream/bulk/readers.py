@@ -178,7 +178,7 @@ class Readers:
                 return
             reader.places_from = reader.chunks + BULK_PLACES_AGAIN
         job = begin_read(
-            reader.stream.store,
+            reader.stream.store.bulk,
             reader.wanted.filters,
             reader.next_seq,
             reader.wanted.last,
@@ -198,7 +198,7 @@ class Readers:
         """Let a reader on this machine read by itself; False if it cannot."""
         pause_ns = self._pace.pause_ns(len(self._readers))
         found = find_places(
-            reader.stream.store,
+            reader.stream.store.bulk,
             reader.wanted.filters,
             reader.next_seq,
             reader.wanted.last,

@@ -11,8 +11,7 @@ from slipstream.errors import UNREADABLE
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import BULK_FILTERS_MAX, BULK_TXN_BYTES_MAX
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.store.base import Filters
-from slipstream.jetstream.store.bulk import store_uid
+from slipstream.jetstream.store.values import Filters
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.limits import BULK_STAGE_NS
@@ -167,7 +166,7 @@ def checked_txn(txn: str) -> str:
 
 def identity_of(stream: Stream) -> str:
     """`<created-ns>/<uid>`: tells a stream from an earlier one of the same name."""
-    return f"{stream.created_ns}/{store_uid(stream.store)}"
+    return f"{stream.created_ns}/{stream.store.bulk.uid}"
 
 
 def range_of(stream: Stream, asked: RangeRequest) -> Range:

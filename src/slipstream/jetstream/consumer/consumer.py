@@ -36,7 +36,7 @@ from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.replies import Replies
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.ports import Delivery, Ports, ServerFacts, Subscription
-from slipstream.jetstream.store.base import ALL, Damaged
+from slipstream.jetstream.store.values import ALL, Damaged
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["Consumer", "ConsumerOwner"]

@@ -264,7 +264,7 @@ class Consumers:
             ApiError: 10014.
         """
         if self.offline.pop(name, None) is not None:
-            self.stream.store.journal_remove(name.encode())
+            self.stream.store.journal.remove(name.encode())
             self._partition.drop(name)
             self._retention.sweep()
         else:
@@ -431,7 +431,7 @@ class Consumers:
 
     def _recover(self) -> None:
         store = self.stream.store
-        for key, parts in store.journal_entries().items():
+        for key, parts in store.journal.entries().items():
             name = key.decode("utf-8", "replace")
             try:
                 state = ConsumerState.decode(parts)

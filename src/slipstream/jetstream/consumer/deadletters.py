@@ -24,7 +24,7 @@ from slipstream.jetstream.consumer.limits import DEAD_LETTER_RETRY_NS, DEAD_LETT
 from slipstream.jetstream.consumer.state import BURIED, DEAD, DeadLetter
 from slipstream.jetstream.errors import invalid_config
 from slipstream.jetstream.ports import Cancel, Subscription
-from slipstream.jetstream.store.base import Damaged, StoredMessage
+from slipstream.jetstream.store.values import Damaged, StoredMessage
 from slipstream.jetstream.stream import reads
 from slipstream.kernels.subjects.subject import is_valid_publish, matches
 

@@ -30,7 +30,7 @@ from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.consumer.undelivered import Undelivered
 from slipstream.jetstream.ports import Cancel
-from slipstream.jetstream.store.base import Damaged, Read, StoredMessage
+from slipstream.jetstream.store.values import Damaged, Read, StoredMessage
 from slipstream.kernels.fastpath.handout import Batch
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 
 from slipstream.jetstream.consumer.limits import CONSUMER_CHANGES_HELD, CONSUMER_DELTAS_BYTES_MIN
 from slipstream.jetstream.consumer.state import ACKED, DELIVERED, RUN, UNACKED, ConsumerState
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 
 __all__ = ["ConsumerJournal", "NoJournal"]
 
@@ -43,7 +43,7 @@ class ConsumerJournal:
         self._held.clear()
         whole = self._state.encode()
         self._whole_bytes, self._delta_bytes = len(whole), 0
-        self._store.journal_put(self._key, whole)
+        self._store.journal.put(self._key, whole)
         self._holding(self)
 
     def delivered(self, deadline_ns: int, next_seq: int, seqs: list[int]) -> None:
@@ -91,12 +91,12 @@ class ConsumerJournal:
             return
         self._held.clear()
         for delta in held:
-            self._store.journal_add(self._key, delta)
+            self._store.journal.add(self._key, delta)
 
     def remove(self) -> None:
         """Forget the consumer."""
         self._held.clear()
-        self._store.journal_remove(self._key)
+        self._store.journal.remove(self._key)
         self._holding(self)
 
 

@@ -15,7 +15,7 @@ from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.limits import RETENTION_SWEEP_MSGS
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import ALL, StoredMessage
+from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["Retention"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from slipstream.jetstream.config.enums import DeliverPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.filters import Filters
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import StoreReads
 
 __all__ = ["first_position"]
 
 
-def first_position(config: ConsumerConfig, store: Store, filters: Filters, *, one_per_subject: bool) -> tuple[int, int]:
+def first_position(
+    config: ConsumerConfig, store: StoreReads, filters: Filters, *, one_per_subject: bool
+) -> tuple[int, int]:
     """`(next_seq, resume_seq)` of a consumer that is made now, of what is committed.
 
     Args:

@@ -7,7 +7,7 @@ something and what it replaces change in the same instant.
 
 from __future__ import annotations
 
-from slipstream.jetstream.store.base import Filters, SubjectState
+from slipstream.jetstream.store.values import Filters, SubjectState
 from slipstream.kernels.index.pendingremovals import PendingRemovals
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.subjects.subject import is_literal

@@ -17,35 +17,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
-from slipstream.jetstream.limits import (
+from slipstream.jetstream.store.contract import BulkAccess, StoreMessages
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.limits import (
+    BULK_EXTENTS_MAX,
+    BULK_GAP_BYTES_MAX,
+    BULK_NARROW_GAPS_MAX,
     BULK_PLACE_BYTES_MAX,
     BULK_PLACE_BYTES_MIN,
     BULK_PLACES_FILES_MAX,
     BULK_PLACES_MAX,
     BULK_PLACES_MSGS_MAX,
-)
-from slipstream.jetstream.store.base import Damaged, Filters, Store
-from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.writes import FileStoreWrites
-from slipstream.jetstream.store.indexed import IndexedReads
-from slipstream.jetstream.store.limits import (
-    BULK_EXTENTS_MAX,
-    BULK_GAP_BYTES_MAX,
-    BULK_NARROW_GAPS_MAX,
     BULK_READ_BYTES_MAX,
     BULK_SCAN_ENTRIES,
     BULK_SLOW_MSGS,
     BULK_STRETCH_BYTES,
     BULK_STRETCHES_AT_ONCE,
 )
-from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.store.values import Damaged, Filters
 from slipstream.kernels.bulk.bulkchoose import measure, name_places, pick
 from slipstream.kernels.bulk.bulkscan import Chunk, encode_message
 from slipstream.kernels.bulk.stagedrows import written_under
 from slipstream.kernels.index.subjectindex import Selection
-from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import crc32c
 
 __all__ = [
@@ -57,9 +51,7 @@ __all__ = [
     "find_places",
     "measure_step",
     "read_slowly",
-    "store_uid",
     "unit_subject_state",
-    "unit_writer",
 ]
 
 _PLACE_BYTES = 16  # of a stretch: offset and length
@@ -157,7 +149,7 @@ class ReadJob:
 
 
 def begin_read(
-    store: Store,
+    access: BulkAccess,
     filters: Filters,
     from_seq: int,
     up_to_seq: int,
@@ -171,13 +163,12 @@ def begin_read(
 
     `selection`, and `room` if the records fit there, must not be used for anything else until the job is done.
     """
-    indexed = _indexed(store)
-    job = _picked(indexed, filters, from_seq, up_to_seq, max(max_bytes // 64, 1), max_bytes, selection, crc, room)
+    job = _picked(access, filters, from_seq, up_to_seq, max(max_bytes // 64, 1), max_bytes, selection, crc, room)
     narrow, wide = job.chunk.breaks(BULK_GAP_BYTES_MAX)
-    if isinstance(indexed, FileStoreWrites) and narrow <= max(wide, BULK_NARROW_GAPS_MAX):
-        at = _add_stretches(job, indexed, max(max_bytes // BULK_STRETCH_BYTES, 1))
+    if access.disk is not None and narrow <= max(wide, BULK_NARROW_GAPS_MAX):
+        at = _add_stretches(job, access, max(max_bytes // BULK_STRETCH_BYTES, 1))
     else:
-        at = _add_extents(job, indexed)
+        at = _add_extents(job, access)
     if at < job.picked:
         # The rest is far apart: it is for the next chunk.
         job.next_seq, job.picked = selection.place(at)[0], at
@@ -185,21 +176,20 @@ def begin_read(
 
 
 def find_places(
-    store: Store, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int
+    access: BulkAccess, filters: Filters, from_seq: int, up_to_seq: int, *, max_bytes: int
 ) -> tuple[int, int, list[Place]] | None:
     """Where the next records of a range lie, if that is a few stretches of files and nothing between them.
 
     Returns where to go on from, how many messages that are, and the places.
     """
-    indexed = _indexed(store)
-    if not isinstance(indexed, FileStoreWrites):
+    if access.disk is None:
         return None
     found: list[tuple[int, int, int, int, int]] = []
     next_seq, rows = name_places(
-        indexed._index,
+        access.index,
         filters,
         from_seq,
-        min(up_to_seq, indexed.committed_seq),
+        min(up_to_seq, access.committed_seq),
         BULK_PLACES_MSGS_MAX,
         max_bytes,
         BULK_SCAN_ENTRIES,
@@ -208,18 +198,18 @@ def find_places(
         found,
     )
     scattered = sum(length for _, _, length, _, _ in found) < BULK_PLACE_BYTES_MIN * (len(found) - 1)
-    segments = {segment: indexed._log.segment(segment) for segment in {one[0] for one in found}}
-    if not rows or scattered or len(segments) > BULK_PLACES_FILES_MAX:
+    files = {segment: access.segment_file(segment) for segment in {one[0] for one in found}}
+    if not rows or scattered or len(files) > BULK_PLACES_FILES_MAX:
         return None
     places = [
-        Place((held := segments[segment]).path, offset, length, held.header.salt, messages, first)
+        Place(files[segment][0], offset, length, files[segment][1], messages, first)
         for segment, offset, length, messages, first in found
     ]
     return next_seq, rows, places
 
 
 def _picked(
-    store: IndexedReads,
+    access: BulkAccess,
     filters: Filters,
     from_seq: int,
     up_to_seq: int,
@@ -229,13 +219,12 @@ def _picked(
     crc: int,
     room: memoryview | None,
 ) -> ReadJob:
-    up_to_seq = min(up_to_seq, store.committed_seq)
-    next_seq = pick(store._index, filters, from_seq, up_to_seq, max_msgs, max_bytes, BULK_SCAN_ENTRIES, selection)
-    disk = store._disk if isinstance(store, FileStoreWrites) else None
-    return ReadJob(Chunk(selection, 0, crc, room), next_seq, len(selection), disk)
+    up_to_seq = min(up_to_seq, access.committed_seq)
+    next_seq = pick(access.index, filters, from_seq, up_to_seq, max_msgs, max_bytes, BULK_SCAN_ENTRIES, selection)
+    return ReadJob(Chunk(selection, 0, crc, room), next_seq, len(selection), access.disk)
 
 
-def _add_extents(job: ReadJob, store: IndexedReads) -> int:
+def _add_extents(job: ReadJob, access: BulkAccess) -> int:
     """Find the reads with gaps that a job needs; how many messages they hold."""
     at = 0
     while len(job.extents) < BULK_EXTENTS_MAX:
@@ -243,18 +232,19 @@ def _add_extents(job: ReadJob, store: IndexedReads) -> int:
         if found is None:
             break
         segment, offset, length, stop = found
-        job.extents.append(_extent(store, segment, offset, length, at, stop))
+        read, base, salt = access.read_later(segment, offset, length)
+        job.extents.append(_Extent(at, stop, read, base, salt))
         at = stop
     return at
 
 
-def _add_stretches(job: ReadJob, store: FileStoreWrites, most: int) -> int:
+def _add_stretches(job: ReadJob, access: BulkAccess, most: int) -> int:
     """The same for reads without gaps, as many as `most`."""
     at = 0
     while most > 0 and (found := job.chunk.stretches(at, most)) is not None:
         segment, places, length, stop = found
-        held = store._log.segment(segment)
-        job.stretches.append(_Stretches(at, stop, held.path, places, length, held.header.salt))
+        path, salt = access.segment_file(segment)
+        job.stretches.append(_Stretches(at, stop, path, places, length, salt))
         most -= len(places) // _PLACE_BYTES
         at = stop
     return at
@@ -271,7 +261,7 @@ class SlowChunk:
     """Sequences that are stored and cannot be read."""
 
 
-def read_slowly(store: Store, filters: Filters, from_seq: int, up_to_seq: int, crc: int) -> SlowChunk:
+def read_slowly(store: StoreMessages, filters: Filters, from_seq: int, up_to_seq: int, crc: int) -> SlowChunk:
     """The stretch that a `ReadJob` could not copy: as it is now, with all the store knows about damage."""
     records: list[bytes] = []
     damaged: list[int] = []
@@ -293,7 +283,7 @@ def read_slowly(store: Store, filters: Filters, from_seq: int, up_to_seq: int, c
 
 
 def measure_step(
-    store: Store,
+    access: BulkAccess,
     filters: Filters,
     from_seq: int,
     up_to_seq: int,
@@ -305,38 +295,12 @@ def measure_step(
     marks_max: int,
 ) -> tuple[int, bool]:
     """Measure a part of a range, as much as takes a millisecond: see `kernels.bulkchoose.measure`."""
-    index, scan = _indexed(store)._index, BULK_SCAN_ENTRIES
-    return measure(index, filters, from_seq, up_to_seq, every, max_msgs, max_bytes, scan, marks, marks_max)
+    return measure(
+        access.index, filters, from_seq, up_to_seq, every, max_msgs, max_bytes, BULK_SCAN_ENTRIES, marks, marks_max
+    )
 
 
-def store_uid(store: Store) -> str:
-    """What tells this store from an earlier one of the same name; empty when its creation time has to do."""
-    indexed = _indexed(store)
-    return indexed._log.uid.hex() if isinstance(indexed, FileStoreWrites) else ""
-
-
-def unit_writer(store: Store) -> LogWriter | None:
-    """Where messages of the open unit may be appended after one `append_atomic`; None when the store refuses them."""
-    indexed = _indexed(store)
-    assert isinstance(indexed, FileStoreWrites | MemoryStore)
-    return indexed._writer if store.atomic_open and store.fault is None else None
-
-
-def unit_subject_state(store: Store, subject: bytes) -> tuple[int, int, int]:
+def unit_subject_state(access: BulkAccess, subject: bytes) -> tuple[int, int, int]:
     """First, last and count of what the open unit holds under a literal subject."""
-    writer = unit_writer(store)
+    writer = access.unit_writer()
     return written_under(writer, subject) if writer is not None else (0, 0, 0)
-
-
-def _indexed(store: Store) -> IndexedReads:
-    assert isinstance(store, IndexedReads)
-    return store
-
-
-def _extent(store: IndexedReads, segment: int, offset: int, length: int, first: int, stop: int) -> _Extent:
-    """How to read a stretch of a segment, where it begins, and the key of its checksums."""
-    if not isinstance(store, FileStoreWrites):
-        data, base, salt = store._slice(segment, offset, length, length)
-        return _Extent(first, stop, lambda: data, base, salt)
-    held = store._log.segment(segment)
-    return _Extent(first, stop, partial(store._disk.read, held.path, offset, length), offset, held.header.salt)

@@ -78,3 +78,11 @@ BULK_STRETCH_BYTES: Final = 512
 BULK_STRETCHES_AT_ONCE: Final = 64
 # Messages read at once, and one by one, where a chunk could not be copied.
 BULK_SLOW_MSGS: Final = 1_024
+# Records that a reader on this machine looks up in files itself, in one answer: messages (a fifth of a millisecond to
+# choose), stretches without gaps, their bytes at most (it looks at heads first, then at everything: that should be in a
+# cache by then; it is more than what lies between two marks of bulk commits) and on average at least, and files.
+BULK_PLACES_MSGS_MAX: Final = 32_768
+BULK_PLACES_MAX: Final = 64
+BULK_PLACE_BYTES_MAX: Final = 384 * KIB
+BULK_PLACE_BYTES_MIN: Final = 4 * KIB
+BULK_PLACES_FILES_MAX: Final = 2

@@ -14,12 +14,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import Store
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.jobs import as_fault
-from slipstream.jetstream.store.file.writes import FileStoreWrites
 
-__all__ = ["DiskStage", "MemoryStage", "StageArea", "staging_of"]
+__all__ = ["DiskStage", "MemoryStage", "StageArea"]
 
 _OPEN = ".open"
 _WHOLE = ".part"
@@ -206,11 +204,3 @@ class MemoryStage:
         """See `StageArea.destroy`."""
         self._open.clear()
         self._whole.clear()
-
-
-def staging_of(store: Store) -> StageArea:
-    """Where parts of writes to this store are kept: beside the directory of the streams."""
-    if isinstance(store, FileStoreWrites):
-        root = store._directory.rsplit("/", 2)[0]
-        return DiskStage(store._disk, f"{root}/staging/{store._log.uid.hex()}")
-    return MemoryStage()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slipstream.jetstream.store.base import ALL, Store, StoredMessage
+from slipstream.jetstream.store.contract import StoreMessages
+from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.jetstream.stream.limits import HEADER_SCAN_BATCH_BYTES, HEADER_SCAN_BATCH_MSGS
 
 __all__ = ["messages_with_headers"]
 
 
-def messages_with_headers(store: Store, first_seq: int, last_seq: int) -> Iterator[StoredMessage]:
+def messages_with_headers(store: StoreMessages, first_seq: int, last_seq: int) -> Iterator[StoredMessage]:
     """The readable ones between two sequences, both included, in order."""
     seq = first_seq
     while (seq := store.next_with_headers(seq)) and seq <= last_seq:

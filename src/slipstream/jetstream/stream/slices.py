@@ -15,7 +15,7 @@ from collections.abc import Callable
 from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import StoreWrites
 from slipstream.jetstream.stream.limits import PURGE_SLICE_MSGS
 
 __all__ = ["PurgeSlices", "SliceDone", "Slices"]
@@ -88,7 +88,7 @@ class PurgeSlices:
     """A purge: of what matches a subject (of all if it is empty), up to a sequence, perhaps only so many."""
 
     def __init__(
-        self, store: Store, subject: bytes, *, up_to_seq: int, count: int, on_slice: Callable[[], None]
+        self, store: StoreWrites, subject: bytes, *, up_to_seq: int, count: int, on_slice: Callable[[], None]
     ) -> None:
         """Remove at most `count` of the oldest; `on_slice` is called after each slice."""
         self._store = store

@@ -25,7 +25,7 @@ from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, Retent
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.admission.id_window import IdWindow
 from slipstream.jetstream.stream.admission.ingest import Ingest

@@ -15,7 +15,7 @@ def world() -> BulkWorld:
     made = BulkWorld()
     made.create("S", subjects=["s.*"])
     made.fill(100)
-    made.account.streams["S"].store._log.drop_caches()
+    made.account.streams["S"].store.log.drop_caches()
     return made
 
 
@@ -25,7 +25,7 @@ def segment(world: BulkWorld) -> bytearray:
 
 
 def place_of(world: BulkWorld, seq: int) -> int:
-    offset: int = world.account.streams["S"].store._index.locate(seq)[1]
+    offset: int = world.account.streams["S"].store.state.index.locate(seq)[1]
     return offset
 
 

@@ -100,7 +100,7 @@ def test_the_keys_of_checksums_are_in_no_message() -> None:
         assert bool(reading.in_files) == ("files" in how)
     store = world.account.streams["S"].store
     assert isinstance(store, FileStore)
-    for segment in store._log.segments:
+    for segment in store.log.segments:
         for key in (segment.header.salt, segment.header.salt & 0xFFFFFFFF):
             texts = (b"%d" % key, b"%x" % key, key.to_bytes(8, "little"), key.to_bytes(8, "little").rstrip(b"\0"))
             for message in world.ports.sent:

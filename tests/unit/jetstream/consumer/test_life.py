@@ -172,14 +172,14 @@ def test_deltas_are_folded_into_the_state() -> None:
             w.ack(message)
         w.ports.advance(CONSUMER_COMMIT_DELAY_NS // 7)
     w.ports.advance(CONSUMER_COMMIT_DELAY_NS)
-    parts = w.stores.made["S"].journal_entries()[b"C"]
+    parts = w.stores.made["S"].journal.entries()[b"C"]
     assert sum(map(len, parts)) < 64 * 1024
     state = ConsumerState.decode(parts)
     assert state.next_seq == 3_001 and not state.acks.pending
 
 
 def stored_state(w: ConsumerWorld) -> ConsumerState:
-    return ConsumerState.decode(w.stores.made["S"].journal_entries()[b"C"])
+    return ConsumerState.decode(w.stores.made["S"].journal.entries()[b"C"])
 
 
 def test_changes_nobody_waits_for_are_written_soon() -> None:
@@ -213,7 +213,7 @@ def test_much_is_not_held() -> None:
 def test_a_damaged_state_is_kept_and_reported() -> None:
     w = world()
     w.add("C")
-    w.stores.made["S"].journal_put(b"C", b"\xc1garbage")
+    w.stores.made["S"].journal.put(b"C", b"\xc1garbage")
     w = w.restart()
     assert w.info()["error"]["err_code"] == 10195
     assert "C" in w.api("CONSUMER.LIST.S")["offline"]
@@ -311,15 +311,15 @@ def test_ordered_consumer_of_a_client() -> None:
 def test_damaged_messages_are_reported_and_passed() -> None:
     w = world(3)
     store: Any = w.account.streams["S"].store
-    plain = store._slice
-    _, damaged_at, _ = store._index.locate(2)
+    plain = store.slabs.slice
+    _, damaged_at, _ = store.state.index.locate(2)
 
     def flipped(*args: Any) -> tuple[bytes, int, int]:
         data, base, salt = plain(*args)
         at = damaged_at - base + 33
         return (data[:at] + b"\xff" + data[at + 1 :] if 0 <= at < len(data) else data), base, salt
 
-    store._slice = flipped
+    store.slabs.slice = flipped
     w.add("C")
     assert w.pull(3).seqs() == [1, 3]
     assert any(level == "ERR" and "message 2" in text for level, text in w.ports.logged)

@@ -1,7 +1,7 @@
 """Commits of a file store: what was changed gets to the disk, off the loop as a job or inline.
 
-`begin_commit` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish_commit` draws the
-conclusions. A short one may run inside of `begin_commit`, if the caller would rather wait a moment than hand it over.
+`begin` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish` draws the conclusions. A
+short one may run inside of `begin`, if the caller would rather wait a moment than hand it over.
 
 Invariants: in an open store `committed_seq` moves only here and only forward; after a fault nothing above it is
 readable by a caller that respects it, and nothing above it comes back.
@@ -11,50 +11,99 @@ from __future__ import annotations
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
-from slipstream.jetstream.store.base import Committed, Job, StoreUnavailable
-from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite
-from slipstream.jetstream.store.file.removals import FileStoreRemovals
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.facts import Facts
+from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
+from slipstream.jetstream.store.file.journal import Journal
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.state import StoreState
+from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
+from slipstream.kernels.log.record import MARK
 
-__all__ = ["FileStoreCommits"]
+__all__ = ["Commits"]
 
 
-class FileStoreCommits(FileStoreRemovals):
-    """Commits."""
+class Commits:
+    """The commits of one store, one at a time."""
+
+    __slots__ = (
+        "_directory",
+        "_disk",
+        "_facts",
+        "_files",
+        "_journal",
+        "_log",
+        "_removals",
+        "_state",
+        "end",
+        "in_flight",
+        "marked",
+    )
+
+    def __init__(
+        self,
+        state: StoreState,
+        log: SegmentedLog,
+        journal: Journal,
+        facts: Facts,
+        removals: Removals,
+        files: PendingFiles,
+        disk: Disk,
+        directory: str,
+    ) -> None:
+        """Nothing was committed."""
+        self._state = state
+        self._log = log
+        self._journal = journal
+        self._facts = facts
+        self._removals = removals
+        self._files = files
+        self._disk = disk
+        self._directory = directory
+        self.in_flight: CommitJob | None = None
+        """The commit that was begun and not finished."""
+        self.end = (0, 0)
+        """Segment number and offset behind the last commit."""
+        self.marked = True
+        """Whether a frame on disk vouches for the last commit."""
 
     @property
     def uncommitted_bytes(self) -> int:
         """See `Store.uncommitted_bytes`."""
-        in_flight = sum(len(write.data) for write in self._job.writes) if self._job is not None else 0
+        job = self.in_flight
+        in_flight = sum(len(write.data) for write in job.writes) if job is not None else 0
         return self._log.pending_bytes + self._journal.pending_bytes + in_flight
 
-    def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
+    def begin(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         """See `Store.begin_commit`."""
-        if self._job is not None or self._fault is not None or self._closed:
+        state, log = self._state, self._log
+        if self.in_flight is not None or state.fault is not None or state.closed:
             return None
         # While a unit is open nothing else may get into the log: it would be lost with the unit.
-        log = self._log
         unit = log.unit
         if unit is None:
-            if self._config_due or self._notes_due:
-                self._log_postponed()
-            if self._trim or self._tombs or self._erasures:
-                self._log_removals()
-        overwrites = self._take_removals()
+            if self._facts.is_waiting:
+                self._facts.log_waiting()
+            if self._removals.is_waiting:
+                self._removals.log_waiting()
+        overwrites = self._removals.take()
         writes = log.take_writes()
         journal = self._journal.take() if self._journal.is_changed else None
-        if not writes and journal is None and not overwrites and not (sync and self._unsynced):
+        if not writes and journal is None and not overwrites and not (sync and self._files.unsynced):
             return None
-        self._job = job = CommitJob(
+        self.in_flight = job = CommitJob(
             disk=self._disk,
             directory=self._directory,
             writes=writes,
             journal=journal,
             overwrites=overwrites,
             sync=sync,
-            also_sync=set(self._unsynced),
-            last_seq=self._index.last_seq,
-            last_ts_ns=self.committed_ts_ns if unit is not None else self._writer.last_ts,
-            frame_no=self._writer.frame_no,
+            also_sync=set(self._files.unsynced),
+            last_seq=state.index.last_seq,
+            last_ts_ns=state.committed_ts_ns if unit is not None else log.writer.last_ts,
+            frame_no=log.writer.frame_no,
             end=self._end_of(writes),
             in_unit=unit is not None,
             units=len(log.unit_segments) - (1 if unit is not None else 0),
@@ -63,42 +112,89 @@ class FileStoreCommits(FileStoreRemovals):
             job.run_inline()
         return job
 
-    def finish_commit(self, job: Job) -> Committed:
+    def finish(self, job: Job) -> Committed:
         """See `Store.finish_commit`."""
-        assert job is self._job and self._job is not None
-        done, self._job = self._job, None
+        assert job is self.in_flight and self.in_flight is not None
+        done, self.in_flight = self.in_flight, None
+        state, log = self._state, self._log
         if done.fault is not None:
-            self._fail(done.fault)
-            return Committed(self.committed_seq, done.fault)
-        self.committed_seq, self.committed_ts_ns = done.last_seq, done.last_ts_ns
-        self._settle_removals()
+            self.fail(done.fault)
+            return Committed(state.committed_seq, done.fault)
+        state.committed_seq, state.committed_ts_ns = done.last_seq, done.last_ts_ns
+        self._removals.settle(synced=done.sync)
         if done.end is not None:
-            self._committed_end = done.end
-            self._marked = False
+            self.end = done.end
+            self.marked = False
         if done.sync:
-            self._unsynced = set()
-            self._writer.synced_upto = done.frame_no
-            del self._log.unit_segments[: done.units]
+            self._files.unsynced = set()
+            log.writer.synced_upto = done.frame_no
+            del log.unit_segments[: done.units]
             if done.journal is not None:
                 self._journal.synced(done.journal)
         else:
-            self._unsynced -= {write.segment.path for write in done.writes}
-            self._unsynced |= done.unsynced - self._dropped
-        self._trimmed_first = max(self._trimmed_first, self._in_flight_first)
-        if done.sync:
-            self._durable_first = self._trimmed_first
-        if done.nearly_full and self._refusal is None:
-            self._refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
-        self._log.finish_writes()
+            self._files.written({write.segment.path for write in done.writes}, done.unsynced)
+        if done.nearly_full and state.refusal is None:
+            state.refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
+        log.finish_writes()
         if done.overwrites:
-            self._log.drop_caches()
-        return Committed(self.committed_seq)
+            log.drop_caches()
+        return Committed(state.committed_seq)
 
     def give_up(self, fault: StorageFault) -> None:
         """See `Store.give_up`."""
-        self._job = None
-        if self._fault is None:
-            self._fail(fault)
+        self.in_flight = None
+        if self._state.fault is None:
+            self.fail(fault)
+
+    def commit_now(self) -> None:
+        """Commit and wait for it; for creation and closing.
+
+        Raises:
+            StorageFault: it failed.
+        """
+        job = self.begin()
+        if job is not None:
+            job.run()
+            done = self.finish(job)
+            if done.fault is not None:
+                raise done.fault
+
+    def mark(self) -> None:
+        """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
+        state, log, journal = self._state, self._log, self._journal
+        if state.refusal is not None or self.in_flight is not None or log.unit is not None:
+            return
+        if self._files.unsynced or log.pending_bytes or journal.is_changed:
+            return
+        if state.assigned.removals or self._removals.is_waiting:
+            return
+        if self.marked and journal.vouched:
+            return
+        if not self.marked:
+            log.writer.control(MARK, state.index.last_seq, log.writer.last_ts, b"", b"")
+        journal.mark()
+        job = self.begin(sync=False)
+        assert job is not None
+        try:
+            job.run()
+            self.finish(job)
+        except Exception as error:
+            self.give_up(as_fault(error, self._directory))
+            raise
+        self.marked = True
+
+    def fail(self, fault: StorageFault) -> None:
+        """A commit did not succeed: nothing that waited happened, until the store is repaired nothing more is taken."""
+        state = self._state
+        state.fault = state.refusal = fault
+        self._journal.abandon()
+        # Nothing that waited was removed.
+        state.assigned = Assigned(state.index)
+        # Nor did what was assigned above the last commit happen: writers see it no more, until it is repaired.
+        index = state.index
+        lost = index.oldest_matching((), state.committed_seq + 1, index.last_seq, index.messages)
+        state.assigned.removals.remove_many(lost)
+        self._removals.fail()
 
     def _end_of(self, writes: list[SegmentWrite]) -> tuple[int, int] | None:
         """Where the log ends with these writes; before a unit that is still open."""
@@ -109,15 +205,3 @@ class FileStoreCommits(FileStoreRemovals):
             return segment.header.no, offset
         last = writes[-1]
         return last.segment.header.no, last.offset + len(last.data)
-
-    def _fail(self, fault: StorageFault) -> None:
-        self._fault = self._refusal = fault
-        self._journal.abandon()
-        # Nothing that waited was removed; what was to be erased is found again in the log, if it got there.
-        self.assigned = Assigned(self._index)
-        # Nor did what was assigned above the last commit happen: writers see it no more, until it is repaired.
-        index = self._index
-        lost = index.oldest_matching((), self.committed_seq + 1, index.last_seq, index.messages)
-        self.assigned.removals.remove_many(lost)
-        self._logged_erasures, self._in_flight_erasures, self._in_flight_overwritten = [], [], 0
-        self._logged_first = self._in_flight_first = 0

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slipstream.jetstream.store.base import Job
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import CommitJob
+from slipstream.jetstream.store.values import Job
 
 __all__ = ["run_group"]
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.base import StoreUnavailable
 from slipstream.jetstream.store.file.disk import Disk, SyncedWrite
 from slipstream.jetstream.store.file.journal import JournalWrite
 from slipstream.jetstream.store.file.recovery import Segment
@@ -26,6 +25,7 @@ from slipstream.jetstream.store.limits import (
     STORE_INLINE_SYNC_BYTES_MAX,
     STORE_WRITE_BACK_BYTES_MIN,
 )
+from slipstream.jetstream.store.values import StoreUnavailable
 
 __all__ = ["CommitJob", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
 

@@ -3,7 +3,7 @@
     append -> writer's open frame -> (roll) -> queued writes -> a commit takes them -> finished
                     `---------------- readable from memory all the way ----------------'
 
-What this is not: durable by itself. It says what has to be written; `jobs.CommitJob` writes, `store.FileStore` decides
+What this is not: durable by itself. It says what has to be written; `jobs.CommitJob` writes, `commits.Commits` decides
 when. It does not interpret control records either.
 
 An atomic unit is written like everything else, piece by piece; its messages are in an index of its own until it ends.
@@ -17,10 +17,11 @@ Invariant: every offset in the index is below `writer.position` of its segment, 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
 
+from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
+from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.recovery import RecoveredLog, Segment
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
@@ -29,47 +30,53 @@ from slipstream.jetstream.store.file.segment import (
     pack_state,
     segment_name,
 )
-from slipstream.jetstream.store.indexed import NO_BYTES
+from slipstream.jetstream.store.indexed import NO_BYTES, Stretch
 from slipstream.jetstream.store.limits import (
     STORE_TAIL_CACHE_BYTES,
     STORE_WRITE_PIECE_BYTES,
 )
+from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import CONFIG, NOTE, STATE
 
 __all__ = ["SegmentedLog"]
 
-_Buffer = tuple[int, int, bytes, int]  # segment, offset of the first byte, bytes, salt of the segment
-
 
 class SegmentedLog:
     """Segments, writer and the bytes not yet (or only just) on disk."""
 
     def __init__(
-        self, disk: Disk, directory: str, uid: bytes, *, segment_bytes: int, random64: Callable[[], int]
+        self, state: StoreState, damage: Damage, disk: Disk, directory: str, uid: bytes, options: FileStoreOptions
     ) -> None:
         """An empty log without a segment; `adopt` or `start_segment` gives it one."""
-        self.disk = disk
-        self.directory = directory
+        self._state = state
+        self._damage = damage
+        self._disk = disk
+        self._directory = directory
+        self._random64 = options.random64
+        self._now_ns = options.now_ns
         self.uid = uid
-        self.segment_bytes = segment_bytes
-        self.random64 = random64
-        self.index = MessageIndex(random64())
-        self.writer = LogWriter(self.index)
+        """Identity of the stream."""
+        self.segment_bytes = options.segment_bytes
+        """A segment is closed when it has this size."""
+        self.writer = LogWriter(state.index)
+        """Where records are encoded. A repair puts another in its place."""
         self.segments: list[Segment] = []
+        """In order, the one being written last."""
+        self.manifest_due = False
+        """Whether segments or configuration are not as the manifest was last made to say."""
         self.next_id = 1
-        self.highest_no = 0
-        self.first_lost = 0
-        """Lowest sequence known to be lost, 0 for none: a later start must not take it for removed."""
+        """Number in the index of the next segment."""
+        self._highest_no = 0
         self._by_id: dict[int, Segment] = {}
         self._uncreated: set[int] = set()  # segments whose file does not exist yet
         self._queue: list[SegmentWrite] = []  # writes no commit has taken yet
         self._in_flight: set[int] = set()  # segments a commit is writing
-        self.tail: list[_Buffer] = []
+        self.tail: list[Stretch] = []
         """Bytes that are queued, being written, or were written last, in the order of the log. Always the same list."""
         self._tail_bytes = 0
-        self._window: _Buffer = NO_BYTES  # the last stretch read from a file
+        self._window: Stretch = NO_BYTES  # the last stretch read from a file
         self.notes: dict[bytes, bytes] = {}
         """Small facts beside the messages, repeated at the head of every segment."""
         self.unit: tuple[Segment, int, int] | None = None
@@ -87,8 +94,8 @@ class SegmentedLog:
     @property
     def first_kept(self) -> int:
         """Everything below was removed on purpose: the first message, or the first lost one."""
-        first_seq = self.index.first_seq
-        return min(first_seq, self.first_lost) if self.first_lost else first_seq
+        first_seq, first_lost = self._state.index.first_seq, self._damage.first_seq
+        return min(first_seq, first_lost) if first_lost else first_seq
 
     @property
     def pending_bytes(self) -> int:
@@ -108,45 +115,46 @@ class SegmentedLog:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def make_room(self, length: int, config: bytes, last_ts_ns: int, created_ns: int) -> None:
+    def make_room(self, length: int) -> None:
         """Go on in a new segment, large enough for a message of this length."""
-        self.roll(config, last_ts_ns, created_ns)
+        self.roll()
         self.writer.limit = max(self.writer.limit, self.writer.position + length + 1024)
 
-    def roll(self, config: bytes, last_ts_ns: int, created_ns: int) -> None:
+    def roll(self) -> None:
         """Close the segment and start the next."""
         self._queue_writer(closes=True)
-        self.start_segment(config, last_ts_ns, created_ns)
+        self.start_segment()
 
-    def start_segment(self, config: bytes, last_ts_ns: int, created_ns: int) -> None:
+    def start_segment(self) -> None:
         """Begin a segment behind the last one; its file is made by the commit that takes its first bytes."""
         writer = self.writer
         before = self.segments[-1] if self.segments else None
-        no = self.highest_no = max(self.highest_no, before.header.last_no if before is not None else 0) + 1
+        no = self._highest_no = max(self._highest_no, before.header.last_no if before is not None else 0) + 1
         header = SegmentHeader(
             uid=self.uid,
             no=no,
             last_no=no,
             generation=0,
             first_seq=writer.last_seq + 1,
-            created_ns=created_ns,
+            created_ns=self._now_ns(),
             prev_no=before.header.last_no if before is not None else 0,
             prev_generation=before.header.generation if before is not None else 0,
             prev_end=before.end if before is not None else 0,
             frame_no=writer.frame_no,
-            salt=self.random64(),
+            salt=self._random64(),
         )
-        segment = Segment(self.next_id, f"{self.directory}/{segment_name(no, 0)}", header)
+        segment = Segment(self.next_id, f"{self._directory}/{segment_name(no, 0)}", header)
         self.next_id += 1
         self.segments.append(segment)
         self._by_id[segment.id] = segment
         self._uncreated.add(segment.id)
         writer.open_segment(segment.id, header.salt, HEADER_BYTES, self.segment_bytes, writer.frame_no)
-        last_seq = writer.last_seq
+        last_seq, last_ts_ns = writer.last_seq, writer.last_ts
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
-        writer.control(CONFIG, last_seq, last_ts_ns, b"", config)
+        writer.control(CONFIG, last_seq, last_ts_ns, b"", self._state.config)
         for key, value in self.notes.items():
             writer.control(NOTE, last_seq, last_ts_ns, key, value)
+        self.manifest_due = True
 
     def take_writes(self) -> list[SegmentWrite]:
         """Everything since the last take, in the order it must reach the disk."""
@@ -166,7 +174,7 @@ class SegmentedLog:
     def _shorten_tail(self, room: int) -> None:
         """Keep the newest `room` bytes of the tail, and what is not written yet."""
         unwritten = {id(write.data) for write in self._queue}
-        kept: list[_Buffer] = []
+        kept: list[Stretch] = []
         for buffer in reversed(self.tail):
             room -= len(buffer[2])
             if room >= 0 or id(buffer[2]) in unwritten:
@@ -209,7 +217,7 @@ class SegmentedLog:
         self.writer.end_unit()
         self.unit = self.staged = None
 
-    def abandon_unit(self, config: bytes, created_ns: int) -> list[Segment]:
+    def abandon_unit(self) -> list[Segment]:
         """Go on as if the unit had never begun; the segments that held nothing else.
 
         If a part of it may be in a file already, a new segment is begun, whose header says that the log ended before
@@ -246,13 +254,13 @@ class SegmentedLog:
         if not dropped:
             # The segment was not closed yet: what is before the unit must be safe before the next one exists.
             self._queue.append(SegmentWrite(segment, start, b"", start, closes=True))
-        self.start_segment(config, last_ts_ns, created_ns)
+        self.start_segment()
         return dropped
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def slice(self, segment_id: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
-        """Bytes from `offset` on, from wherever they are; `least` of them unless the log ends before."""
+        """Bytes from `offset` on, from wherever they are; `least` of them unless the log ends before, or fails."""
         writer = self.writer
         segment = self._by_id[segment_id]
         salt = segment.header.salt
@@ -267,7 +275,10 @@ class SegmentedLog:
         where, base, data, _ = self._window
         if where == segment_id and base <= offset and offset + least <= base + len(data):
             return data, base, salt
-        data = self.disk.read(segment.path, offset, min(most, self._written_end(segment) - offset))
+        try:
+            data = self._disk.read(segment.path, offset, min(most, self._written_end(segment) - offset))
+        except OSError:
+            return b"", offset, 0  # unreadable now: the caller looks again, then calls the message damaged
         if most > least:
             self._window = (segment_id, offset, data, salt)
         return data, offset, salt
@@ -293,14 +304,16 @@ class SegmentedLog:
 
     def adopt(self, recovered: RecoveredLog) -> None:
         """Take over what recovery read."""
-        self.index = recovered.index
-        self.writer = LogWriter(self.index)
+        self._state.replace_index(recovered.index)
+        self.writer = LogWriter(recovered.index)
         self.writer.epoch = recovered.epoch
-        self.writer.synced_upto = recovered.synced_upto
+        # Everything read back counts as synced from here on: it is what the next start would read as well.
+        self.writer.synced_upto = recovered.frame_no
+        self.writer.last_ts = recovered.last_ts_ns
         self.segments = recovered.segments
         self._by_id = {segment.id: segment for segment in self.segments}
         self.next_id = max([self.next_id, *(segment.id + 1 for segment in self.segments)])
-        self.highest_no = recovered.highest_no
+        self._highest_no = recovered.highest_no
         self._uncreated = set()
         self._queue = []
         self._in_flight = set()
@@ -311,6 +324,7 @@ class SegmentedLog:
         self.unit = self.staged = None
         self.unit_segments = []
         last = self.segments[-1] if self.segments else None
+        self.manifest_due = True
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)
         self.writer.open_segment(last.id if last is not None else 0, salt, end, self.segment_bytes, recovered.frame_no)
 
@@ -330,8 +344,9 @@ class SegmentedLog:
         """Forget segments that hold no message and whose files are gone."""
         gone = {segment.id for segment in segments}
         for id_ in gone:
-            self.index.drop_segment(id_)
+            self._state.index.drop_segment(id_)
             del self._by_id[id_]
+        self.manifest_due = self.manifest_due or bool(gone)
         self.segments = [segment for segment in self.segments if segment.id not in gone]
         if self._window[0] in gone:
             self._window = NO_BYTES
@@ -344,3 +359,4 @@ class SegmentedLog:
             del self._by_id[segment.id]
         self._by_id[new.id] = new
         self._window = NO_BYTES
+        self.manifest_due = True

@@ -24,7 +24,6 @@ from itertools import accumulate
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, read_manifest
-from slipstream.jetstream.store.file.ranges import cover, subtract
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
     EraseIntent,
@@ -37,6 +36,7 @@ from slipstream.jetstream.store.file.segment import (
 )
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
+from slipstream.jetstream.store.ranges import cover, subtract
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import CONFIG, ERASE, ERASED, NOTE, RECORD_HEAD, STATE, TOMBS, TRIM, record_kind

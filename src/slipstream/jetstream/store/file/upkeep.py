@@ -1,166 +1,221 @@
-"""Background work on one stream's files, each piece a job for a thread.
+"""Background work on one stream's files: which piece comes next, and what follows from one that is done.
 
-What this is not: deciding when; `FileStore.begin_upkeep` does, one piece at a time.
+The most urgent piece comes first: repair, space, removal of what nothing needs, index files, the manifest, compaction.
+
+What this is not: the work itself, which is in jobs for a thread (`upkeep_jobs`, `compaction`).
 """
 
 from __future__ import annotations
 
-import errno
-from dataclasses import dataclass
-
-from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.compaction import write_whole_file
+from slipstream.jetstream.store.damage import Damage
+from slipstream.jetstream.store.file.commits import Commits
+from slipstream.jetstream.store.file.compaction import CompactionJob
+from slipstream.jetstream.store.file.compactions import Compactions
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.jobs import as_fault, is_full
-from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
-from slipstream.jetstream.store.file.recovery import (
-    RecoveredLog,
-    Segment,
-    encode_controls,
-    index_path,
-    recover_log,
-    scan_segment,
-)
+from slipstream.jetstream.store.file.kept_segments import KeptSegments
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
+from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.recovery import Segment, index_path
+from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.reserve import Reserve
-from slipstream.jetstream.store.limits import STORE_CONTROL_MARGIN_BYTES
-from slipstream.kernels.log.segindex import encode_index
+from slipstream.jetstream.store.file.upkeep_jobs import (
+    IndexFileJob,
+    ManifestJob,
+    RemoveJob,
+    RepairJob,
+    SpaceProbeJob,
+    UpkeepJob,
+)
+from slipstream.jetstream.store.limits import STORE_ALLOCATE_BYTES_MIN, STORE_UNINDEXED_SEGMENTS_MAX
+from slipstream.jetstream.store.state import StoreState
+from slipstream.jetstream.store.values import Job
 
-__all__ = ["IndexFileJob", "ManifestJob", "RemoveJob", "RepairJob", "SpaceProbeJob", "UpkeepJob"]
-
-
-@dataclass(slots=True)
-class UpkeepJob:
-    """What all pieces share: an error stops the piece and is kept."""
-
-    disk: Disk
-    directory: str
-
-    fault: StorageFault | None = None
-    ended: bool = False
-
-    def run(self) -> None:
-        """Do the work."""
-        try:
-            self.work()
-        except Exception as error:
-            self.fault = as_fault(error, self.directory)
-
-    def work(self) -> None:
-        """The piece itself."""
-        raise NotImplementedError
+__all__ = ["Upkeep"]
 
 
-@dataclass(slots=True)
-class IndexFileJob(UpkeepJob):
-    """Verify a closed segment and write its index file. Also how a segment is scrubbed."""
+class Upkeep:
+    """The upkeep of one store, one piece at a time."""
 
-    segment: Segment | None = None
-    erasures_before: int = 0
-    """Erasures begun in it when the job was made: one in between may be seen half done."""
-    holes: list[tuple[int, int]] | None = None
-    """Sequences that could not be read; None until the segment was read."""
-    damaged: bool = False
+    __slots__ = (
+        "_commits",
+        "_compactions",
+        "_damage",
+        "_directory",
+        "_disk",
+        "_failed",
+        "_files",
+        "_in_flight",
+        "_kept",
+        "_log",
+        "_manifest",
+        "_removals",
+        "_repair",
+        "_reserve",
+        "_rewrite_failed",
+        "_scrubbed_seq",
+        "_state",
+    )
 
-    def work(self) -> None:
-        """Read everything, check every checksum, and keep what was found."""
-        assert self.segment is not None
-        data = self.disk.read(self.segment.path, 0, self.segment.end)
-        scan = scan_segment(data, self.segment.header)
-        self.holes = list(scan.holes)
-        if scan.last_seq < self.segment.last_seq:
-            self.holes.append((scan.last_seq + 1, self.segment.last_seq))
-        if not scan.regions and scan.good_end == self.segment.end:
-            write_whole_file(self.disk, index_path(self.segment.path), encode_index(scan, encode_controls(scan)))
-            self.disk.sync_dir(self.directory)
-        else:
-            self.damaged = True
+    def __init__(
+        self,
+        state: StoreState,
+        damage: Damage,
+        log: SegmentedLog,
+        removals: Removals,
+        commits: Commits,
+        manifest: ManifestKeeper,
+        compactions: Compactions,
+        repair: Repair,
+        kept: KeptSegments,
+        files: PendingFiles,
+        disk: Disk,
+        directory: str,
+        reserve: Reserve | None,
+    ) -> None:
+        """Nothing is in flight."""
+        self._state = state
+        self._damage = damage
+        self._log = log
+        self._removals = removals
+        self._commits = commits
+        self._manifest = manifest
+        self._compactions = compactions
+        self._repair = repair
+        self._kept = kept
+        self._files = files
+        self._disk = disk
+        self._directory = directory
+        self._reserve = reserve
+        self._in_flight: UpkeepJob | CompactionJob | None = None
+        self._failed = False  # the last piece did not succeed
+        self._rewrite_failed = False  # ... and was a compaction
+        self._scrubbed_seq = 0  # last sequence of the segment that was asked to be read back last
 
+    @property
+    def is_due(self) -> bool:
+        """See `Store.upkeep_due`: but for a mark, which the next commit is as well."""
+        return (
+            len(self._log.segments) > 1
+            or self._log.manifest_due
+            or bool(self._files.leftovers)
+            or self._state.refusal is not None
+            or self._failed
+        )
 
-@dataclass(slots=True)
-class RemoveJob(UpkeepJob):
-    """Delete files that nothing needs any more."""
+    def begin(self) -> Job | None:
+        """See `Store.begin_upkeep`."""
+        if self._in_flight is not None or self._state.closed:
+            return None
+        if self._failed:
+            # Not again before the caller's next turn.
+            self._failed = False
+            return None
+        self._in_flight = self._next_piece()
+        return self._in_flight
 
-    paths: tuple[str, ...] = ()
-    segments: tuple[Segment, ...] = ()
+    def finish(self, job: Job) -> None:
+        """See `Store.finish_upkeep`."""
+        assert job is self._in_flight and self._in_flight is not None
+        done, self._in_flight = self._in_flight, None
+        self._failed = done.fault is not None
+        self._rewrite_failed = isinstance(done, CompactionJob) and self._failed
+        # A piece that failed is tried again at the next turn; nothing depends on it.
+        if isinstance(done, RepairJob):
+            self._repair.finish(done)
+        elif isinstance(done, CompactionJob):
+            self._compactions.finish(done)
+        elif done.fault is not None:
+            return
+        elif isinstance(done, RemoveJob):
+            self._log.drop(done.segments)
+            self._files.removed(done.paths)
+        elif isinstance(done, SpaceProbeJob):
+            self._state.refusal = self._state.fault
+        elif isinstance(done, IndexFileJob):
+            self._finish_index_file(done)
+        elif isinstance(done, ManifestJob):
+            self._manifest.finish(done)
 
-    def work(self) -> None:
-        """Remove each that is there."""
-        present = set(self.disk.list_dir(self.directory))
-        for path in self.paths:
-            if path.rsplit("/", 1)[1] in present:
-                self.disk.remove(path)
-        self.disk.sync_dir(self.directory)
+    def scrub_next(self) -> bool:
+        """See `Store.scrub_next`: the closed segments, from the oldest on."""
+        for segment in self._log.closed_segments():
+            if segment.last_seq > self._scrubbed_seq and not segment.damaged:
+                self._scrubbed_seq = segment.last_seq
+                segment.scrub_due = True
+                return True
+        self._scrubbed_seq = 0
+        return False
 
+    def _next_piece(self) -> UpkeepJob | CompactionJob | None:
+        self._commits.mark()
+        committing = self._commits.in_flight is not None
+        if self._state.fault is not None:
+            return None if committing else self._repair.begin()
+        if self._state.refusal is not None:
+            # Give up what is dead before asking whether there is room again. A rewrite that finds no space itself
+            # waits for the next such question, which gives up the reserve.
+            if not committing:
+                self._compactions.close_dead_segment()
+            turns = [self._compactions.begin, self._space_probe]
+            first, second = reversed(turns) if self._rewrite_failed else turns
+            return self._removal() or first() or second()
+        return self._removal() or self._index_file() or self._manifest_write() or self._compactions.begin()
 
-@dataclass(slots=True)
-class ManifestJob(UpkeepJob):
-    """Write the manifest."""
+    def _space_probe(self) -> SpaceProbeJob | None:
+        if self._commits.in_flight is not None:
+            return None
+        written = self._log.written_segments()
+        active = self._log.active if written and written[-1] is self._log.active else None
+        room = min(self._log.segment_bytes, 8 * STORE_ALLOCATE_BYTES_MIN)
+        return SpaceProbeJob(self._disk, self._directory, segment=active, room=room, reserve=self._reserve)
 
-    manifest: Manifest | None = None
-    doubtful: bool = True
+    def _removal(self) -> RemoveJob | None:
+        """Segments at the front that hold nothing, and files left over by compactions."""
+        first_seq, kept = self._log.first_kept, self._kept.ids()
+        dead: list[Segment] = []
+        for segment in self._log.closed_segments():
+            if segment.last_seq >= first_seq or segment.id in kept or self._state.index.segment_has_live(segment.id):
+                break
+            dead.append(segment)
+        if dead and self._removals.durable_first <= dead[-1].last_seq:
+            # A later start must know that these sequences are gone before their records are.
+            self._removals.trim_to(dead[-1].last_seq + 1)
+            dead = []
+        job = self._commits.in_flight
+        if job is not None and (job.overwrites or self._files.abandoned):
+            return None  # it may be writing to one of these files
+        paths = [path for segment in dead for path in (segment.path, index_path(segment.path))]
+        if not paths and not self._files.leftovers:
+            return None
+        return RemoveJob(self._disk, self._directory, paths=(*paths, *self._files.leftovers), segments=tuple(dead))
 
-    def work(self) -> None:
-        """One slot, synced."""
-        assert self.manifest is not None
-        write_manifest(self.disk, self.directory, self.manifest, doubtful=self.doubtful)
+    def _manifest_write(self) -> ManifestJob | None:
+        if not self._log.manifest_due or self._commits.in_flight is not None or self._log.unit is not None:
+            return None
+        return self._manifest.begin()
 
+    def _index_file(self) -> IndexFileJob | None:
+        due = [
+            segment
+            for segment in self._log.closed_segments()
+            if (not segment.indexed or segment.scrub_due) and not segment.damaged
+        ]
+        if not due or (self._commits.in_flight is not None and len(due) <= STORE_UNINDEXED_SEGMENTS_MAX):
+            return None  # nothing to do, or better things: it waits for a quiet moment
+        return IndexFileJob(self._disk, self._directory, segment=due[0], erasures_before=due[0].erasures)
 
-@dataclass(slots=True)
-class SpaceProbeJob(UpkeepJob):
-    """Find out whether there is space again, by reserving what the next commits need."""
-
-    segment: Segment | None = None
-    room: int = STORE_CONTROL_MARGIN_BYTES
-    """Space for a new segment's first messages."""
-    reserve: Reserve | None = None
-
-    def work(self) -> None:
-        """Reserve space ahead in the open segment and the reserve file; without space, give the reserve up."""
-        try:
-            self._probe()
-        except OSError as error:
-            if self.reserve is not None and is_full(error):
-                self.reserve.release()
-            raise
-
-    def _probe(self) -> None:
-        if self.segment is not None:
-            ahead = self.segment.end + 2 * STORE_CONTROL_MARGIN_BYTES
-            self.disk.allocate(self.segment.path, ahead)
-            self.segment.allocated = max(self.segment.allocated, ahead)
-        probe = f"{self.directory}/space.tmp"
-        if "space.tmp" in self.disk.list_dir(self.directory):
-            self.disk.remove(probe)
-        self.disk.create(probe)
-        try:
-            self.disk.allocate(probe, self.room)
-        finally:
-            self.disk.remove(probe)
-        if self.reserve is not None and self.reserve.is_given_up and not self.reserve.fill():
-            raise OSError(errno.ENOSPC, "no space left on device", self.directory)
-
-
-@dataclass(slots=True)
-class RepairJob(UpkeepJob):
-    """Read the log back after a failed write, as if the process had died just before it."""
-
-    seed: int = 0
-    first_id: int = 0
-    log_end: tuple[int, int] = (0, 0)
-    reserve: Reserve | None = None
-    recovered: RecoveredLog | None = None
-
-    def work(self) -> None:
-        """Recover up to the last commit; remove segments that the failed write had made."""
-        if self.reserve is not None:
-            self.reserve.release()
-        for name in self.disk.list_dir(self.directory):
-            if name.endswith(".seg"):
-                self.disk.drop_cache(f"{self.directory}/{name}")
-        found = recover_log(self.disk, self.directory, seed=self.seed, first_id=self.first_id, log_end=self.log_end)
-        present = set(self.disk.list_dir(self.directory))
-        for path in found.superseded:
-            if path.rsplit("/", 1)[1] in present:
-                self.disk.remove(path)
-        found.superseded = []
-        self.recovered = found
+    def _finish_index_file(self, done: IndexFileJob) -> None:
+        segment, index = done.segment, self._state.index
+        assert segment is not None
+        if done.erasures_before != segment.erasures:
+            return  # the segment may have changed under the scan: once more at the next turn
+        segment.damaged = done.damaged
+        segment.indexed = not done.damaged
+        segment.scrub_due = False
+        for lo, hi in done.holes or ():
+            seq = index.next_seq((), lo)
+            while seq and seq <= hi:  # of a hole that may be wide, only what is there
+                self._damage.mark_unreadable(seq)
+                seq = index.next_seq((), seq + 1)

@@ -17,7 +17,7 @@ from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.ingest_ports import IngestOwner, Resources
 from slipstream.jetstream.stream.features.counters import Counter
 from slipstream.kernels.subjects.subject import is_valid_publish

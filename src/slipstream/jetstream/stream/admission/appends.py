@@ -20,7 +20,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import SEQ_LAST, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.admission.admission import Admission
 from slipstream.jetstream.stream.admission.conditions import message_ttl
 from slipstream.jetstream.stream.admission.dedup import MessageIds, cost_of

@@ -14,7 +14,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.ttl import NEVER, message_ttl
 from slipstream.jetstream.stream.features import counters, schedule_rules
 

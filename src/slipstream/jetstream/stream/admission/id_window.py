@@ -14,7 +14,8 @@ from operator import itemgetter
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Damaged, Store, StoredMessage
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Damaged, StoredMessage
 from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.limits import EXPIRE_INTERVAL_MIN_NS

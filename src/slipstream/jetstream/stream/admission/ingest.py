@@ -20,7 +20,8 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import SEQ_LAST, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.admission.admission import Admission
 from slipstream.jetstream.stream.admission.appends import Appends, exhausted
 from slipstream.jetstream.stream.admission.conditions import first_refusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.kernels.subjects.subject import is_literal, is_subset
 

@@ -8,7 +8,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Damaged
 from slipstream.units import SECOND_NS
 
 __all__ = ["at_least_marker_ttl", "no_place", "wrong_rollup"]

@@ -20,7 +20,7 @@ from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.conditions import last_seq_of, sequence_of
 from slipstream.jetstream.stream.admission.dedup import MessageIds
 from slipstream.jetstream.stream.admission.ttl import message_ttl

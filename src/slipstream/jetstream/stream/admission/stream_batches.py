@@ -18,7 +18,8 @@ from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports, ServerFacts
-from slipstream.jetstream.store.base import SEQ_LAST, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.batches import AtomicBatches
 from slipstream.jetstream.stream.admission.dedup import MessageIds

@@ -31,7 +31,8 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Job, Store, StoreUnavailable
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Job, StoreUnavailable
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.limits import STREAM_UPKEEP_IDLE_NS, STREAM_UPKEEP_INTERVAL_NS
 from slipstream.kernels.fastpath.intake import Intake

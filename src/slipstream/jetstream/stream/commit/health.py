@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.base import Lost, Store, StoreUnavailable
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Lost, StoreUnavailable
 from slipstream.jetstream.stream.admission.ingest_ports import Resources
 
 __all__ = ["StoreHealth"]

@@ -15,7 +15,7 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.store.base import SEQ_LAST
+from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.ingest import Ingest
 from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup

@@ -25,7 +25,7 @@ from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.copies.source_names import SOURCE_HEADER, origin_of
 from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.limits import SOURCE_JOURNAL_NS, SOURCE_SCAN_SEQS

@@ -20,7 +20,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError, encode
 from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
-from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Damaged
 
 __all__ = ["Counted", "Counter", "Total", "increment_of", "number", "refusal", "text_of_number"]
 

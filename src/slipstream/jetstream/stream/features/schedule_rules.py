@@ -24,7 +24,8 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time, parse_duration, parse_time
-from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Damaged
 from slipstream.jetstream.stream.admission.ttl import parse_ttl
 from slipstream.jetstream.stream.features.cron import Cron, OffsetAt, parse_cron, utc
 from slipstream.jetstream.stream.limits import SCHEDULE_ZONES_MAX

@@ -20,7 +20,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import parse_time
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Damaged
 from slipstream.jetstream.stream.features.schedule_rules import PURGE, Moment, fired, moment_of
 from slipstream.jetstream.stream.header_scan import messages_with_headers
 from slipstream.jetstream.stream.limits import SCHEDULE_INTERVAL_MIN_NS, SCHEDULE_RETRY_NS, SCHEDULE_SLICE_MSGS

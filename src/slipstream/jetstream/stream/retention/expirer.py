@@ -15,7 +15,8 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.gojson.times import format_duration
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import Damaged, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Damaged
 from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.limits import (

@@ -15,7 +15,8 @@ import heapq
 from collections.abc import Iterable
 
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.store.base import ALL, Damaged, Store
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import ALL, Damaged
 from slipstream.jetstream.stream.admission.ttl import NEVER, message_ttl
 
 __all__ = ["Expiry"]

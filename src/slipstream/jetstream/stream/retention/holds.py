@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.store.base import SEQ_MAX, Store
+from slipstream.jetstream.store.contract import StoreWrites
+from slipstream.jetstream.store.values import SEQ_MAX
 from slipstream.jetstream.stream.limits import EXPIRE_INTERVAL_MIN_NS
 from slipstream.limits import BULK_HOLD_OVERSHOOT
 
@@ -65,7 +66,7 @@ class Holds:
         self._changed()
         return found
 
-    def give_way(self, config: StreamConfig, store: Store) -> bool:
+    def give_way(self, config: StreamConfig, store: StoreWrites) -> bool:
         """Drop the lowest hold of a stream that has outgrown its limits too far; False: it has not."""
         if not self._holds or not _outgrown(config, store):
             return False
@@ -106,7 +107,7 @@ class Holds:
         self._changed()
 
 
-def _outgrown(config: StreamConfig, store: Store) -> bool:
+def _outgrown(config: StreamConfig, store: StoreWrites) -> bool:
     return (0 < config.max_msgs * BULK_HOLD_OVERSHOOT < store.assigned.messages) or (
         0 < config.max_bytes * BULK_HOLD_OVERSHOOT < store.assigned.size_bytes
     )

@@ -14,7 +14,7 @@ from itertools import islice
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.enums import DiscardPolicy
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.limits import LIMIT_SLICE_MSGS, LIMIT_SLICE_SUBJECTS, PURGE_SLICE_MSGS
 from slipstream.jetstream.stream.retention.holds import Holds

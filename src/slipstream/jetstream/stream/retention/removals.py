@@ -17,7 +17,7 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.store.base import Store
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.copies.upstream import Upstream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-__all__ = ["cover", "each", "subtract", "total"]
+__all__ = ["Range", "cover", "each", "subtract", "total"]
 
 Range = tuple[int, int]
 

@@ -1,0 +1,131 @@
+"""Which segments of a stream are rewritten without their dead, and what follows from it; `compaction` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.jetstream.store.file.compaction import CompactionJob
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.erasures import Erasures
+from slipstream.jetstream.store.file.kept_segments import KeptSegments
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.recovery import Segment, index_path
+from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.limits import (
+    STORE_COMPACT_LIVE_PERCENT,
+    STORE_COMPACT_MERGE_MAX,
+    STORE_COMPACT_MSGS_MAX,
+    STORE_SEGMENT_BYTES_MIN,
+    STORE_SEGMENTS_PER_STREAM_MIN,
+)
+from slipstream.jetstream.store.state import StoreState
+from slipstream.kernels.log.segload import replace_in
+
+__all__ = ["Compactions"]
+
+
+class Compactions:
+    """The compactions of one store."""
+
+    __slots__ = ("_directory", "_disk", "_erasures", "_files", "_kept", "_log", "_random64", "_state")
+
+    def __init__(
+        self,
+        state: StoreState,
+        log: SegmentedLog,
+        erasures: Erasures,
+        files: PendingFiles,
+        kept: KeptSegments,
+        disk: Disk,
+        directory: str,
+        random64: Callable[[], int],
+    ) -> None:
+        """Compact this log."""
+        self._state = state
+        self._log = log
+        self._erasures = erasures
+        self._files = files
+        self._kept = kept
+        self._disk = disk
+        self._directory = directory
+        self._random64 = random64
+
+    def begin(self) -> CompactionJob | None:
+        """The next rewrite that is worth it."""
+        inputs = self._worth_compacting()
+        if not inputs:
+            return None
+        self._erasures.compaction_begins()
+        index = self._state.index
+        return CompactionJob(
+            self._disk,
+            self._directory,
+            inputs=inputs,
+            live=[index.live_seqs(segment.id) for segment in inputs],
+            elsewhere=index.removed_seqs({segment.id for segment in inputs}),
+            salt=self._random64(),
+        )
+
+    def finish(self, done: CompactionJob) -> None:
+        """Put the new segment in the place of the old ones, if there is one."""
+        for segment in done.damaged or ():
+            segment.damaged = True
+        if done.result is None or done.fault is not None:
+            if done.damaged is None and done.fault is None:
+                for segment, live in zip(done.inputs, done.live, strict=True):
+                    segment.rewrite_below = len(live) // 8  # do not try the same again at every turn
+            self._erasures.compaction_ends(replaced=False)
+            return
+        header, path, length, scan = done.result
+        fresh = Segment(self._log.next_id, path, header)
+        self._log.next_id += 1
+        fresh.end = fresh.allocated = length
+        fresh.last_seq = done.inputs[-1].last_seq
+        fresh.indexed = True
+        replace_in(scan, self._state.index, {segment.id for segment in done.inputs}, fresh.id)
+        self._log.replace(done.inputs, fresh)
+        self._files.leftovers += [path for old in done.inputs for path in (old.path, index_path(old.path))]
+        self._erasures.compaction_ends(replaced=True)
+
+    def close_dead_segment(self) -> None:
+        """Go on in a fresh segment if the open one is mostly dead: only closed ones are rewritten without the dead."""
+        if self._log.unit is not None:
+            return
+        active = self._log.active
+        written = active.end - HEADER_BYTES
+        alive = self._state.index.segment_live(active.id)[1]
+        if written > STORE_SEGMENT_BYTES_MIN and alive * 100 < written * STORE_COMPACT_LIVE_PERCENT:
+            self._log.roll()
+
+    def _worth_compacting(self) -> list[Segment]:
+        """The first stretch of neighbouring segments that are mostly dead, or small enough to be merged."""
+        index, segment_bytes = self._state.index, self._log.segment_bytes
+        suspects = {seg for seg, n, live in index.segment_counts() if live * 100 < n * STORE_COMPACT_LIVE_PERCENT}
+        small, kept = segment_bytes // 8, self._kept.ids()
+        found: list[Segment] = []
+        alive = alive_msgs = 0
+        for segment in self._log.closed_segments():
+            used = count = 0
+            fits = (segment.id in suspects or segment.end < small) and not segment.damaged and segment.id not in kept
+            if fits:
+                count, used = index.segment_live(segment.id)
+                fits = segment.end < small or used * 100 < (segment.end - HEADER_BYTES) * STORE_COMPACT_LIVE_PERCENT
+                fits = fits and (segment.rewrite_below is None or count < segment.rewrite_below)
+            room = alive + used <= segment_bytes // 2 and len(found) < STORE_COMPACT_MERGE_MAX
+            if fits and room and (not found or alive_msgs + count <= STORE_COMPACT_MSGS_MAX):
+                found.append(segment)
+                alive, alive_msgs = alive + used, alive_msgs + count
+            elif self._saves_enough(found, alive):
+                break
+            else:
+                found, alive, alive_msgs = ([segment], used, count) if fits else ([], 0, 0)
+        return found if self._saves_enough(found, alive) else []
+
+    def _saves_enough(self, inputs: list[Segment], alive: int) -> bool:
+        """One mostly dead segment of some size, or several small ones, but never the same small one again and again."""
+        size = sum(segment.end - HEADER_BYTES for segment in inputs)
+        if len(inputs) >= STORE_SEGMENTS_PER_STREAM_MIN:
+            return True
+        worth = min(STORE_SEGMENT_BYTES_MIN, self._log.segment_bytes) // 4
+        return size - alive > worth and alive * 100 < size * STORE_COMPACT_LIVE_PERCENT

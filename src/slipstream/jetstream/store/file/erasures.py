@@ -1,0 +1,191 @@
+"""Erasures of a file store: messages that are removed and then overwritten where they lie.
+
+    requested -> logged as an intent -> the commit that logged it is done -> overwritten by the commit behind
+                                        '- readers are not shown it any more
+
+A compaction that runs meanwhile may have copied a message that is being erased: the copy is overwritten one commit
+later, and the file it was copied from counts until upkeep has removed it.
+
+Invariant: an erasure counts in `unfinished` until no file holds the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.jobs import Overwrite
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.recovery import index_path
+from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase
+from slipstream.jetstream.store.indexed import LENGTH_MASK
+from slipstream.jetstream.store.state import StoreState
+from slipstream.kernels.log.record import ERASE, RECORD_HEAD, erased_record
+
+__all__ = ["Erasures"]
+
+_LENGTH_EXPIRES = 0x40000000
+
+_Erasure = tuple[int, int]  # sequence, time of the message
+_Placed = tuple[int, int, EraseIntent]  # the same, and where its record lies
+
+
+class Erasures:
+    """Every erasure of one store on its way."""
+
+    __slots__ = (
+        "_beside_leftovers",
+        "_committed",
+        "_compacting",
+        "_copies",
+        "_disk",
+        "_files",
+        "_in_flight",
+        "_log",
+        "_logged",
+        "_meanwhile",
+        "_noise",
+        "_overwriting",
+        "_overwritten",
+        "_placed",
+        "_requested",
+        "_state",
+        "_writes_in_flight",
+    )
+
+    def __init__(
+        self, state: StoreState, log: SegmentedLog, files: PendingFiles, disk: Disk, noise: Callable[[int], bytes]
+    ) -> None:
+        """Nothing is being erased."""
+        self._state = state
+        self._log = log
+        self._files = files
+        self._disk = disk
+        self._noise = noise
+        self._requested: list[_Erasure] = []
+        self._logged: list[_Erasure] = []  # intents that are in the log and that no commit has taken
+        self._in_flight: list[_Erasure] = []  # those whose intents the commit in flight writes
+        self._placed: list[_Placed] = []  # logged by earlier commits, to be overwritten by the next
+        self._copies: list[_Placed] = []  # the same for copies that a compaction has made
+        self._overwriting = 0  # of the erasures logged before, those that the commit in flight carries out
+        self._writes_in_flight = 0  # overwrites of that commit
+        self._compacting = False
+        self._meanwhile: list[_Erasure] = []  # committed since a compaction began: it may have copied them
+        self._beside_leftovers = 0
+        self._committed = 0  # since the store was opened
+        self._overwritten = 0  # of these, from the first on
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether something has to be logged."""
+        return bool(self._requested)
+
+    @property
+    def unfinished(self) -> int:
+        """See `Store.erasing`."""
+        waiting = len(self._requested) + len(self._logged) + len(self._placed)
+        return waiting + len(self._in_flight) + self._writes_in_flight + self._late_copies
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """See `Store.erased`."""
+        return self._committed, 0 if self._late_copies else self._overwritten
+
+    @property
+    def _late_copies(self) -> int:
+        """Erased messages that a compaction has copied, or may have, and files with them that are not removed yet."""
+        beside = self._beside_leftovers if self._files.leftovers else 0
+        return len(self._copies) + len(self._meanwhile) + beside
+
+    def request(self, seq: int, ts_ns: int) -> None:
+        """Erase a message that was just removed."""
+        self._requested.append((seq, ts_ns))
+
+    # --- with the commits -------------------------------------------------------------------------------------------
+
+    def log_requested(self) -> None:
+        """Put intents into the open frame."""
+        writer = self._log.writer
+        for seq, _ in self._requested:
+            intent = self._intent(seq)
+            if intent is not None:
+                writer.control(ERASE, seq, writer.last_ts, b"", pack_erase(intent))
+        self._logged += self._requested
+        self._requested = []
+
+    def take(self) -> list[Overwrite]:
+        """The commit that begins writes what is logged; it overwrites what earlier ones have left."""
+        self._in_flight, self._logged = self._logged, []
+        self._overwriting = self._writes_in_flight = 0
+        overwrites: list[Overwrite] = []
+        if self._placed or self._copies:
+            for seq, ts_ns, where in self._placed + self._copies:
+                overwrites += self._overwrite(seq, ts_ns, self._intent(seq) or where)
+            self._overwriting, self._writes_in_flight = len(self._placed), len(overwrites)
+            self._placed, self._copies = [], []
+        return overwrites
+
+    def settle(self) -> None:
+        """The commit in flight is done: what it logged may be overwritten."""
+        self._writes_in_flight = 0
+        if not (self._in_flight or self._overwriting):
+            return
+        erased, self._in_flight = self._in_flight, []
+        places = [(seq, ts_ns, self._intent(seq)) for seq, ts_ns in erased]
+        self._placed += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
+        self._committed += len(erased)
+        self._overwritten += self._overwriting + sum(place is None for _, _, place in places)
+        self._overwriting = 0
+        if self._compacting:
+            self._meanwhile += erased
+
+    def fail(self) -> None:
+        """The commit failed. What was to be erased is found again in the log, if it got there."""
+        self._logged, self._in_flight, self._overwriting, self._writes_in_flight = [], [], 0, 0
+
+    def adopt(self, unfinished: list[tuple[int, EraseIntent]]) -> None:
+        """The log was read back, with these intents that were not carried out."""
+        self._requested, self._copies = [], []
+        self._placed = [(seq, 0, intent) for seq, intent in unfinished]
+        self._committed, self._overwritten = len(unfinished), 0
+
+    # --- with compactions -------------------------------------------------------------------------------------------
+
+    def compaction_begins(self) -> None:
+        """From here on messages that are erased may be copied."""
+        self._meanwhile = []
+        self._compacting = True
+
+    def compaction_ends(self, *, replaced: bool) -> None:
+        """It has; `replaced`: its copies are in the place of the records."""
+        self._compacting = False
+        if replaced:
+            places = [(seq, ts_ns, self._intent(seq)) for seq, ts_ns in self._meanwhile]
+            self._copies += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
+            self._meanwhile = []
+
+    def _intent(self, seq: int) -> EraseIntent | None:
+        """Where the record of a removed message lies."""
+        place = self._state.index.record_place(seq)
+        if place is None:
+            return None
+        header = self._log.segment(place[0]).header
+        return EraseIntent(header.no, header.generation, place[1], place[2])
+
+    def _overwrite(self, seq: int, ts_ns: int, intent: EraseIntent) -> list[Overwrite]:
+        segment = self._log.find(intent.no, intent.generation)
+        if segment is None:
+            return []
+        length = (intent.length & LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
+        record = erased_record(seq, ts_ns, intent.length, segment.header.salt, self._noise(length - RECORD_HEAD))
+        segment.erasures += 1
+        # A superseded file that is not removed yet may hold another copy.
+        self._beside_leftovers = self._beside_leftovers + 1 if self._files.leftovers else 0
+        out = [Overwrite(segment.path, intent.offset, record)]
+        if segment.indexed:
+            # The index file names subjects as well. It is wiped here and made anew by upkeep.
+            segment.indexed = False
+            path = index_path(segment.path)
+            out.append(Overwrite(path, 0, bytes(self._disk.size(path))))
+        return out

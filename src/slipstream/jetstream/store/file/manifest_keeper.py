@@ -1,0 +1,78 @@
+"""When the manifest of a stream is written: after its segments or its configuration changed, when it is quiet."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slipstream.jetstream.store.damage import Damage
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
+from slipstream.jetstream.store.file.recovery import manifest_entry
+from slipstream.jetstream.store.file.upkeep_jobs import ManifestJob
+from slipstream.jetstream.store.state import StoreState
+
+__all__ = ["ManifestKeeper"]
+
+
+class ManifestKeeper:
+    """What the newest slot says, and what it should."""
+
+    __slots__ = ("_damage", "_directory", "_disk", "_doubtful", "_known", "_log", "_state", "_version")
+
+    def __init__(self, state: StoreState, damage: Damage, log: SegmentedLog, disk: Disk, directory: str) -> None:
+        """No slot was written."""
+        self._state = state
+        self._damage = damage
+        self._log = log
+        self._disk = disk
+        self._directory = directory
+        self._version = 0
+        self._known: Manifest | None = None  # what the newest slot says
+        self._doubtful = False  # ... which may not be on stable storage
+
+    def begin(self) -> ManifestJob | None:
+        """The next write, if there is something new to say."""
+        self._log.manifest_due = False
+        manifest = self._current()
+        if self._is_known(manifest):
+            return None
+        return ManifestJob(self._disk, self._directory, manifest=manifest, doubtful=self._doubtful)
+
+    def finish(self, done: ManifestJob) -> None:
+        """A slot was written."""
+        self._version += 1
+        self._known, self._doubtful = done.manifest, False
+
+    def write_last(self) -> None:
+        """Write what is new before the store is closed. Blocks.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        manifest = self._current()
+        if not self._is_known(manifest):
+            write_manifest(self._disk, self._directory, manifest, doubtful=self._doubtful, sync=False)
+
+    def adopt(self, manifest: Manifest | None) -> None:
+        """Recovery read this one."""
+        if manifest is not None and manifest.version >= self._version:
+            self._known, self._version, self._doubtful = manifest, manifest.version, True
+
+    def _is_known(self, manifest: Manifest) -> bool:
+        """Whether the newest slot says the same."""
+        known = self._known
+        return known is not None and msgspec.structs.replace(manifest, version=known.version) == known
+
+    def _current(self) -> Manifest:
+        state, log = self._state, self._log
+        return Manifest(
+            version=self._version + 1,
+            uid=log.uid,
+            config=state.config,
+            first_seq=min(log.first_kept, state.committed_seq + 1),
+            last_seq=state.committed_seq,
+            last_ts_ns=log.writer.last_ts,
+            segments=[manifest_entry(segment) for segment in log.written_segments()],
+            lost=list(self._damage.ranges),
+        )

@@ -1,0 +1,36 @@
+"""What a file store needs from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.limits import (
+    STORE_SEGMENT_BYTES,
+    STORE_SEGMENT_BYTES_MIN,
+    STORE_SEGMENTS_PER_STREAM_MIN,
+)
+
+__all__ = ["FileStoreOptions", "segment_bytes_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileStoreOptions:
+    """Sources of randomness and time, and sizes."""
+
+    random64: Callable[[], int]
+    """Random 64-bit numbers: salts and hash keys."""
+    noise: Callable[[int], bytes]
+    """That many random bytes, to overwrite erased messages."""
+    now_ns: Callable[[], int]
+    """Wall clock, for the age of segments."""
+    segment_bytes: int = STORE_SEGMENT_BYTES
+    reserve: Reserve | None = None
+
+
+def segment_bytes_for(max_bytes: int) -> int:
+    """Segment size of a stream: smaller ones for a small `max_bytes`, so that space comes back in small pieces."""
+    if max_bytes <= 0:
+        return STORE_SEGMENT_BYTES
+    return min(max(max_bytes // STORE_SEGMENTS_PER_STREAM_MIN, STORE_SEGMENT_BYTES_MIN), STORE_SEGMENT_BYTES)
