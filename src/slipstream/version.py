@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+TYPE_CHECKING = False  # `import slipstream` loads this module, and would take most of its time for `typing`
+if TYPE_CHECKING:
+    from typing import Final
 
 __all__ = ["API_LEVEL", "PRODUCT_VERSION", "SERVER_VERSION"]
 

@@ -1,7 +1,9 @@
 """Pytest fixtures, there wherever Slipstream is installed: pytest finds this module as a plugin.
 
-    def test_orders(nats_url):
-        connect(nats_url)
+    def test_orders(nats_url, jetstream):
+        jetstream.create_stream("ORDERS", subjects=["orders.>"])
+        program_under_test(nats_url)
+        assert jetstream.stream("ORDERS").last().data == b"42 apples"
 
 A test gets a server of its own, with JetStream and an empty store: nothing of another test can be in it, not a stream,
 a client or a counter. That costs some milliseconds, as the server is a thread of the test's process. Tests that share
@@ -18,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from slipstream.sync import JetStream
     from slipstream.testing.thread import ServerThread
 
-__all__ = ["nats_server", "nats_server_arguments", "nats_server_session", "nats_url"]
+__all__ = ["jetstream", "nats_server", "nats_server_arguments", "nats_server_session", "nats_url"]
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +50,15 @@ def nats_server_session(nats_server_arguments: dict[str, Any]) -> Iterator[Serve
 def nats_url(nats_server: ServerThread) -> str:
     """Where clients connect to `nats_server`."""
     return nats_server.url
+
+
+@pytest.fixture
+def jetstream(nats_url: str) -> Iterator[JetStream]:
+    """JetStream of `nats_server` by plain calls, to arrange and to look: also in asyncio tests, beside their client."""
+    from slipstream.sync import connect
+
+    with connect(nats_url) as client:
+        yield client.jetstream()
 
 
 def _server(arguments: dict[str, Any]) -> ServerThread:

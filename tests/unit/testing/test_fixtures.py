@@ -26,7 +26,7 @@ def _run(pytester: pytest.Pytester, code: str, *flags: str) -> pytest.RunResult:
 def test_the_package_registers_the_plugin_under_the_name_of_its_module() -> None:
     entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     assert entry_points == {PLUGIN: PLUGIN}
-    assert {"nats_server", "nats_url"} <= set(importlib.import_module(PLUGIN).__all__)
+    assert {"jetstream", "nats_server", "nats_url"} <= set(importlib.import_module(PLUGIN).__all__)
 
 
 def test_a_plain_test_gets_a_server_of_its_own_with_jetstream(pytester: pytest.Pytester) -> None:
@@ -72,12 +72,12 @@ def test_asyncio_tests_with_the_official_client(pytester: pytest.Pytester) -> No
         import nats, pytest
 
         @pytest.mark.asyncio
-        async def test_greeting(nats_url):
+        async def test_greeting(nats_url, jetstream):
+            jetstream.create_stream("S", subjects=["s.>"])
             client = await nats.connect(nats_url)
-            jetstream = client.jetstream()
-            await jetstream.add_stream(name="S", subjects=["s.>"])
-            assert (await jetstream.publish("s.a", b"hello")).seq == 1
+            assert (await client.jetstream().publish("s.a", b"hello")).seq == 1
             await client.close()
+            assert jetstream.stream("S").last().data == b"hello"
         """,
     )
     done.assert_outcomes(passed=1)
