@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    import random
-
-__all__ = ["new_nuid"]
+__all__ = ["RandomSource", "new_nuid"]
 
 _LETTERS: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _NUID_LENGTH: Final = 22
 
 
-def new_nuid(rng: random.Random) -> str:
+class RandomSource(Protocol):
+    """What `random.Random` and `random.SystemRandom` give; the edge chooses which."""
+
+    def random(self) -> float: ...
+    def randrange(self, stop: int, /) -> int: ...
+    def randbytes(self, n: int) -> bytes: ...
+    def getrandbits(self, k: int, /) -> int: ...
+    def shuffle(self, x: list[Any]) -> None: ...
+    def choices(self, population: Sequence[str], *, k: int) -> list[str]: ...
+
+
+def new_nuid(rng: RandomSource) -> str:
     """A 22-character identifier, as NATS servers and clients make them."""
     return "".join(rng.choices(_LETTERS, k=_NUID_LENGTH))

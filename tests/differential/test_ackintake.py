@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipstream.jetstream.ack_subjects import ack_numbers
 from slipstream.jetstream.consumer.acks import AckEngine
-from slipstream.jetstream.consumer.answers import ack_numbers
 from slipstream.kernels.fastpath.ackintake import AckIntake
 
 PREFIX = b"$JS.ACK.S.C."

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from models.stream import StoredModel, StreamModel
-from slipstream.jetstream.directory import DirectoryStores
+from slipstream.jetstream.account.directory import DirectoryStores
 from slipstream.jetstream.store import pieces
 from slipstream.jetstream.stream import slices
 from slipstream.jetstream.stream.retention import expirer, limit_keeper

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from models.records import EXPIRES, HEAD
+from slipstream.jetstream.account.directory import DirectoryStores
 from slipstream.jetstream.bulk.parts import part_prefix
-from slipstream.jetstream.directory import DirectoryStores
 from slipstream.jetstream.ports import Delivery
 from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.kernels.bulk.arrowrows import RowDecoder

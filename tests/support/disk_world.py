@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from slipstream.jetstream.directory import DirectoryStores
+from slipstream.jetstream.account.directory import DirectoryStores
 from slipstream.testing.sim_disk import SimDisk
 from support.jetstream_world import FakePorts, World
 from support.stores import options

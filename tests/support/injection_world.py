@@ -292,7 +292,7 @@ def counters(c: Client) -> dict[str, int]:
     account = c.world.account
     limits = account.facts.batches
     counts = {
-        "waiting API calls": account.api.load.waiting,
+        "waiting API calls": c.world.dispatcher.load.waiting,
         "busy names": len(account._busy) + len(account._creating),
         "atomic batches": limits.atomic_open,
         "fast batches": limits.fast_open,

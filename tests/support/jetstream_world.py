@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.account.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS
-from slipstream.jetstream.api.register import register_all
+from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts, Subscription
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
-from slipstream.jetstream.stored_config import to_stored
 from slipstream.kernels.fastpath.intake import Intake
 from slipstream.kernels.fastpath.pointget import PointGet
 from slipstream.kernels.subjects.subject import matches
@@ -345,13 +345,14 @@ class World:
         self.stores = stores or FakeStores(disk_like=disk_like)
         facts = {"max_memory": 1 << 40, "max_storage": 1 << 40, **facts}
         self.facts = ServerFacts(name="SERVER", version=SERVER_VERSION, **facts)
-        self.account = JetStreamAccount(
-            "$G", self.ports, JetStreamServer(self.facts), self.stores, limits or AccountLimits()
-        )
-        register_all(self.account)
+        self.full: list[str] = []  # streams that found no space on the disk
+        self.dropped: list[bool] = []  # calls that were too many, and whether they only look
+        server = JetStreamServer(self.facts, self.full.append)
+        self.account = JetStreamAccount("$G", self.ports, server, self.stores, limits or AccountLimits())
+        self.dispatcher = open_api(self.account, self.dropped.append)
         self.account.recover()
         for subject in API_SUBSCRIPTIONS:
-            self.ports.subscribe(subject.encode(), self.account.api.handle)
+            self.ports.subscribe(subject.encode(), self.dispatcher.handle)
         self._replies = itertools.count(1)
 
     def request_all(

@@ -19,13 +19,13 @@ from slipstream.subjects.outside import unmarked
 
 if TYPE_CHECKING:
     from slipstream.accounts.imports import StreamImport
+    from slipstream.accounts.member import Member
     from slipstream.config.account_options import MsgTraceOptions
-    from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["IMPORTING_SID", "Account", "Callback", "MessageTaker", "subscription_cost"]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
-Callback = Callable[["ClientConnection | None", bytes, bytes | None, int, bytes], bool | None]
+Callback = Callable[["Member | None", bytes, bytes | None, int, bytes], bool | None]
 
 P = ParamSpec("P")
 
@@ -103,7 +103,7 @@ class Account:
         self.limits = limits or AccountLimitsOptions()
         self.is_system = is_system
         self.interest = Interest() if remembers_routes else Interest(0)
-        self.connections: dict[int, ClientConnection] = {}
+        self.connections: dict[int, Member] = {}
         self.total_connections = 0  # ever bound to this account
         self.slow_consumers = 0
         # Traffic of connections that are gone; live ones keep their own counts.
@@ -257,12 +257,12 @@ class Account:
         """Whether a message on `subject` would reach anybody."""
         return self.interest.reaches(subject)
 
-    def connection_bound(self, connection: ClientConnection) -> None:
+    def connection_bound(self, connection: Member) -> None:
         """A client was authenticated into this account."""
         self.connections[connection.cid] = connection
         self.total_connections += 1
 
-    def connection_left(self, connection: ClientConnection) -> None:
+    def connection_left(self, connection: Member) -> None:
         """A client closed or moved to another account."""
         if self.connections.pop(connection.cid, None) is None:
             return

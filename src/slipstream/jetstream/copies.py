@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.stream.copies.mirror import Mirror
 from slipstream.jetstream.stream.copies.source_feed import SourceFeed
 from slipstream.jetstream.stream.copies.sources import Sources

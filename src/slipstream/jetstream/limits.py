@@ -6,6 +6,11 @@ from typing import Final
 
 from slipstream.units import KIB, MIB, SECOND_NS
 
+# No sequence is above the first. A message has at most the second: there must be one behind it, with which a segment
+# could begin.
+SEQ_MAX: Final = (1 << 64) - 1
+SEQ_LAST: Final = SEQ_MAX - 2
+
 # Bytes in the name of a stream or consumer: it is a file name and a subject token.
 ASSET_NAME_BYTES_MAX: Final = 255
 # Bytes in a description, and in all keys and values of the metadata together: they travel in every info response.

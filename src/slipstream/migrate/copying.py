@@ -11,6 +11,7 @@ import msgspec
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, stream_level, with_required_level
@@ -18,7 +19,6 @@ from slipstream.jetstream.store.file import FileStore, FileStoreOptions, segment
 from slipstream.jetstream.store.file.disk import RealDisk
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS
 from slipstream.jetstream.store.values import ALL, SEQ_MAX, Damaged
-from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.admission.ttl import message_ttl
 from slipstream.jetstream.stream.copies.source_positions import position_notes
 from slipstream.limits import RESTORE_COMMIT_BYTES

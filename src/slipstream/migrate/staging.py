@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
-from slipstream.jetstream.directory import account_directory
+from slipstream.jetstream.account.directory import account_directory
 from slipstream.migrate.errors import MigrationError
 from slipstream.server.foreign_store import MIGRATING
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import socket
 
     from slipstream.accounts.account import Account
+    from slipstream.accounts.member import Member
     from slipstream.clock import Clock
     from slipstream.config.listener_options import TLSOptions
     from slipstream.config.options import Options
@@ -208,7 +209,7 @@ class Facts:
         ]
 
 
-def _with_open(before: Traffic, connections: Iterable[ClientConnection]) -> Traffic:
+def _with_open(before: Traffic, connections: Iterable[Member]) -> Traffic:
     in_msgs, in_bytes, out_msgs, out_bytes = before
     for connection in connections:
         parser, outbox = connection.parser, connection.outbox

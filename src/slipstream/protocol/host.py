@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slipstream.protocol.connection import ClientConnection
     from slipstream.protocol.info import ConnectOptions
     from slipstream.protocol.texts import CloseReason
-    from slipstream.routing.trace import TraceRequest
+    from slipstream.protocol.trace_request import TraceRequest
 
 __all__ = ["OK_LINE", "Host", "State"]
 

@@ -36,17 +36,18 @@ from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
+from slipstream.protocol.trace_request import TraceRequest, trace_request
 from slipstream.protocol.tracelog import operation_line, payload_line
 from slipstream.routing.topology import Topology
-from slipstream.routing.trace import MessageTrace, TraceRequest, trace_request
+from slipstream.routing.trace import MessageTrace
 from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
 
 if TYPE_CHECKING:
-    import random
-
     from slipstream.accounts.account import Account
+    from slipstream.accounts.member import Member
     from slipstream.clock import Clock
     from slipstream.config.options import Options
+    from slipstream.ids import RandomSource
     from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.info import ConnectOptions
     from slipstream.protocol.peer import Peer
@@ -117,7 +118,7 @@ class Hub:
         options: Options,
         identity: ServerIdentity,
         clock: Clock,
-        rng: random.Random,
+        rng: RandomSource,
         edge: Edge,
         flush_queue: FlushQueue,
     ) -> None:
@@ -482,7 +483,7 @@ class Hub:
         if payload is not None:
             self._edge.log("TRC", f"{who} - {payload}")
 
-    def client_info(self, connection: ClientConnection) -> dict[str, object]:
+    def client_info(self, connection: Member) -> dict[str, object]:
         """Who a client is, as a service in another account may learn it."""
         account = connection.account
         info = {
@@ -501,7 +502,7 @@ class Hub:
         }
         return {key: value for key, value in info.items() if value}
 
-    def account_info(self, connection: ClientConnection) -> dict[str, object]:
+    def account_info(self, connection: Member) -> dict[str, object]:
         """What a service in another account learns about a client that is not shared."""
         account = connection.account
         return {"acc": account.name if account is not None else "", "rtt": connection.rtt_ns}
@@ -540,7 +541,7 @@ class Hub:
             self._edge.log("INF", f"Closed {len(excess)} connections to fall within max_connections")
         for account in self.accounts.values():
             limit = account.limits.max_connections
-            for connection in reversed([*account.connections.values()][limit:] if limit >= 0 else []):
+            for connection in reversed(self.connections_of(account)[limit:] if limit >= 0 else []):
                 self.log("ERR", connection, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
                 connection.close(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
 
@@ -559,6 +560,10 @@ class Hub:
             return
         connection.identity = identity
         connection.renew_permissions(identity.permissions)
+
+    def connections_of(self, account: Account) -> list[ClientConnection]:
+        """The open connections of an account, the first that came first."""
+        return [self.connections[cid] for cid in account.connections]
 
     def each_connection(self) -> Iterable[ClientConnection]:
         """All open connections, for monitoring."""

@@ -247,14 +247,14 @@ class OperatorMode:
     def _expire(self, name: str) -> None:
         self.claimed.accounts[name].is_expired = True
         account = self._hub.accounts.get(name)
-        for connection in list(account.connections.values()) if account is not None else ():
+        for connection in self._hub.connections_of(account) if account is not None else ():
             connection.close(CloseReason.AUTHENTICATION_EXPIRED, texts.ACCOUNT_AUTHENTICATION_EXPIRED)
 
     def _renew_clients(self, claimed: Claimed) -> None:
         """Let the clients of an account take over its present token; those that it does not allow go."""
         account = self._hub.accounts[claimed.name]
         limit = account.limits.max_connections
-        for place, connection in enumerate(list(account.connections.values())):
+        for place, connection in enumerate(self._hub.connections_of(account)):
             identity = connection.identity
             if 0 <= limit <= place:
                 self._hub.log("ERR", connection, texts.MAXIMUM_ACCOUNT_CONNECTIONS)

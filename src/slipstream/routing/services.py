@@ -25,7 +25,7 @@ from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
-    from slipstream.protocol.connection import ClientConnection
+    from slipstream.accounts.member import Member
     from slipstream.routing.latency import LatencyProbe, LatencyReporter
 
 __all__ = ["REPLY_PREFIX", "Asked", "ResponseTable", "ServiceImport"]
@@ -56,7 +56,7 @@ class _Pending:
         self.threshold_ns = threshold_ns
         self.single = single
         self.measured: tuple[LatencyReporter, LatencyProbe] | None = None  # whoever wants to know how long it takes
-        self.requester: ClientConnection | None = None  # set when measured
+        self.requester: Member | None = None  # set when measured
 
 
 class ResponseTable:
@@ -70,7 +70,7 @@ class ResponseTable:
         account: Account,
         now_ns: Callable[[], int],
         token: Callable[[], bytes],
-        client_info: Callable[[ClientConnection], Mapping[str, object]],
+        client_info: Callable[[Member], Mapping[str, object]],
     ) -> None:
         self._account = account
         self._client_info = client_info
@@ -116,16 +116,14 @@ class ResponseTable:
         """Forget a request that nobody took."""
         self._give_up(reply[len(REPLY_PREFIX) :], 503, "Service Unavailable")
 
-    def measure(
-        self, reply: bytes, reporter: LatencyReporter, probe: LatencyProbe, requester: ClientConnection
-    ) -> None:
+    def measure(self, reply: bytes, reporter: LatencyReporter, probe: LatencyProbe, requester: Member) -> None:
         """Report how long the answer to an open request takes."""
         pending = self._pending[reply[len(REPLY_PREFIX) :]]
         pending.measured = reporter, probe
         pending.requester = requester
         self._measured += 1
 
-    def requester_left(self, requester: ClientConnection) -> None:
+    def requester_left(self, requester: Member) -> None:
         """A client closed: its measured requests will not be answered."""
         if not self._measured:
             return
@@ -134,7 +132,7 @@ class ResponseTable:
                 self._give_up(token, 408, "Request Timeout")
 
     def _on_response(
-        self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+        self, publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> bool:
         token = subject[len(REPLY_PREFIX) :]
         pending = self._pending.get(token)
@@ -192,7 +190,7 @@ class ServiceImport:
         *,
         single: bool,
         threshold_ns: int,
-        request_info: Callable[[ClientConnection], Mapping[str, object]],
+        request_info: Callable[[Member], Mapping[str, object]],
         asked: Asked | None = None,
         latency: LatencyReporter | None = None,
         allow_trace: bool = False,
@@ -216,13 +214,13 @@ class ServiceImport:
         return self._responses.open(self._importer, subject, self._threshold_ns, single=False)
 
     def _on_request(
-        self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+        self, publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> bool:
         return self.request(publisher, subject, reply, header_size, body, self.exporter.publish)
 
     def request(
         self,
-        publisher: ClientConnection | None,
+        publisher: Member | None,
         subject: bytes,
         reply: bytes | None,
         header_size: int,

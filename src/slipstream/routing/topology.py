@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import Account
 from slipstream.accounts.graph import AccountGraph, ResolvedAccount, build_accounts
-from slipstream.ids import new_nuid
+from slipstream.ids import RandomSource, new_nuid
 from slipstream.routing.planner import Planner, StreamLink
 from slipstream.routing.services import Asked, ResponseTable, ServiceImport
 
 if TYPE_CHECKING:
-    import random
-
+    from slipstream.accounts.member import Member
     from slipstream.clock import Clock
     from slipstream.config.account_options import LatencyOptions
     from slipstream.config.options import Options
     from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.interest import Route, Subscription
-    from slipstream.protocol.connection import ClientConnection
     from slipstream.routing.latency import LatencyReporter
 
 __all__ = ["Topology"]
 
-ClientInfo = Callable[["ClientConnection"], Mapping[str, object]]
+ClientInfo = Callable[["Member"], Mapping[str, object]]
 
 _TOKEN_BYTES = 12  # 96 bits: a reply subject cannot be guessed
 
@@ -42,7 +40,7 @@ class Topology:
         options: Options,
         delivery: Delivery,
         clock: Clock,
-        rng: random.Random,
+        rng: RandomSource,
         request_info: tuple[ClientInfo, ClientInfo],
     ) -> None:
         """Build the accounts.
@@ -188,7 +186,7 @@ class Topology:
         self._service_imports[name] = services
         self._services.update({id(service.subscription): service for service in services})
 
-    def connection_closed(self, connection: ClientConnection) -> None:
+    def connection_closed(self, connection: Member) -> None:
         """A client left: requests of it that are being measured end without an answer."""
         for responses in self._responses.values():
             responses.requester_left(connection)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.config.jetstream_options import JetStreamBatchLimitsOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
-from slipstream.jetstream.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.account.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.account.directory import DirectoryStores, account_directory
+from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
-from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.config.enums import Compression
-from slipstream.jetstream.directory import DirectoryStores, account_directory
 from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.disk import RealDisk
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     import asyncio
 
     from slipstream.accounts.account import Callback
+    from slipstream.accounts.member import Member
     from slipstream.config.account_options import AccountJetStreamOptions
+    from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.config.structs import StreamConfig
     from slipstream.jetstream.stream.stream import Stream
-    from slipstream.protocol.connection import ClientConnection
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamRunner"]
@@ -68,9 +69,10 @@ class JetStreamRunner:
         self.directory = storage.directory
         self._reserve = Reserve(self._disk, self.directory)
         self.facts = _server_facts(server, self.directory)
-        self.shared = JetStreamServer(self.facts)
+        self.shared = JetStreamServer(self.facts, self._on_full)
         self.server_id = server.identity.id
         self.accounts: dict[str, JetStreamAccount] = {}
+        self.apis: dict[str, ApiDispatcher] = {}  # of these
         self.broken: dict[str, str] = {}  # accounts whose streams could not be looked for, and why
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
         self._told_of_compression = False
@@ -158,10 +160,10 @@ class JetStreamRunner:
             log=ports.log,
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
-        register_all(account)
+        api = open_api(account, self._on_dropped)
         account.on_started.append(self._on_stream)
         if limits is None:
-            account.api.enabled = False
+            api.enabled = False
         else:
             try:
                 account.recover()
@@ -169,9 +171,9 @@ class JetStreamRunner:
                 # One account's trouble is not the others': its API says that JetStream is not there.
                 server.turns.report(f"The recovery of account '{name}'", error)
                 self.broken[name] = str(error) or type(error).__name__
-                account.api.enabled = False
-            self.accounts[name] = account
-        self._listening[name] = self._listen(account)
+                api.enabled = False
+            self.accounts[name], self.apis[name] = account, api
+        self._listening[name] = self._listen(name, api)
 
     def _on_stream(self, _stream: Stream) -> None:
         """Streams stay: a full garbage collection does not have to look at all of them again and again."""
@@ -180,6 +182,16 @@ class JetStreamRunner:
             self._young_streams = 0
             gc.freeze()
 
+    def _on_full(self, stream: str) -> None:
+        """A stream finds no space on the disk."""
+        if self._system is not None:
+            self._system.full(stream)
+
+    def _on_dropped(self, looks: bool) -> None:
+        """An API call was dropped."""
+        if self._system is not None:
+            self._system.dropped(looks)
+
     def _close(self, name: str) -> None:
         """Let an account's clients call its API no more. Its streams stay on disk."""
         for stop_listening in self._listening.pop(name):
@@ -187,6 +199,7 @@ class JetStreamRunner:
         self.broken.pop(name, None)
         account = self.accounts.pop(name, None)
         if account is not None:
+            del self.apis[name]
             account.shutdown()
 
     def reload(self) -> None:
@@ -216,7 +229,7 @@ class JetStreamRunner:
                 self._close(name)
             self._open(name, limits)
 
-    def _listen(self, account: JetStreamAccount) -> list[Callable[[], None]]:
+    def _listen(self, name: str, api: ApiDispatcher) -> list[Callable[[], None]]:
         """Let an account's clients call its API, also by the server's domain; gives what ends it."""
         hub = self._server.hub
         prefixes = [API_PREFIX]
@@ -225,16 +238,16 @@ class JetStreamRunner:
 
         def answer_at(prefix: bytes) -> Callback:
             def answer(
-                publisher: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+                publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
             ) -> None:
                 client = None if publisher is None else partial(hub.client_info, publisher)
                 grants = None if publisher is None else publisher.grants
                 called = API_PREFIX.encode() + subject[len(prefix) :]
-                account.api.handle(called, reply, body[:header_size] or None, body[header_size:], client, grants)
+                api.handle(called, reply, body[:header_size] or None, body[header_size:], client, grants)
 
             return answer
 
-        place = hub.accounts[account.name]
+        place = hub.accounts[name]
         made: list[Callable[[], None]] = []
         for prefix in prefixes:
             for pattern in API_SUBSCRIPTIONS:

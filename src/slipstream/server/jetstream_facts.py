@@ -23,7 +23,8 @@ from slipstream.monitoring.jetstream_facts import (
 from slipstream.version import API_LEVEL
 
 if TYPE_CHECKING:
-    from slipstream.jetstream.account import JetStreamAccount
+    from slipstream.jetstream.account.account import JetStreamAccount
+    from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.stream.stream import Stream
     from slipstream.server.jetstream import JetStreamRunner
 
@@ -102,20 +103,19 @@ class RunningJetStream:
                 API_LEVEL,
                 sum(stats.api.total for stats in each),
                 sum(stats.api.errors for stats in each),
-                sum(account.api.load.waiting for account in self._runner.accounts.values()),
+                sum(api.load.waiting for api in self._runner.apis.values()),
             ),
         )
 
     def accounts(self) -> Iterable[_AccountFacts]:
         """The accounts that use JetStream."""
-        return [_AccountFacts(account) for account in self._runner.accounts.values()]
+        return [_AccountFacts(account, self._runner.apis[name]) for name, account in self._runner.accounts.items()]
 
     def queues(self) -> Mapping[str, int]:
         """See `JetStreamFacts.queues`."""
         accounts = self._runner.accounts.values()
-        calls, looks = (
-            sum(account.api.load.waiting_of(looks=looks) for account in accounts) for looks in (False, True)
-        )
+        loads = [api.load for api in self._runner.apis.values()]
+        calls, looks = (sum(load.waiting_of(looks=looks) for load in loads) for looks in (False, True))
         lengths = {"JetStream API queue": calls, "JetStream API info queue": looks}
         for account in accounts:
             for name, stream in account.streams.items():
@@ -177,8 +177,9 @@ def _stream_problems(account: JetStreamAccount, name: str, consumer: str) -> Ite
 class _AccountFacts:
     """One account."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
         self._account = account
+        self._calls = api.counters
         self.name = account.name
 
     def stats(self) -> JetStreamStats:
@@ -189,7 +190,7 @@ class _AccountFacts:
             reserved_memory=facts.reserved_memory_bytes,
             reserved_storage=facts.reserved_storage_bytes,
             accounts=0,
-            api=ApiStats(API_LEVEL, facts.api_total, facts.api_errors),
+            api=ApiStats(API_LEVEL, self._calls.total, self._calls.errors),
         )
 
     def streams(self) -> Iterable[_StreamFacts]:

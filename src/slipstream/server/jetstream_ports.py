@@ -22,13 +22,13 @@ from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account, MessageTaker
+    from slipstream.accounts.member import Member
     from slipstream.jetstream.ports import Subscription as Listening
     from slipstream.kernels.fastpath.ackintake import AckIntake
     from slipstream.kernels.fastpath.handout import Batch
     from slipstream.kernels.fastpath.intake import Intake
     from slipstream.kernels.fastpath.pointget import PointGet
     from slipstream.kernels.wire.interest import Subscription
-    from slipstream.protocol.connection import ClientConnection
     from slipstream.server.file_threads import FileWork
     from slipstream.server.server import Server
 
@@ -232,9 +232,7 @@ class AccountPorts:
     def subscribe(self, subject: bytes, on_message: OnMessage, queue: bytes | None = None) -> _Listening:
         """Receive what is published in the account."""
 
-        def take(
-            _publisher: ClientConnection | None, found: bytes, reply: bytes | None, header_size: int, body: bytes
-        ) -> None:
+        def take(_publisher: Member | None, found: bytes, reply: bytes | None, header_size: int, body: bytes) -> None:
             if header_size:
                 on_message(found, reply, body[:header_size], body[header_size:])
             else:

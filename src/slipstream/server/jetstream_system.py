@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account.directory import account_directory
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.dispatch import API_PREFIX, TYPE_PREFIX
-from slipstream.jetstream.directory import account_directory
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.limits import API_DROPPED_REPORT_NS
 
 if TYPE_CHECKING:
+    from slipstream.accounts.member import Member
     from slipstream.jetstream.ports import Cancel
-    from slipstream.protocol.connection import ClientConnection
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_ports import AccountPorts
 
@@ -42,11 +42,9 @@ class SystemApi:
         self._advisories = Advisories(ports, runner.facts)
         self._dropped = [0, 0]  # since the last report: calls that change something, calls that look
         self._report_timer: Cancel | None = None
-        runner.shared.on_dropped = self.dropped
-        runner.shared.on_full = self.full
 
     def answer(
-        self, publisher: ClientConnection | None, subject: bytes, reply: bytes | None, _header_size: int, _body: bytes
+        self, publisher: Member | None, subject: bytes, reply: bytes | None, _header_size: int, _body: bytes
     ) -> None:
         """A message on `$JS.API.>`."""
         call = subject.decode("utf-8", "replace").removeprefix(API_PREFIX)

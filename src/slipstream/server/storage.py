@@ -1,7 +1,7 @@
 """The directory of the streams: which one, that nobody else uses it, and how much may be put there.
 
     <store_dir>/jetstream/.lock             one server at a time
-    <store_dir>/jetstream/<account>/...     see `slipstream.jetstream.directory`
+    <store_dir>/jetstream/<account>/...     see `slipstream.jetstream.account.directory`
 
 Without a configured directory it is `nats` below the system's temporary one. Where another server is using that, it is
 `nats-2`, `nats-3` and so on: test harnesses start several servers without giving them a place, and a server that comes

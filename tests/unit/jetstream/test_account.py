@@ -274,7 +274,7 @@ class TestAdvisories:
         w.publish("A")
         w.api("STREAM.MSG.GET.A", {"seq": 1})
         w.api("STREAM.INFO.NONE")
-        w.account.api.handle(b"$JS.API.INFO", b"r", None, b"", {"user": "u"})
+        w.dispatcher.handle(b"$JS.API.INFO", b"r", None, b"", {"user": "u"})
         assert [event["subject"] for event in seen] == [
             "$JS.API.STREAM.CREATE.A",
             "$JS.API.STREAM.INFO.NONE",
@@ -300,7 +300,7 @@ class TestDispatch:
     def test_unknown_subjects_are_silent(self, subject: str) -> None:
         w = World()
         assert w.request(subject) is None
-        assert w.account.api.counters.total == 0
+        assert w.dispatcher.counters.total == 0
 
     def test_a_request_without_reply_is_carried_out(self) -> None:
         w = World()
@@ -319,7 +319,7 @@ class TestDispatch:
 
     def test_an_account_switched_off(self) -> None:
         w = World()
-        w.account.api.enabled = False
+        w.dispatcher.enabled = False
         assert error_of(w.api("INFO")) == 10039
         assert error_of(w.api("STREAM.CREATE.A", {"name": "A"})) == 10039
 
@@ -332,7 +332,7 @@ class TestDispatch:
             return {"ok": True}
 
         for pattern in ("STREAM.NEW.*", "STREAM.NEW.*.*", "STREAM.NEW.*.*.>"):
-            w.account.api.register(pattern, "new_response", handler)
+            w.dispatcher.register(pattern, "new_response", handler)
         for tail in ("S", "S.c", "S.c.a.b"):
             assert w.api(f"STREAM.NEW.{tail}") == {"type": "io.nats.jetstream.api.v1.new_response", "ok": True}
         assert seen == [["S"], ["S", "c"], ["S", "c", "a", "b"]]

@@ -7,20 +7,18 @@ from support.jetstream_world import World
 
 def test_calls_beyond_the_limit_are_dropped_and_reported() -> None:
     w = World(request_queue_limit=3, info_queue_limit=2)
-    dropped: list[bool] = []
-    w.account.server.on_dropped = dropped.append
     w.create("S")
     w.ports.jobs_held = True
     for number in range(5):
         w.ports.route(b"$JS.API.STREAM.CREATE.N%d" % number, b"made.%d" % number, None, b'{"name":"N%d"}' % number)
-    assert w.account.api.load.waiting == 3
-    assert dropped == [False, False]
+    assert w.dispatcher.load.waiting == 3
+    assert w.dropped == [False, False]
     # What only looks is counted apart, and what is answered at once is not counted at all.
     assert w.api("STREAM.NAMES")["total"] == 1
     w.ports.jobs_held = False
     w.ports.settle()
     assert [sent[0] for sent in w.ports.sent if sent[0].startswith(b"made.")] == [b"made.0", b"made.1", b"made.2"]
-    assert w.account.api.load.waiting == 0
+    assert w.dispatcher.load.waiting == 0
     assert sorted(w.account.streams) == ["N0", "N1", "N2", "S"]
     w.create("N3")
 
@@ -33,7 +31,7 @@ def test_refusals_and_failures_free_their_place() -> None:
         w.create("S")
         assert w.api("STREAM.PURGE.S")["success"]
         assert w.api("STREAM.DELETE.S")["success"]
-    assert w.account.api.load.waiting == 0
+    assert w.dispatcher.load.waiting == 0
 
 
 def test_publishes_beyond_max_buffered_msgs_are_refused() -> None:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from slipstream.jetstream.directory import account_directory
+from slipstream.jetstream.account.directory import account_directory
 from slipstream.testing.sim_disk import SimDisk
 from slipstream.units import SECOND_NS
 from support.disk_world import ROOT, disk_world
@@ -136,8 +136,6 @@ def test_power_loss_during_create_and_delete(seed: int) -> None:
 def test_a_full_disk_refuses_and_recovers() -> None:
     disk = SimDisk(capacity=3_000_000)
     w = disk_world(disk)
-    told: list[str] = []
-    w.account.server.on_full = told.append
     w.create("A")
     answers = [w.publish("A", b"x" * 60_000) for _ in range(80)]
     refused = [answer for answer in answers if "error" in answer]
@@ -146,11 +144,11 @@ def test_a_full_disk_refuses_and_recovers() -> None:
     stored = len(answers) - len(refused)
     assert w.state("A")["messages"] == stored
     w.ports.advance(10 * SECOND_NS)
-    assert told == ["A"]
+    assert w.full == ["A"]
     assert w.api("STREAM.PURGE.A")["purged"] == stored
     w.ports.advance(30 * SECOND_NS)
     assert "error" not in w.publish("A", b"x" * 60_000)
-    assert told == ["A"]
+    assert w.full == ["A"]
 
 
 @pytest.mark.parametrize("keep", [0.0, 1.0])

@@ -156,4 +156,4 @@ def test_who_waits_for_a_stream_that_goes_is_told_so() -> None:
     store.upkeep_held = False
     w.ports.advance(2 * SECOND_NS)
     assert [answer["error"]["err_code"] for answer in answers(w, reply)] == [10059]
-    assert w.account.api.load.waiting == 0
+    assert w.dispatcher.load.waiting == 0

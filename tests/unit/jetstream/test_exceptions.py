@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from slipstream.errors import ApiError
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS, ApiRequest
-from slipstream.jetstream.api.register import register_all
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.testing.sim_disk import SimDisk
@@ -38,7 +38,7 @@ def is_well(w: World, name: str = "S") -> bool:
     info = w.api(f"STREAM.INFO.{name}")
     assert ack is not None and "error" not in ack, ack
     assert info["state"]["last_seq"] >= ack["seq"], info
-    assert w.account.api.load.waiting == 0
+    assert w.dispatcher.load.waiting == 0
     return True
 
 
@@ -80,7 +80,7 @@ def test_a_store_that_raises_is_repaired(name: str, sync: bool, monkeypatch: pyt
 
 def test_an_api_handler_is_answered_for() -> None:
     w = a_world()
-    w.account.api.register("BROKEN", "broken_response", raising)
+    w.dispatcher.register("BROKEN", "broken_response", raising)
     assert w.api("BROKEN")["error"] == {"code": 500, "err_code": 10051, "description": "internal error"}
     assert any("BROKEN" in what for what, _ in w.ports.reported)
     assert is_well(w)
@@ -88,7 +88,7 @@ def test_an_api_handler_is_answered_for() -> None:
 
 def test_a_call_whose_answer_cannot_be_written() -> None:
     w = a_world()
-    w.account.api.register("ODD", "odd_response", lambda _: {"what": object()})
+    w.dispatcher.register("ODD", "odd_response", lambda _: {"what": object()})
     assert w.api("ODD")["error"]["err_code"] == 10051
     assert is_well(w)
 
@@ -96,10 +96,10 @@ def test_a_call_whose_answer_cannot_be_written() -> None:
 def test_a_call_that_nothing_answers_any_more() -> None:
     w = a_world()
     kept: list[ApiRequest] = []
-    w.account.api.register("LATER", "later_response", lambda request: kept.append(request))
+    w.dispatcher.register("LATER", "later_response", lambda request: kept.append(request))
     w.ports.route(b"$JS.API.LATER", b"answer", None, b"")
     w.ports.advance(2 * SECOND_NS)
-    assert w.account.api.load.waiting == 1  # somebody may still answer
+    assert w.dispatcher.load.waiting == 1  # somebody may still answer
     kept.clear()
     w.ports.advance(2 * SECOND_NS)
     answers = [json.loads(sent[3]) for sent in w.ports.sent if sent[0] == b"answer"]
@@ -119,7 +119,7 @@ def test_calls_that_wait_for_a_deleted_stream_free_their_place() -> None:
     w.ports.settle()
     answers = [sent[0] for sent in w.ports.sent]
     assert answers.count(b"gone") == 1 and answers.count(b"purged") == 5
-    assert w.account.api.load.waiting == 0
+    assert w.dispatcher.load.waiting == 0
 
 
 def test_calls_of_one_account_do_not_take_the_places_of_another() -> None:
@@ -127,13 +127,13 @@ def test_calls_of_one_account_do_not_take_the_places_of_another() -> None:
     w.create("S", subjects=["s"])
     other_ports = FakePorts()
     other = JetStreamAccount("B", other_ports, w.account.server, FakeStores(), AccountLimits())
-    register_all(other)
+    api = open_api(other)
     for subject in API_SUBSCRIPTIONS:
-        other_ports.subscribe(subject.encode(), other.api.handle)
+        other_ports.subscribe(subject.encode(), api.handle)
     w.ports.jobs_held = True
     for number in range(5):
         w.ports.route(b"$JS.API.STREAM.CREATE.N%d" % number, b"made", None, b'{"name":"N%d"}' % number)
-    assert w.account.api.load.waiting == 3
+    assert w.dispatcher.load.waiting == 3
     other_ports.route(b"$JS.API.STREAM.CREATE.B", b"made", None, b'{"name":"B"}')
     other_ports.settle()
     assert [sent[0] for sent in other_ports.sent] == [b"made"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slipstream.jetstream.account.holdings import Holdings
+from slipstream.jetstream.account.resources import AccountBudget, ServerBudget, StreamShare
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.consumer.partition import Partition
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits
-from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.kernels.subjects.subject import overlaps
 from support.jetstream_world import World

@@ -2,7 +2,7 @@
 
 import json
 
-from slipstream.jetstream.scrub import SCRUB_INTERVAL_NS, Scrubber
+from slipstream.jetstream.account.scrub import SCRUB_INTERVAL_NS, Scrubber
 from slipstream.jetstream.store.values import Lost
 from slipstream.testing.sim_disk import SimDisk
 from slipstream.units import SECOND_NS

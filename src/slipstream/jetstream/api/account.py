@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipstream.jetstream.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.api.received import all_received
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.versioning import API_LEVEL
@@ -16,10 +16,11 @@ __all__ = ["AccountApi"]
 class AccountApi:
     """Handlers about the account."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+        """Register the handlers."""
         self._account = account
-        account.api.register("INFO", "account_info_response", self.info)
+        self._counters = api.counters
+        api.register("INFO", "account_info_response", self.info)
 
     def info(self, request: ApiRequest) -> None:
         """Usage, limits and the API level; clients use it to find out whether JetStream is there."""
@@ -27,7 +28,7 @@ class AccountApi:
 
     def _fields(self) -> Mapping[str, object]:
         account = self._account
-        limits, counters = account.limits, account.api.counters
+        limits, counters = account.limits, self._counters
         fields: dict[str, object] = {
             "memory": account.budgets[StorageType.MEMORY].used_bytes,
             "storage": account.budgets[StorageType.FILE].used_bytes,

@@ -13,14 +13,14 @@ import msgspec
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.ack_subjects import account_hash
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX
 from slipstream.jetstream.api.rights import judge_consumer
 from slipstream.jetstream.config.enums import AckPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig
-from slipstream.jetstream.consumer.answers import account_hash
 from slipstream.jetstream.consumer.config import is_group_name
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.consumers import Consumers
@@ -93,11 +93,11 @@ _RESET = GoStruct("JSApiConsumerResetRequest", _Reset, [Field("seq", UINT64)])
 class ConsumerApi:
     """Handlers about consumers, and the consumers of each stream as streams come and go."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
         """Register the handlers, and give every stream its consumers."""
         self._account = account
         account.on_started.append(self._attach)
-        register = account.api.register
+        register = api.register
         for pattern, create in (
             ("CREATE.*", self.create),
             ("CREATE.*.>", self.create_named),

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
 from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES, level_suffices
 from slipstream.jetstream.api.limits import DIRECT_MULTI_LAST_MAX

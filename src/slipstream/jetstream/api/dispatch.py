@@ -243,17 +243,26 @@ def keeps_silent(subject: bytes) -> bool:
 class ApiDispatcher:
     """The API of one account."""
 
-    def __init__(self, ports: Ports, advisories: Advisories, load: ApiLoad) -> None:
-        """Answer through `ports`; handlers are registered by their owners."""
+    def __init__(
+        self, ports: Ports, advisories: Advisories, load: ApiLoad, *, account: str = "", strict: bool = True
+    ) -> None:
+        """Answer through `ports`; handlers are registered by their owners.
+
+        Args:
+            ports: the account's.
+            advisories: where calls are audited.
+            load: counts those that wait.
+            account: its name, as shown in the log.
+            strict: whether unknown names in bodies are refused.
+        """
         self.load = load
         self._ports = ports
         self._advisories = advisories
         self._table = _Table()
         self.counters = ApiCounters()
         self.enabled = True  # False: the account may not use JetStream now
-        self.account = ""  # as shown in the log
-        self.strict = True
-        """Whether unknown names in bodies are refused."""
+        self.account = account
+        self.strict = strict
         self.lost: deque[ApiRequest] = deque()  # calls that nothing else will answer
         self._look: Cancel | None = None
         self._preparing = 0  # calls whose long bodies are being read in threads

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.times import format_time
@@ -22,12 +22,12 @@ __all__ = ["MessageApi"]
 class MessageApi:
     """Handlers about single messages."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+        """Register the handlers."""
         self._account = account
         prepare = partial(bodies.prepare, bodies.MSG_GET)
-        account.api.register("STREAM.MSG.GET.*", "stream_msg_get_response", self.get, prepare=prepare)
-        account.api.register("STREAM.MSG.DELETE.*", "stream_msg_delete_response", self.delete)
+        api.register("STREAM.MSG.GET.*", "stream_msg_get_response", self.get, prepare=prepare)
+        api.register("STREAM.MSG.DELETE.*", "stream_msg_delete_response", self.delete)
 
     def get(self, request: ApiRequest) -> None:
         """Find one message by sequence, subject or time."""

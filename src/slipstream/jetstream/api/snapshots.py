@@ -14,9 +14,9 @@ import msgspec
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import TYPE_PREFIX, ApiRequest
+from slipstream.jetstream.api.dispatch import TYPE_PREFIX, ApiDispatcher, ApiRequest
 from slipstream.jetstream.api.info import config_fields, state_fields, stream_fields
 from slipstream.jetstream.api.limits import BACKUPS_MAX
 from slipstream.jetstream.api.rights import judge_consumer, judge_stream, target_for
@@ -130,16 +130,14 @@ _RESTORE = GoStruct(
 class SnapshotApi:
     """Handlers of backups."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+        """Register the handlers."""
         self._account = account
         self._snapshots: dict[Snapshot, str] = {}  # on their way → stream
         self._restores: set[_Restoring] = set()
         account.on_stopped.append(self._stopped)
-        account.api.register("STREAM.SNAPSHOT.*", "stream_snapshot_response", self.snapshot)
-        account.api.register(
-            "STREAM.RESTORE.*", "stream_restore_response", self.restore, error_fields={"deliver_subject": ""}
-        )
+        api.register("STREAM.SNAPSHOT.*", "stream_snapshot_response", self.snapshot)
+        api.register("STREAM.RESTORE.*", "stream_restore_response", self.restore, error_fields={"deliver_subject": ""})
 
     # --- out ---
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.api.info import stream_fields
 from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 from slipstream.jetstream.api.received import all_committed, all_received
@@ -35,11 +35,11 @@ Fields = Mapping[str, object]
 class StreamApi:
     """Handlers about whole streams."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+        """Register the handlers."""
         self._account = account
         self._details = SubjectDetails(account.ports)
-        register = account.api.register
+        register = api.register
         register("STREAM.CREATE.*", "stream_create_response", self.create, prepare=self._prepare)
         register("STREAM.UPDATE.*", "stream_update_response", self.update, prepare=self._prepare)
         register("STREAM.NAMES", "stream_names_response", self.names, error_fields={**_PAGING, "streams": None})

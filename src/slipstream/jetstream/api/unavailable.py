@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.errors import TableError
 
 __all__ = ["UnavailableApi"]
@@ -21,10 +20,10 @@ _NEED_CLUSTER = (
 class UnavailableApi:
     """Handlers that only refuse, each with the error its caller understands."""
 
-    def __init__(self, account: JetStreamAccount) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, api: ApiDispatcher) -> None:
+        """Register the handlers."""
         for pattern, response_type in _NEED_CLUSTER:
-            account.api.register(pattern, response_type, self.need_cluster, checks_level=False)
+            api.register(pattern, response_type, self.need_cluster, checks_level=False)
 
     def need_cluster(self, request: ApiRequest) -> None:
         """There are no peers and no elections here."""

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from slipstream.jetstream.api.dispatch import ApiRequest
 from slipstream.jetstream.bulk.limits import BULK_HEARD_NS, BULK_HEARD_READS, BULK_SPAN_NS
 from slipstream.jetstream.ports import Ports
 from slipstream.limits import BULK_PAUSE_NS, BULK_PAUSE_NS_MAX
 
 __all__ = ["Pace"]
 
+Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
 
@@ -41,10 +41,10 @@ class Pace:
         self.beside_others = False
         """Whether other clients were heard lately, as `look` found out."""
 
-    def counted(self, handler: Callable[[ApiRequest], Answer]) -> Callable[[ApiRequest], Answer]:
+    def counted(self, handler: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
         """A handler of bulk calls, whose calls are known to be that."""
 
-        def count(request: ApiRequest) -> Answer:
+        def count(request: Request) -> Answer:
             self.bulk_call()
             return handler(request)
 

@@ -22,8 +22,12 @@ from slipstream.jetstream.config.structs import Placement, StreamConfig
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
-from slipstream.jetstream.limits import ASSET_DESCRIPTION_BYTES_MAX, ASSET_METADATA_BYTES_MAX, ASSET_NAME_BYTES_MAX
-from slipstream.jetstream.store.values import SEQ_LAST
+from slipstream.jetstream.limits import (
+    ASSET_DESCRIPTION_BYTES_MAX,
+    ASSET_METADATA_BYTES_MAX,
+    ASSET_NAME_BYTES_MAX,
+    SEQ_LAST,
+)
 from slipstream.kernels.subjects.subject import is_subset, is_valid_subscription, overlaps
 from slipstream.subjects.collisions import TooManySteps, overlap_within
 from slipstream.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS

@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from slipstream.jetstream.advisories import Advisories
-from slipstream.jetstream.api.dispatch import level_suffices
 from slipstream.jetstream.config.enums import AckPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
+from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.consumer.acks import AckEngine
 from slipstream.jetstream.consumer.deadletters import DeadLetters
 from slipstream.jetstream.consumer.delivery import Deliverer, Stop

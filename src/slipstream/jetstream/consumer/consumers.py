@@ -15,13 +15,13 @@ import msgspec
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account import JetStreamAccount
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.ack_subjects import account_hash
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, ConsumerLimits, StreamConfig
 from slipstream.jetstream.config.validate import is_valid_asset_name
 from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, consumer_level, with_required_level
 from slipstream.jetstream.consumer.acks import AckEngine
-from slipstream.jetstream.consumer.answers import account_hash
 from slipstream.jetstream.consumer.config import ConsumerContext, checked
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.deadletters import check_dead_letters

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import headers
+from slipstream.jetstream.ack_subjects import ack_numbers
 from slipstream.jetstream.config.enums import AckPolicy
-from slipstream.jetstream.consumer.answers import ack_numbers, nak_delay_ns
 from slipstream.jetstream.consumer.config import sample_percent
 from slipstream.jetstream.consumer.delivery import FOREVER_NS
 from slipstream.jetstream.consumer.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
+from slipstream.jetstream.consumer.naks import nak_delay_ns
 from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.state import ACKED_UP_TO, GAVE_UP, POSTPONED
 from slipstream.jetstream.ports import Cancel

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.limits import SEQ_LAST, SEQ_MAX
 from slipstream.kernels.log.record import StoredMessage
 
 __all__ = [
@@ -28,12 +29,6 @@ Filters = Sequence[bytes]
 """Subjects, with or without wildcards; a message passes when any of them matches. Empty means every message."""
 
 ALL: Filters = ()
-
-SEQ_MAX = (1 << 64) - 1
-"""No sequence is above it."""
-
-SEQ_LAST = SEQ_MAX - 2
-"""The last sequence a message can have: there must be one behind it, with which a segment could begin."""
 
 
 class StoreUnavailable(StorageFault):

@@ -22,11 +22,11 @@ from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
+from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.contract import Store
-from slipstream.jetstream.stored_config import to_stored
 from slipstream.jetstream.stream.admission.id_window import IdWindow
 from slipstream.jetstream.stream.admission.ingest import Ingest
 from slipstream.jetstream.stream.admission.ingest_ports import Resources

@@ -456,7 +456,7 @@ def test_every_call_is_answered_or_done(world: BulkWorld) -> None:
     world.commit(1, [part])
     world.api("BULK.ABORT.S", {"txn": "T"})
     world.api("BULK.HOLD.S", {"first": 1})
-    assert world.account.api.load.waiting == 0
+    assert world.dispatcher.load.waiting == 0
     begun = world.api("BULK.STAGE.S", {"txn": "T", "part": 1})["id"]
     world.ports.jobs_held = True
     world.ports.route(f"$JS.API.BULK.STAGE.S.{begun}.0".encode(), b"_INBOX.x", None, b"bytes")
@@ -465,4 +465,4 @@ def test_every_call_is_answered_or_done(world: BulkWorld) -> None:
     world.ports.settle()
     world.ports.jobs_held = False
     world.ports.settle()
-    assert world.account.api.load.waiting == 0
+    assert world.dispatcher.load.waiting == 0

@@ -2,8 +2,9 @@
 
 import pytest
 
-from slipstream.jetstream.consumer.answers import account_hash, ack_numbers, nak_delay_ns
+from slipstream.jetstream.ack_subjects import account_hash, ack_numbers
 from slipstream.jetstream.consumer.filters import Filters
+from slipstream.jetstream.consumer.naks import nak_delay_ns
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.subjects.collisions import subset_within
 

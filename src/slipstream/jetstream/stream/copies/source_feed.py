@@ -29,9 +29,9 @@ import msgspec
 from slipstream.errors import UNREADABLE, ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
+from slipstream.jetstream.ack_subjects import account_hash as hashed
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig, StreamSource
-from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import encode

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from slipstream.jetstream.ack_subjects import account_hash as hashed
 from slipstream.jetstream.config.structs import StreamSource
-from slipstream.jetstream.consumer.answers import account_hash as hashed
 
 __all__ = ["SOURCE_HEADER", "consumer_name", "index_name", "origin_of", "source_words", "stable_id"]
 

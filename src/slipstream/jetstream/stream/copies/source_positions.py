@@ -21,9 +21,9 @@ from typing import Final
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream import headers
+from slipstream.jetstream.ack_subjects import account_hash as hashed
 from slipstream.jetstream.config.enums import RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.consumer.answers import account_hash as hashed
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.copies.source_names import SOURCE_HEADER, origin_of

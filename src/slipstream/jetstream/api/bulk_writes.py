@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from slipstream.errors import ApiError
-from slipstream.jetstream.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
 from slipstream.jetstream.bulk.fences import find_fence
@@ -37,12 +37,12 @@ _IN_MEMORY = "M"  # before the offset of bytes that are in shared memory
 class BulkWriteApi:
     """Handlers of bulk writes."""
 
-    def __init__(self, account: JetStreamAccount, pace: Pace) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher, pace: Pace) -> None:
+        """Register the handlers."""
         self._account = account
         self.stages = Stages(account.ports)
         self.commits = Commits(account.ports, self.stages)
-        register = account.api.register
+        register = api.register
         register("BULK.STAGE.*", "bulk_stage_response", pace.counted(self.stage))
         register("BULK.STAGE.*.*.*", "bulk_stage_response", pace.counted(self.stage_data))
         register("BULK.COMMIT.*", "bulk_commit_response", pace.counted(self.commit))

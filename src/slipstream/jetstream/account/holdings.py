@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account.resources import ServerBudget
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.errors import TableError, invalid_config
-from slipstream.jetstream.resources import ServerBudget
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX, SubjectSet, TooManySteps
 
 __all__ = ["Holdings"]

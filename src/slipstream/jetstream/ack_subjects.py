@@ -1,4 +1,4 @@
-"""What clients send back: ack subjects of both versions, and the words in an ack's payload.
+"""Ack subjects, of both versions.
 
 $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>                       9 tokens
 $JS.ACK.<domain>.<account hash>.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>[.…]
@@ -9,13 +9,7 @@ from __future__ import annotations
 import hashlib
 import string
 
-import msgspec
-
-from slipstream.jetstream.gojson.bind import DURATION, Field, GoStruct
-from slipstream.jetstream.gojson.scan import JsonError
-from slipstream.jetstream.gojson.times import parse_duration
-
-__all__ = ["account_hash", "ack_numbers", "nak_delay_ns"]
+__all__ = ["account_hash", "ack_numbers"]
 
 _LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _HASH_LENGTH = 8
@@ -38,23 +32,6 @@ def ack_numbers(subject: bytes) -> tuple[int, int, int] | None:
     if len(deliveries) > _DIGITS_MAX or len(seq) > _DIGITS_MAX or len(dseq) > _DIGITS_MAX:
         return None
     return int(seq), int(dseq), int(deliveries)
-
-
-class _Nak(msgspec.Struct, kw_only=True):
-    delay_ns: int = 0
-
-
-_NAK = GoStruct("ConsumerNakOptions", _Nak, [Field("delay", DURATION, attribute="delay_ns")])
-
-
-def nak_delay_ns(argument: bytes) -> int | None:
-    """The delay behind `-NAK`: JSON or a Go duration; None if it is neither."""
-    try:
-        if argument.startswith(b"{"):
-            return _NAK.decode(argument, strict=False).delay_ns
-        return parse_duration(argument.decode())
-    except (JsonError, UnicodeDecodeError):
-        return None
 
 
 def account_hash(account: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slipstream.jetstream.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import (
     BULK_CHUNK_BYTES,
@@ -47,11 +47,11 @@ BULK_VERSION = 1
 class BulkApi:
     """Handlers of bulk reads."""
 
-    def __init__(self, account: JetStreamAccount, pace: Pace) -> None:
-        """Register the handlers with the account's dispatcher."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher, pace: Pace) -> None:
+        """Register the handlers."""
         self._account = account
         self.readers = Readers(account.ports, pace)
-        register = account.api.register
+        register = api.register
         register("BULK.INFO.*", "bulk_info_response", pace.counted(self.info))
         register("BULK.PLAN.*", "bulk_plan_response", pace.counted(self.plan))
         register("BULK.READ.*", "bulk_read_response", pace.counted(self.read))

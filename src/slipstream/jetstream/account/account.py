@@ -1,4 +1,4 @@
-"""JetStream of one account: its streams, its limits, its API.
+"""JetStream of one account: its streams and its limits. Its API is above (`api`).
 
 Making and removing a stream takes file work, which runs in a thread; until it is done the name is busy, and other
 requests for that name wait their turn. Everything else happens at once and is durable before it is answered.
@@ -15,9 +15,11 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account.facts import AccountFacts, StreamFacts, facts_of
+from slipstream.jetstream.account.holdings import Holdings
+from slipstream.jetstream.account.resources import AccountBudget, ServerBudget, StreamShare, check_limits
+from slipstream.jetstream.account.scrub import Scrubber
 from slipstream.jetstream.advisories import Advisories
-from slipstream.jetstream.api.dispatch import ApiDispatcher
-from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import Prechecked, with_level
 from slipstream.jetstream.config.sources import check_filters
@@ -30,12 +32,8 @@ from slipstream.jetstream.config.versioning import (
     same_but_for_versioning,
 )
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.facts import AccountFacts, StreamFacts, facts_of
 from slipstream.jetstream.guard import call, each, guarded, guarded_with
-from slipstream.jetstream.holdings import Holdings
 from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
-from slipstream.jetstream.resources import AccountBudget, ServerBudget, StreamShare, check_limits
-from slipstream.jetstream.scrub import Scrubber
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.commit.committer import fault_of, store_error
@@ -52,28 +50,15 @@ Fill = Callable[[StreamConfig, Store, Callable[[int | ApiError], None]], None]
 class JetStreamServer:
     """What all accounts of a server share."""
 
-    def __init__(self, facts: ServerFacts) -> None:
-        """Share the server's memory and disk."""
+    def __init__(self, facts: ServerFacts, on_full: Callable[[str], None] | None = None) -> None:
+        """Share the server's memory and disk; `on_full` is told of streams that find no space on the disk."""
         self.facts = facts
+        self.on_full = on_full
         self.budgets = {
             StorageType.MEMORY: ServerBudget(facts.max_memory, facts.max_held_bytes // 2),
             StorageType.FILE: ServerBudget(facts.max_storage, facts.max_held_bytes // 2),
         }
         self.scrubber = Scrubber()
-        self.on_full: Callable[[str], None] | None = None  # told of streams that find no space on the disk
-        self.on_dropped: Callable[[bool], None] | None = None  # told of API calls that were dropped; see `ApiLoad`
-
-    def new_load(self) -> ApiLoad:
-        """What counts the API calls of an account."""
-        return ApiLoad(
-            request_limit=self.facts.request_queue_limit,
-            info_limit=self.facts.info_queue_limit,
-            on_dropped=self._dropped,
-        )
-
-    def _dropped(self, looks: bool) -> None:
-        if self.on_dropped is not None:
-            self.on_dropped(looks)
 
     def set_limits(self, *, max_memory: int, max_storage: int) -> None:
         """Allow more from now on."""
@@ -88,7 +73,7 @@ class JetStreamAccount:
     def __init__(
         self, name: str, ports: Ports, server: JetStreamServer, stores: StreamStores, limits: AccountLimits
     ) -> None:
-        """Empty until `recover`; API handlers are registered by `api.register_all` and the consumer layer."""
+        """Empty until `recover`; what lives with streams (consumers, copies, the API) hooks in before that."""
         self.name = name
         self.ports = ports
         self.server = server
@@ -97,8 +82,6 @@ class JetStreamAccount:
         self.streams: dict[str, Stream] = {}
         self.offline: dict[str, str] = {}  # streams that cannot run here, such as those of a newer server: name → why
         self.advisories = Advisories(ports, server.facts)
-        self.api = ApiDispatcher(ports, self.advisories, server.new_load())
-        self.api.account, self.api.strict = name, server.facts.strict
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
         self.on_shutdown: list[Callable[[], None]] = []  # called before all streams are closed
@@ -163,7 +146,6 @@ class JetStreamAccount:
             call(self.ports, f"Closing stream '{self.name} > {stream.name}'", stream.store.close)
         self.streams.clear()
         self._names = None
-        self.api.stop()
 
     def set_limits(self, limits: AccountLimits) -> None:
         """Apply new limits from now on; what is stored or reserved already stays."""
@@ -325,8 +307,6 @@ class JetStreamAccount:
             storage_bytes=self.budgets[StorageType.FILE].used_bytes,
             reserved_memory_bytes=self.holdings.reserved_bytes(StorageType.MEMORY),
             reserved_storage_bytes=self.holdings.reserved_bytes(StorageType.FILE),
-            api_total=self.api.counters.total,
-            api_errors=self.api.counters.errors,
             streams=[facts_of(stream) for _, stream in sorted(self.streams.items())] if streams else [],
             offline=dict(self.offline),
             quarantined=self._stores.quarantined(),

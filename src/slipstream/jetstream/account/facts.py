@@ -34,8 +34,6 @@ class AccountFacts:
     storage_bytes: int
     reserved_memory_bytes: int
     reserved_storage_bytes: int
-    api_total: int
-    api_errors: int
     streams: list[StreamFacts] = field(default_factory=list)
     offline: dict[str, str] = field(default_factory=dict)
     quarantined: list[str] = field(default_factory=list)

@@ -19,6 +19,7 @@ from typing import Final
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.stored import from_stored, to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.ports import Recovered
@@ -30,7 +31,6 @@ from slipstream.jetstream.store.file.recovery import scan_segment
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import StoreUnavailable
-from slipstream.jetstream.stored_config import from_stored, to_stored
 from slipstream.kernels.log.record import CONFIG
 
 __all__ = ["DirectoryStores", "account_directory"]

@@ -1,0 +1,47 @@
+"""The whole API of one account: its dispatcher with all handlers in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.account import AccountApi
+from slipstream.jetstream.api.bulk_reads import BulkApi
+from slipstream.jetstream.api.bulk_writes import BulkWriteApi
+from slipstream.jetstream.api.consumers import ConsumerApi
+from slipstream.jetstream.api.direct import DirectApi
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.load import ApiLoad
+from slipstream.jetstream.api.messages import MessageApi
+from slipstream.jetstream.api.snapshots import SnapshotApi
+from slipstream.jetstream.api.streams import StreamApi
+from slipstream.jetstream.api.unavailable import UnavailableApi
+from slipstream.jetstream.bulk.pace import Pace
+from slipstream.jetstream.copies import Copies
+
+__all__ = ["open_api"]
+
+
+def open_api(account: JetStreamAccount, on_dropped: Callable[[bool], None] | None = None) -> ApiDispatcher:
+    """Make an account answer its API. Call once, before `JetStreamAccount.recover`.
+
+    Args:
+        account: whose API it is; what streams need beside themselves (consumers, copies) comes with it.
+        on_dropped: told of calls that were dropped because too many wait; see `ApiLoad`.
+    """
+    facts = account.facts
+    load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit, on_dropped=on_dropped)
+    api = ApiDispatcher(account.ports, account.advisories, load, account=account.name, strict=facts.strict)
+    AccountApi(account, api)
+    StreamApi(account, api)
+    ConsumerApi(account, api)
+    Copies(account)
+    SnapshotApi(account, api)
+    MessageApi(account, api)
+    UnavailableApi(api)
+    DirectApi(account)
+    pace = Pace(account.ports)
+    BulkApi(account, api, pace)
+    BulkWriteApi(account, api, pace)
+    account.on_shutdown.append(api.stop)
+    return api
