@@ -40,9 +40,6 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
     seen: list[tuple[int, bytes, int]] = []
     writer = LogWriter(MessageIndex(1))
     writer.open_segment(1, SALT, 0, 1 << 20, 0)
-    kernel = Intake(lambda *what: slow.append(what), lambda: now[0], 30, 3)
-    kernel.payload_bytes_max = 10
-    kernel.appended = lambda seq, subject, expires: seen.append((seq, subject, expires))
     model = Model(30, 3, 10)
 
     def resume() -> bool:
@@ -50,7 +47,9 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
             kernel.close()
         return model.resumes
 
-    kernel.resume = resume
+    kernel = Intake(lambda *what: slow.append(what), resume, lambda: now[0], 30, 3)
+    kernel.payload_bytes_max = 10
+    kernel.appended = lambda seq, subject, expires: seen.append((seq, subject, expires))
     for batch_id, ack_at in ((b"f", 5), (b"g", 3)):
         known = kernel.batches[batch_id] = FastBatch(True, 10)
         known.seq = known.stored = 1
@@ -69,15 +68,15 @@ def test_kernel_agrees_with_model(steps: list[tuple[int, bytes, bytes | None, by
         elif step == "change":
             model.resumes = not model.resumes
         elif step == "commit":
-            assert kernel.take_pending() == model.pending
-            model.pending, model.buffered_bytes = [], 0
+            assert kernel.take_acks() == model.acks
+            model.acks, model.buffered_bytes = [], 0
         else:
             assert not isinstance(step, str)
             now[0], subject, reply, header, payload = step
             kernel(None, subject, reply, len(header), header + payload)
             model.take(now[0], subject, reply, header, payload)
         assert kernel.is_open == model.is_open
-        assert kernel.pending == model.pending
+        assert kernel.acks == model.acks
         assert kernel.buffered_bytes == model.buffered_bytes
         for batch_id, batch in kernel.batches.items():
             expected_batch = model.batches[batch_id]

@@ -13,7 +13,7 @@ class Intake:
         self.resumes = True  # what the stream says when a message ends a stand-by
         self.appended: list[tuple[int, int, bytes, bytes]] = []  # sequence, time, subject, payload
         self.slow: list[tuple[bytes, bytes | None, bytes | None, bytes]] = []
-        self.pending: list[tuple[bytes, int]] = []
+        self.acks: list[tuple[bytes, int]] = []
         self.buffered_bytes = 0
         self.last_ts_ns = 0
         self.batches: dict[bytes, Batch] = {}
@@ -27,7 +27,7 @@ class Intake:
             or (in_batch and batch is None)
             or len(payload) > self.payload_bytes_max
             or self.buffered_bytes > self.bytes_max
-            or len(self.pending) > self.msgs_max
+            or len(self.acks) > self.msgs_max
         ):
             self.slow.append((subject, reply or None, header or None, payload))
             return
@@ -45,7 +45,7 @@ class Intake:
             batch.stream_seq = len(self.appended)
             batch.last_active_ns = now_ns
         elif reply:
-            self.pending.append((reply, len(self.appended)))
+            self.acks.append((reply, len(self.appended)))
 
     def _next_in_batch(self, reply: bytes) -> Batch | None:
         """The batch to which a message is added without a word."""

@@ -132,13 +132,12 @@ class FakePorts:
         for subject, payload in messages:
             self.publish(subject, None, None, payload)
 
-    def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
-        for at in range(start, len(answers)):
-            if not isinstance(answers[at], tuple):
-                return at
-            subject, what = answers[at]
-            self.publish(subject, None, None, what if isinstance(what, bytes) else prefix + b"%d}" % what)
-        return len(answers)
+    def publish_acks(self, acks: list[tuple[bytes, int]], start: int, end: int, prefix: bytes) -> None:
+        for subject, seq in acks[start:end]:
+            self.publish(subject, None, None, prefix + b"%d}" % seq)
+
+    def answer(self, subject: bytes, payload: bytes) -> None:
+        self.publish(subject, None, None, payload)
 
     def route(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> int:
         targets = [sub for sub in self.subscriptions if matches(sub.subject, subject)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from slipstream.accounts.account import MessageTaker
 from slipstream.jetstream.config.structs import StreamConfig
@@ -143,12 +143,12 @@ class Ports(Protocol):
         """Publish `(subject, payload)` pairs in order, without reply or header."""
         ...
 
-    def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
-        """Publish `(subject, payload)` pairs in order from `start` on: the answers of one commit.
+    def publish_acks(self, acks: list[tuple[bytes, int]], start: int, end: int, prefix: bytes) -> None:
+        """Answer publishes: to each subject from `start` to `end` goes `prefix`, the number beside it, and `}`."""
+        ...
 
-        A number as payload stands for `prefix`, the number and `}`. Stops at the first item that is not a pair, and
-        returns where that is.
-        """
+    def answer(self, subject: bytes, payload: bytes) -> None:
+        """Answer a publish in other words."""
         ...
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:

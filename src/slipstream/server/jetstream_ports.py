@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slipstream.ids import new_nuid
 from slipstream.jetstream.guard import guarded
@@ -71,7 +71,6 @@ class AccountPorts:
         self._end = self._end_turn
         self._interest = account.interest
         self._delivery = account.delivery
-        self._publish_answers = account.delivery.publish_answers
         self.now_ns = server.clock.now_ns
         self.is_bound = account.is_bound
         self.flush = server.turns.flush
@@ -122,9 +121,13 @@ class AccountPorts:
         for subject, payload in messages:
             publish(subject, None, 0, payload)
 
-    def publish_answers(self, answers: list[Any], start: int, prefix: bytes) -> int:
-        """Publish the answers of a commit, up to the first that is not a message."""
-        return self._publish_answers(self._interest, answers, start, prefix)
+    def publish_acks(self, acks: list[tuple[bytes, int]], start: int, end: int, prefix: bytes) -> None:
+        """Publish the acks of a commit."""
+        self._delivery.publish_acks(self._interest, acks, start, end, prefix)
+
+    def answer(self, subject: bytes, payload: bytes) -> None:
+        """Publish another answer to a publish."""
+        self._delivery.publish_answer(self._interest, subject, payload)
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
         """Hand out stored messages: found by their target, shown under their own subject."""

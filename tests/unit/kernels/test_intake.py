@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from slipstream.kernels.fastpath.intake import Intake
@@ -26,7 +28,8 @@ class Client:
 class Slow:
     def __init__(self) -> None:
         self.taken: list[tuple[bytes, bytes | None, bytes | None, bytes]] = []
-        self.intake = Intake(lambda *what: self.taken.append(what), lambda: 1, 1 << 20, 100)
+        self.resume: Callable[[], bool] = lambda: True
+        self.intake = Intake(lambda *what: self.taken.append(what), lambda: self.resume(), lambda: 1, 1 << 20, 100)
         self.intake.payload_bytes_max = 100
         self.writer = LogWriter(MessageIndex(1))
 
@@ -43,7 +46,7 @@ def test_delivery_hands_over_to_an_intake() -> None:
     slow.open(1 << 20)
     assert delivery.deliver(Route((stream,)), None, b"a.b", b"r", 0, b"two") == 1
     assert slow.taken == [(b"a.b", b"r", None, b"one")]
-    assert slow.intake.pending == [(b"r", 1)]
+    assert slow.intake.acks == [(b"r", 1)]
     assert stream.delivered == 2
 
 
@@ -68,13 +71,13 @@ def test_a_stream_without_acks() -> None:
     slow.open(1 << 20)
     slow.intake.answers = False
     slow.intake(None, b"a", b"r", 0, b"x")
-    assert (slow.intake.last_seq, slow.intake.pending) == (1, [])
+    assert (slow.intake.last_seq, slow.intake.acks) == (1, [])
 
 
 def test_a_stand_by_asks_once() -> None:
     slow = Slow()
     asked: list[int] = []
-    slow.intake.resume = lambda: not asked.append(slow.intake.last_seq)
+    slow.resume = lambda: not asked.append(slow.intake.last_seq)
     slow.open(1 << 20)
     slow.intake(None, b"a", None, 0, b"x")
     slow.intake.stand_by()
@@ -85,7 +88,7 @@ def test_a_stand_by_asks_once() -> None:
 
 def test_a_stand_by_that_is_closed_by_the_answer() -> None:
     slow = Slow()
-    slow.intake.resume = lambda: slow.intake.close() is None
+    slow.resume = lambda: slow.intake.close() is None
     slow.open(1 << 20)
     slow.intake.stand_by()
     slow.intake(None, b"a", None, 0, b"x")
@@ -100,21 +103,23 @@ def test_a_header_longer_than_the_message_is_refused() -> None:
 def test_answers_go_to_their_inboxes() -> None:
     interest = Interest()
     one, two = Client(interest, b"_INBOX.1.*", b"5"), Client(interest, b"_INBOX.2.>", b"6")
-    after = object()
-    answers = [(b"_INBOX.1.a", 7), (b"_INBOX.2.b", b"no"), (b"nobody", 8), after, (b"_INBOX.1.c", 18446744073709551615)]
+    acks = [(b"_INBOX.1.a", 7), (b"nobody", 8), (b"_INBOX.1.c", 18446744073709551615)]
     delivery = Delivery(1)
-    assert delivery.publish_answers(interest, answers, 0, b'{"seq":') == 3
+    delivery.publish_acks(interest, acks, 0, 2, b'{"seq":')
     assert one.take() == b'MSG _INBOX.1.a 5 9\r\n{"seq":7}\r\n'
+    delivery.publish_answer(interest, b"_INBOX.2.b", b"no")
     assert two.take() == b"MSG _INBOX.2.b 6 2\r\nno\r\n"
-    assert delivery.publish_answers(interest, answers, 4, b'{"seq":') == 5
+    delivery.publish_acks(interest, acks, 2, 9, b'{"seq":')
     assert one.take() == b'MSG _INBOX.1.c 5 28\r\n{"seq":18446744073709551615}\r\n'
-    assert delivery.publish_answers(interest, [(b"_INBOX.1.c", 2**63 - 1)], 0, b"") == 1
+    delivery.publish_acks(interest, [(b"_INBOX.1.c", 2**63 - 1)], 0, 1, b"")
     assert one.take() == b"MSG _INBOX.1.c 5 20\r\n9223372036854775807}\r\n"
 
 
 def test_answers_need_a_subject() -> None:
     with pytest.raises(TypeError):
-        Delivery(1).publish_answers(Interest(), [("text", 1)], 0, b"")
+        Delivery(1).publish_acks(Interest(), [("text", 1)], 0, 1, b"")
+    with pytest.raises(TypeError):
+        Delivery(1).publish_acks(Interest(), [b"text"], 0, 1, b"")
 
 
 def test_a_literal_joins_a_family_that_is_in_use() -> None:

@@ -35,7 +35,7 @@ class FakeServer:
 
 
 def ports_of(server: FakeServer) -> AccountPorts:
-    delivery = SimpleNamespace(publish_answers=None)
+    delivery = None
     account = SimpleNamespace(has_interest=lambda _: False, is_bound=lambda _: False, interest=None, delivery=delivery)
     threads = SimpleNamespace(run=None, when_free=None)
     files = SimpleNamespace(commits=threads, rest=threads)

@@ -36,7 +36,7 @@ from slipstream.jetstream.guard import call, each, guarded, guarded_with
 from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import RESTORING
-from slipstream.jetstream.stream.commit.committer import fault_of, store_error
+from slipstream.jetstream.stream.commit.faults import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]
@@ -456,7 +456,7 @@ class JetStreamAccount:
 
         # A piece of upkeep may still run in its thread; it must not meet the removal.
         removal = partial(self.ports.run_blocking, remove, guarded(removed, broke))
-        stream.committer.when_quiet(guarded(removal, broke))
+        stream.committer.upkeep.when_quiet(guarded(removal, broke))
 
     def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
         share = StreamShare(self.budgets[config.storage], store)

@@ -32,7 +32,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
-from slipstream.jetstream.stream.commit.committer import store_error
+from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.units import KIB, SECOND_NS
 

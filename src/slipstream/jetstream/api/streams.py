@@ -21,7 +21,7 @@ from slipstream.jetstream.config.precheck import Prechecked
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import TableError, invalid_config
-from slipstream.jetstream.stream.commit.committer import store_error
+from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
 

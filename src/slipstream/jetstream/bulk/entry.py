@@ -25,7 +25,7 @@ from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.conditions import message_ttl
 from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.admission.ttl import deadline
-from slipstream.jetstream.stream.commit.committer import AfterCommit
+from slipstream.jetstream.stream.commit.point import AfterCommit
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.stagedrows import StagedRows
@@ -164,7 +164,8 @@ class Entry:
         stream.store.end_atomic(notes)
         if self.count:
             stream.appends.unit_stored(self.next_seq - 1, self.ts_ns, self._last_id, self._ids)
-        stream.appends.intake.pending.extend(self._effects)
+        for effect in self._effects:
+            stream.committer.after(effect)
         if stream.appends.schedules is not None:
             for subject, seq in self._newest.items():
                 stream.appends.schedules.stored(seq, self.ts_ns, subject, b"")

@@ -34,7 +34,7 @@ from slipstream.jetstream.bulk.limits import (
 from slipstream.jetstream.bulk.parts import Part, StagedParts, part_name, part_prefix
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Cancel, Ports, SharedMemory
-from slipstream.jetstream.stream.commit.committer import fault_of, store_error
+from slipstream.jetstream.stream.commit.faults import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.bulk.stagedrows import MORE, StagedRows
 from slipstream.limits import BULK_STAGE_IDLE_NS, BULK_STAGE_NS

@@ -33,8 +33,9 @@ from slipstream.jetstream.stream.admission.ingest_ports import Resources
 from slipstream.jetstream.stream.admission.known_subjects import known_subjects, remember_others
 from slipstream.jetstream.stream.admission.stream_batches import StreamBatches
 from slipstream.jetstream.stream.admission.traced import TracedStream
-from slipstream.jetstream.stream.commit.committer import AfterCommit, Committer, Removed
+from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.commit.health import StoreHealth
+from slipstream.jetstream.stream.commit.point import AfterCommit, Removed
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.copies.copy_in import CopyIn
 from slipstream.jetstream.stream.copies.upstream import NoUpstream, Upstream
@@ -47,6 +48,7 @@ from slipstream.jetstream.stream.retention.interest import ConsumerInterest, NoC
 from slipstream.jetstream.stream.retention.limit_keeper import LimitKeeper
 from slipstream.jetstream.stream.retention.removals import Removals
 from slipstream.jetstream.stream.slices import Slices
+from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["Stream"]
 
@@ -79,11 +81,13 @@ class Stream:
         self.slices = Slices(ports, self._pace)  # removals that take several turns
         self.health = StoreHealth(config.name, store, ports, resources)
         acks = PubAcks(config.name, facts.domain)
+        intake = Intake(self._publish, self._resume, ports.now_ns, facts.max_buffered_bytes, facts.max_buffered_msgs)
         self.committer = Committer(
             store,
             ports,
             self,
             acks,
+            intake,
             sync_always=facts.sync_always and config.persist_mode is not PersistMode.ASYNC,
             sync_interval_ns=facts.sync_interval_ns,
         )
@@ -91,6 +95,7 @@ class Stream:
             store,
             ports,
             self,
+            intake,
             self.committer,
             acks,
             resources,
@@ -130,7 +135,7 @@ class Stream:
         self._subscribe(self.config.subjects)
         self._limits.keep()
         self.on_upkeep()  # what recovery found
-        self.committer.start_upkeep()
+        self.committer.upkeep.start()
         self._expirer.run()
 
     def stop(self, *, deleted: bool) -> None:
@@ -205,7 +210,7 @@ class Stream:
         """Have one more piece of what was stored read and checked; False: all of it was, the next call begins anew."""
         found = self.store.scrub_next()
         if found:
-            self.committer.upkeep_soon()
+            self.committer.upkeep.soon()
         return found
 
     def unit_stored(self, subjects: Iterable[bytes], expiries: Iterable[tuple[int, int]]) -> None:
@@ -217,6 +222,14 @@ class Stream:
         self._limits.keep()
         self._expirer.add_many(expiries)
         self.committer.wake()
+
+    # --- called by the intake ---
+
+    def _publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
+        self.ingest.on_publish(subject, reply, header, payload)
+
+    def _resume(self) -> bool:
+        return self.ingest.resume()
 
     # --- called by ingest ---
 

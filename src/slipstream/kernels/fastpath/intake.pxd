@@ -8,11 +8,11 @@ cdef class Intake(Listener):
     cdef object _now
     cdef bint _standing_by
     cdef public object appended
-    cdef public object resume
+    cdef object _resume
     cdef public unsigned long long last_seq
     cdef public long long last_ts_ns
     cdef public bytes last_id
-    cdef public list pending
+    cdef readonly list acks
     cdef public Py_ssize_t buffered_bytes
     cdef public Py_ssize_t payload_bytes_max
     cdef public bint answers

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Any
 
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.log.logwriter import LogWriter
@@ -9,16 +8,16 @@ class Intake(Listener):
     last_seq: int
     last_ts_ns: int
     last_id: bytes
-    pending: list[Any]
+    acks: list[tuple[bytes, int]]
     buffered_bytes: int
     payload_bytes_max: int
     answers: bool
     batches: dict[bytes, FastBatch]
     appended: Callable[[int, bytes, int], None] | None
-    resume: Callable[[], bool] | None
     def __init__(
         self,
         slow: Callable[[bytes, bytes | None, bytes | None, bytes], None],
+        resume: Callable[[], bool],
         now_ns: Callable[[], int],
         bytes_max: int,
         msgs_max: int,
@@ -28,4 +27,4 @@ class Intake(Listener):
     def open(self, writer: LogWriter | None) -> None: ...
     def stand_by(self) -> None: ...
     def close(self) -> None: ...
-    def take_pending(self) -> list[Any]: ...
+    def take_acks(self) -> list[tuple[bytes, int]]: ...

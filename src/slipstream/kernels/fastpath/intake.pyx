@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The short way into a stream: a plain message goes from the read buffer into the open frame of the log.
 
-    delivery ──take──► open?  ──yes──► LogWriter.put ──► pending (reply, sequence)
+    delivery ──take──► open?  ──yes──► LogWriter.put ──► acks (reply, sequence)
                          └──no, or a header, or too large, or no room──► slow(subject, reply, header, payload)
 
 The stream decides whether the way is open, at the first message of each batch. A commit closes it, or leaves it on
@@ -34,26 +34,32 @@ cdef class Intake(Listener):
         last_seq: sequence assigned last.
         last_ts_ns: time given last; times do not fall.
         last_id: message id of the last message, empty when it had none.
-        pending: what waits for the next commit, in order; here only `(reply, sequence)` is added.
-        buffered_bytes: payload bytes behind `pending`.
+        acks: `(reply, sequence)` of what waits for the next commit, in order.
+        buffered_bytes: payload bytes that wait for it.
         payload_bytes_max: larger messages are `slow`'s.
         answers: publishers get an ack.
         batches: fast batches that are open, by id.
         appended: called with `(sequence, subject, 0)` after each append, or None.
+
+    Args:
+        slow: what takes every other message.
         resume: called when a message ends a stand-by; it sees to the next commit, or is False, and the message `slow`'s.
+        now_ns: the clock.
+        bytes_max: payload bytes that may wait.
+        msgs_max: acks that may wait.
     """
 
-    def __cinit__(self, slow, now_ns, Py_ssize_t bytes_max, Py_ssize_t msgs_max):
+    def __cinit__(self, slow, resume, now_ns, Py_ssize_t bytes_max, Py_ssize_t msgs_max):
         self._slow = slow
         self._now = now_ns
         self._writer = None
         self._standing_by = False
         self.appended = None
-        self.resume = None
+        self._resume = resume
         self.last_seq = 0
         self.last_ts_ns = 0
         self.last_id = b""
-        self.pending = []
+        self.acks = []
         self.buffered_bytes = 0
         self.payload_bytes_max = 0
         self.answers = True
@@ -79,10 +85,10 @@ cdef class Intake(Listener):
         """Everything is `slow`'s from here on."""
         self._writer = None
 
-    def take_pending(self):
+    def take_acks(self):
         """Hand over what waits, and begin anew."""
-        cdef list taken = self.pending
-        self.pending = []
+        cdef list taken = self.acks
+        self.acks = []
         self.buffered_bytes = 0
         return taken
 
@@ -102,10 +108,10 @@ cdef class Intake(Listener):
             batch = self._next_in_batch(reply, reply_size)
             if batch is None:
                 return 0
-        if len(self.pending) > self._room_msgs or self.last_seq >= SEQ_LAST:
+        if len(self.acks) > self._room_msgs or self.last_seq >= SEQ_LAST:
             return 0
         if self._standing_by:
-            if not self.resume() or self._writer is None:
+            if not self._resume() or self._writer is None:
                 return 0
             self._standing_by = False
         now_ns = self._now()
@@ -122,7 +128,7 @@ cdef class Intake(Listener):
             batch.stream_seq = self.last_seq
             batch.last_active_ns = now_ns
         elif reply_size and self.answers:
-            self.pending.append((PyBytes_FromStringAndSize(reply, reply_size), self.last_seq))
+            self.acks.append((PyBytes_FromStringAndSize(reply, reply_size), self.last_seq))
         if self.appended is not None:
             self.appended(self.last_seq, PyBytes_FromStringAndSize(subject, subject_size), 0)
         return 1

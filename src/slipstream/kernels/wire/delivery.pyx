@@ -120,40 +120,34 @@ cdef class Delivery:
         finally:
             self._whole = outer
 
-    def publish_answers(self, Interest interest not None, list answers not None, Py_ssize_t start, bytes prefix not None):
-        """Publish `(subject, payload)` pairs from `start` on; a number as payload stands for `prefix`, it, and `}`.
-
-        Stops at the first item that is not a pair and returns where that is.
-        """
+    def publish_acks(
+        self, Interest interest not None, list acks not None, Py_ssize_t start, Py_ssize_t end, bytes prefix not None,
+    ):
+        """Publish `(subject, number)` pairs from `start` to `end`: each is `prefix`, the number, and `}`."""
         cdef Py_ssize_t prefix_size = PyBytes_GET_SIZE(prefix)
         cdef bytes room = PyBytes_FromStringAndSize(NULL, prefix_size + DIGITS + 1)
         cdef char *text = PyBytes_AS_STRING(room)
-        cdef Py_ssize_t at = start
+        cdef Py_ssize_t at
         cdef Py_ssize_t size
         cdef bytes subject
-        cdef object what
         cdef tuple pair
         memcpy(text, PyBytes_AS_STRING(prefix), prefix_size)
-        while at < len(answers):
-            if type(answers[at]) is not tuple:
-                break
-            pair = <tuple>answers[at]
+        for at in range(max(start, 0), min(end, len(acks))):
+            pair = <tuple?>acks[at]
             subject = <bytes?>pair[0]
-            what = pair[1]
-            if type(what) is bytes:
-                self.send(
-                    interest.answer_route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
-                    PyBytes_AS_STRING(what), PyBytes_GET_SIZE(what),
-                )
-            else:
-                size = prefix_size + put_number(text + prefix_size, what)
-                text[size] = b"}"
-                self.send(
-                    interest.answer_route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
-                    text, size + 1,
-                )
-            at += 1
-        return at
+            size = prefix_size + put_number(text + prefix_size, pair[1])
+            text[size] = b"}"
+            self.send(
+                interest.answer_route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
+                text, size + 1,
+            )
+
+    def publish_answer(self, Interest interest not None, bytes subject not None, bytes payload not None):
+        """Publish one answer of the server."""
+        self.send(
+            interest.answer_route(subject), None, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), NULL, 0, 0,
+            PyBytes_AS_STRING(payload), PyBytes_GET_SIZE(payload),
+        )
 
     def take_stalled(self):
         """Whether a receiver was near its limit since the last call: the producer should pause."""

@@ -30,7 +30,8 @@ from slipstream.jetstream.stream.admission.settings_rules import at_least_marker
 from slipstream.jetstream.stream.admission.staging import Prepared
 from slipstream.jetstream.stream.admission.ttl import deadline
 from slipstream.jetstream.stream.commit.answers import Answers
-from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.features import schedule_rules
 from slipstream.jetstream.stream.features.republish import Republisher
 from slipstream.jetstream.stream.features.schedules import Schedules
@@ -227,7 +228,10 @@ class Appends:
         except Exception as error:
             self.followed_badly(error)
         if reply and self._answers.wanted:
-            self.intake.pending.append(self._answers.ack(reply, seq, tail) if tail else (reply, seq))
+            if tail:
+                self._answers.stored(reply, seq, tail)
+            else:
+                self.intake.acks.append((reply, seq))
         self._committer.wake()
         return None
 
@@ -257,7 +261,7 @@ class Appends:
             self._owner.rolled_up(subject if rollup == b"sub" else b"", 0)
         self._rescheduled(0, 0, subject, header)
         if reply and self._answers.wanted:
-            self.intake.pending.append((reply, seq))
+            self.intake.acks.append((reply, seq))
         self._committer.wake()
         return None
 
@@ -305,7 +309,7 @@ class Appends:
         if self.republisher is not None:
             effect = self.republisher.effect(seq, ts_ns, subject, header, payload, previous_seq)
             if effect is not None:
-                self.intake.pending.append(effect)
+                self._committer.after(effect)
 
     def passed_over(self, seq: int, ts_ns: int, message: Prepared) -> None:
         """Let follow what follows from a message of a unit that nobody wants: it only took a sequence."""

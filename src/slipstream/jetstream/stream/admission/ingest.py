@@ -29,7 +29,8 @@ from slipstream.jetstream.stream.admission.fast_batches import FAST_SUFFIX
 from slipstream.jetstream.stream.admission.ingest_ports import Batches, IngestOwner, Resources
 from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup
 from slipstream.jetstream.stream.commit.answers import Answers
-from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.features import schedule_rules
 from slipstream.jetstream.stream.features.republish import Republisher
@@ -63,6 +64,7 @@ class Ingest:
         store: Store,
         ports: Ports,
         owner: IngestOwner,
+        intake: Intake,
         committer: Committer,
         acks: PubAcks,
         resources: Resources,
@@ -72,9 +74,6 @@ class Ingest:
         max_payload_bytes: int,
     ) -> None:
         """Take publishes into `store`, so many that are not committed yet; `configure` must follow."""
-        intake = Intake(self.on_publish, ports.now_ns, max_buffered_bytes, max_buffered_msgs)
-        intake.resume = self._resume
-        committer.intake = intake
         self.intake = intake
         self._buffered_msgs_max = max_buffered_msgs
         self._buffered_bytes_max = max_buffered_bytes
@@ -124,7 +123,7 @@ class Ingest:
             or resources.server_exceeded
             or len(payload) > intake.payload_bytes_max
             or intake.buffered_bytes > self._buffered_bytes_max
-            or len(intake.pending) > self._buffered_msgs_max
+            or len(intake.acks) > self._buffered_msgs_max
         ):
             self._publish(subject, reply, header or b"", payload)
             return
@@ -143,7 +142,7 @@ class Ingest:
         intake.last_id = b""
         intake.buffered_bytes += len(payload)
         if reply and intake.answers:
-            intake.pending.append((reply, seq))
+            intake.acks.append((reply, seq))
         if intake.appended is not None:
             intake.appended(seq, subject, 0)
         self._committer.wake()
@@ -168,7 +167,7 @@ class Ingest:
         if self.admission.is_plain and not (resources.limited or resources.server_exceeded or self.intake.is_open):
             self.intake.open(self._store.direct_writer())
 
-    def _resume(self) -> bool:
+    def resume(self) -> bool:
         """The fast path was left open by an inline commit: look at what may have changed since, once a batch."""
         resources = self._resources
         writer = None if resources.limited or resources.server_exceeded else self._store.direct_writer()

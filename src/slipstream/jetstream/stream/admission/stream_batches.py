@@ -28,7 +28,8 @@ from slipstream.jetstream.stream.admission.ingest import Ingest
 from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl
 from slipstream.jetstream.stream.admission.staging import Prepared
 from slipstream.jetstream.stream.admission.ttl import deadline
-from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.features.counters import Counter
 
 __all__ = ["StreamBatches"]

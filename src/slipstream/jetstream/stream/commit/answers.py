@@ -4,7 +4,7 @@ Everything but an overload waits for the commit of what was decided before: a re
 is not committed yet, and after a fault none of it may say success.
 
 What this is not: the bytes of an answer (`pubacks`), or the acks of ordinary messages, which wait as plain pairs in the
-intake's `pending` and are built by the committer.
+intake's `acks` and are built when they leave.
 """
 
 from __future__ import annotations
@@ -57,13 +57,9 @@ class Answers:
     def stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
         """Answer that a message is stored, and more, when that is committed."""
         if reply and self.wanted:
-            self._committer.answer(*self.ack(reply, seq, tail))
+            self._committer.answer(reply, self._acks.stored(seq)[:-1] + tail + b"}")
 
     def tell(self, reply: bytes | None, payload: bytes) -> None:
         """Answer something that is true once everything decided before is committed."""
         if reply:
             self._committer.answer(reply, payload)
-
-    def ack(self, reply: bytes, seq: int, tail: bytes) -> tuple[bytes, bytes]:
-        """The ack of a stored message with more in it than its sequence, to be sent after its commit."""
-        return reply, self._acks.stored(seq)[:-1] + tail + b"}"

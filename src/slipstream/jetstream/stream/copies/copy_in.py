@@ -19,7 +19,8 @@ from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.admission.appends import exhausted
 from slipstream.jetstream.stream.admission.ingest import Ingest
 from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup
-from slipstream.jetstream.stream.commit.committer import Committer, store_error
+from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.limits import SOURCE_BUFFERED_BYTES_MAX
 
 __all__ = ["CopyIn"]

@@ -38,7 +38,7 @@ from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports, Subscription
 from slipstream.jetstream.store.values import SEQ_LAST
-from slipstream.jetstream.stream.commit.committer import AfterCommit
+from slipstream.jetstream.stream.commit.point import AfterCommit
 from slipstream.jetstream.stream.limits import (
     SOURCE_ACK_WAIT_NS,
     SOURCE_BACKOFF_MAX_NS,

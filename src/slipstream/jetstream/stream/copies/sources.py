@@ -16,7 +16,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.structs import StreamConfig, StreamSource
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream.commit.committer import AfterCommit
+from slipstream.jetstream.stream.commit.point import AfterCommit
 from slipstream.jetstream.stream.copies.source_feed import FeedKind, SourceFeed, Start, clean_header
 from slipstream.jetstream.stream.copies.source_info import source_fields
 from slipstream.jetstream.stream.copies.source_names import (

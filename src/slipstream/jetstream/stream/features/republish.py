@@ -6,7 +6,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream.config.structs import RepublishConfig
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.stream.commit.committer import AfterCommit
+from slipstream.jetstream.stream.commit.point import AfterCommit
 from slipstream.kernels.subjects.subject import is_valid_publish
 from slipstream.subjects.outside import outside_only
 from slipstream.subjects.transform import SubjectTransform

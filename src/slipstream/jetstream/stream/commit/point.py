@@ -1,0 +1,311 @@
+"""The point "committed" of one stream: what was decided on one side, what leaves the server on the other.
+
+    append ──► begin ──► synced ──► committed ──► readers see it ──► removals told ──► answers ──► deliveries
+
+Everything that must not be seen before its commit waits here, in the order it was decided: acks (which the intake
+kernel notes as pairs of reply and sequence), and effects, which are called: other answers to publishers, answers of
+the API with their advisories, republished copies, whatever a feature does when something is safe. `begin` says that a
+commit covers all of it; what is decided meanwhile is the next commit's. Readers and consumers are behind the same
+point: the store's committed state changes in `finish_commit`, which nobody else calls while the stream runs, and
+consumers are told of new messages last of all.
+
+Today a commit is committed when it is synced here. Replication widens this one step, in `synced`: the same happens when
+a majority has synced it.
+
+Invariants: an effect or ack leaves exactly once. Nothing leaves between `begin` and `synced`, nor out of order; after a
+fault nothing that depended on lost data says success. What one effect raises is reported, and the rest leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream.guard import call
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.values import Job
+from slipstream.jetstream.stream.commit.pubacks import PubAcks
+from slipstream.kernels.fastpath.intake import Intake
+
+__all__ = ["AfterCommit", "CommitListener", "CommitPoint", "Removed"]
+
+AfterCommit = Callable[[ApiError | None], None]
+"""An effect: called with None when the commit succeeded, else with why not."""
+
+
+class Removed:
+    """What one commit takes out of the stream, for those who count or hold messages."""
+
+    __slots__ = ("others", "purged", "seqs")
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.seqs: list[int] = []  # removed one by one
+        self.purged: list[bytes] = []  # many were removed that match this subject (`b""`: any)
+        self.others = False  # some were removed that nobody holds any more: only counts have changed
+
+    def __bool__(self) -> bool:
+        return bool(self.seqs or self.purged or self.others)
+
+    def add(self, more: Removed) -> None:
+        """The same commit takes these out as well."""
+        self.seqs += more.seqs
+        self.purged += more.purged
+        self.others = self.others or more.others
+
+
+class CommitListener(Protocol):
+    """Who owns the store and has to know how commits end."""
+
+    def on_removed(self, removed: Removed) -> None:
+        """Readers no longer see these; called before anything of the same commit is answered."""
+        ...
+
+    def on_committed(self, first_seq: int, last_seq: int) -> None:
+        """New messages are safe; called after their acks were sent."""
+        ...
+
+    def on_settled(self) -> None:
+        """A commit of anything has succeeded; called last."""
+        ...
+
+    def on_fault(self, fault: StorageFault) -> None:
+        """Every sequence above the store's `last_seq` did not happen."""
+        ...
+
+    def on_repaired(self) -> None:
+        """The store has repaired itself after a fault."""
+        ...
+
+    def on_upkeep(self) -> None:
+        """A piece of background work is done; it may have found damage."""
+        ...
+
+
+class _Withheld:
+    """What one commit covers: acks, the effects between them, and what it removes."""
+
+    __slots__ = ("acks", "effects", "payload_bytes", "removed")
+
+    def __init__(
+        self,
+        acks: list[tuple[bytes, int]],
+        effects: list[tuple[int, AfterCommit]],
+        removed: Removed,
+        payload_bytes: int,
+    ) -> None:
+        self.acks = acks  # reply and sequence
+        self.effects = effects  # each behind so many acks
+        self.removed = removed
+        self.payload_bytes = payload_bytes
+
+    def __len__(self) -> int:
+        return len(self.acks) + len(self.effects)
+
+    def append(self, effect: AfterCommit) -> None:
+        """Add an effect at the end."""
+        self.effects.append((len(self.acks), effect))
+
+    def add(self, more: _Withheld) -> None:
+        """Add what was decided afterwards."""
+        before = len(self.acks)
+        self.acks += more.acks
+        self.effects += [(before + position, effect) for position, effect in more.effects]
+        self.removed.add(more.removed)
+        self.payload_bytes += more.payload_bytes
+
+
+def _nothing() -> _Withheld:
+    return _Withheld([], [], Removed(), 0)
+
+
+class CommitPoint:
+    """What waits for its commit, and the one way out."""
+
+    __slots__ = (
+        "_acks",
+        "_committed_seq",
+        "_effects",
+        "_in_flight",
+        "_intake",
+        "_listener",
+        "_ports",
+        "_ready",
+        "_stopped",
+        "_store",
+        "removed",
+    )
+
+    def __init__(self, store: Store, ports: Ports, listener: CommitListener, acks: PubAcks, intake: Intake) -> None:
+        """Nothing waits; `intake` notes the acks of messages that it appends."""
+        self._store = store
+        self._ports = ports
+        self._listener = listener
+        self._acks = acks
+        self._intake = intake
+        self._committed_seq = store.last_seq
+        self._effects: list[tuple[int, AfterCommit]] = []  # of the next commit, each behind so many acks of the intake
+        self.removed = Removed()  # what the next commit will take out: whoever removes says so here, and wakes
+        self._ready = _nothing()  # decided before a unit of the store was opened that still is
+        self._in_flight: _Withheld | None = None
+        self._stopped = False
+
+    @property
+    def waiting(self) -> int:
+        """Answers and effects held back, and so publishes in the making."""
+        in_flight = len(self._in_flight) if self._in_flight is not None else 0
+        return len(self._intake.acks) + len(self._effects) + in_flight
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Payload bytes that are not committed yet."""
+        return self._intake.buffered_bytes + (self._in_flight.payload_bytes if self._in_flight is not None else 0)
+
+    # --- decided ----------------------------------------------------------------------------------------------------
+
+    def after(self, effect: AfterCommit) -> None:
+        """Call once everything decided before is committed, or cannot be."""
+        self._effects.append((len(self._intake.acks), effect))
+
+    def answer(self, reply: bytes, payload: bytes) -> None:
+        """Send `payload` to `reply` once everything decided before it is committed; after a fault, the error."""
+
+        def send(error: ApiError | None) -> None:
+            if not self._stopped:
+                self._ports.answer(reply, payload if error is None else self._acks.refused(error))
+
+        self._effects.append((len(self._intake.acks), send))
+
+    def after_received(self, effect: AfterCommit, *, has_more: bool) -> bool:
+        """Call once every change of messages up to now is committed; at once if none waits. False: a commit is needed.
+
+        An open unit is not a change before its end, so the effect passes it. `has_more`: something changed after the
+        commit in flight began.
+        """
+        store = self._store
+        if store.is_settled or (store.atomic_open and not self._ready and not self._in_flight):
+            effect(None)
+        elif self._in_flight is not None and not has_more:
+            self._in_flight.append(effect)
+        else:
+            if store.atomic_open:
+                self._ready.append(effect)
+            else:
+                self.after(effect)
+            return False
+        return True
+
+    def hold_back(self) -> None:
+        """A unit was opened in the store: what is decided from here on leaves only after its end.
+
+        Commits meanwhile cover parts of the unit and what was decided before it, nothing else.
+        """
+        self._ready.add(self._take())
+
+    # --- on its way -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_told(self) -> bool:
+        """Whether somebody will be told of the next commit: not if it is a part of a unit that is not whole."""
+        store = self._store
+        return not store.atomic_open or bool(self._ready) or store.last_seq > self._committed_seq
+
+    def begin(self) -> None:
+        """A commit begins: it covers what was decided so far, but nothing behind the beginning of an open unit."""
+        if self._store.atomic_open:
+            self._in_flight, self._ready = self._ready, _nothing()
+            return
+        taken = self._take()
+        if self._ready or self._ready.removed:
+            ready, self._ready = self._ready, _nothing()
+            ready.add(taken)
+            taken = ready
+        self._in_flight = taken
+
+    def unchanged(self) -> None:
+        """There was nothing to commit, so nothing waits for the disk."""
+        covered, self._in_flight = self._in_flight, None
+        if covered is not None:
+            self._let_go(covered)
+
+    def synced(self, job: Job) -> StorageFault | None:
+        """The commit is on this disk, or failed. Alone, that is all: it is committed; why not, if not."""
+        done = self._store.finish_commit(job)
+        if done.fault is not None:
+            self._committed_seq = min(self._committed_seq, done.last_seq)
+            return done.fault
+        covered, self._in_flight = self._in_flight, None
+        if covered is None:
+            return None  # stopped meanwhile
+        self._let_go(covered)
+        if not self._stopped:  # somebody may have waited for the commit to delete the stream
+            self._tell(done.last_seq)
+        return None
+
+    def fail(self, fault: StorageFault, error: ApiError) -> None:
+        """Nothing that is not committed happened: also what joined meanwhile has sequences that do not exist."""
+        self._intake.close()
+        lost = self._in_flight or _nothing()
+        self._in_flight = None
+        lost.add(self._ready)
+        lost.add(self._take())
+        self._ready = _nothing()
+        call(self._ports, "What follows from a fault", self._listener.on_fault, fault)
+        self._release(lost, error)
+
+    def stop(self) -> list[AfterCommit]:
+        """Nothing leaves any more; the effects that waited. Nobody who published is answered."""
+        self._stopped = True
+        left = self._in_flight or _nothing()
+        left.add(self._ready)
+        left.add(self._take())
+        self._in_flight, self._ready = None, _nothing()
+        return [effect for _, effect in left.effects]
+
+    # --- out --------------------------------------------------------------------------------------------------------
+
+    def _take(self) -> _Withheld:
+        intake = self._intake
+        payload_bytes = intake.buffered_bytes
+        taken = _Withheld(intake.take_acks(), self._effects, self.removed, payload_bytes)
+        self._effects, self.removed = [], Removed()
+        return taken
+
+    def _let_go(self, covered: _Withheld) -> None:
+        if covered.removed:
+            call(self._ports, "What follows from a removal", self._listener.on_removed, covered.removed)
+        self._release(covered, None)
+
+    def _tell(self, last_seq: int) -> None:
+        """Everything up to `last_seq` is committed and was answered: consumers have their turn."""
+        first_seq, self._committed_seq = self._committed_seq + 1, last_seq
+        if last_seq >= first_seq:
+            call(self._ports, "What follows from a commit", self._listener.on_committed, first_seq, last_seq)
+        call(self._ports, "What follows from a commit", self._listener.on_settled)
+
+    def _release(self, covered: _Withheld, error: ApiError | None) -> None:
+        """Let go, in order; after an error every answer to a publish is that error.
+
+        Also those that were no success: what they were judged by may not have happened.
+        """
+        at = 0
+        for position, effect in covered.effects:
+            if at < position:
+                self._send_acks(covered.acks, at, position, error)
+                at = position
+            try:
+                effect(error)
+            except Exception as raised:
+                self._ports.report("What waited for a commit", raised)
+        if at < len(covered.acks):
+            self._send_acks(covered.acks, at, len(covered.acks), error)
+
+    def _send_acks(self, acks: list[tuple[bytes, int]], start: int, end: int, error: ApiError | None) -> None:
+        if error is None:
+            self._ports.publish_acks(acks, start, end, self._acks.prefix)
+        elif not self._stopped:
+            refused = self._acks.refused(error)
+            for reply, _ in acks[start:end]:
+                self._ports.answer(reply, refused)
