@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.scenario import Scale
 from slipstream.client.js_requests import Asking
-from slipstream.client.options import ClientError, ConnectOptions
+from slipstream.client.options import ClientError, WireOptions
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_together
 from slipstream.units import SECOND_NS
@@ -17,7 +17,7 @@ from slipstream.units import SECOND_NS
 __all__ = ["JETSTREAM", "PATIENT", "Action", "Case", "call", "make_streams"]
 
 JETSTREAM = ("-js", "-sd", "data")
-PATIENT = ConnectOptions(timeout_ns=300 * SECOND_NS)  # a server may freeze for minutes: that is what is measured
+PATIENT = WireOptions(timeout_ns=300 * SECOND_NS)  # a server may freeze for minutes: that is what is measured
 _WINDOW = 64  # streams in the making at once
 
 

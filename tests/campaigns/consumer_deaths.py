@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from slipstream.client.options import ClientError, ClientTimeout, ConnectOptions
+from slipstream.client.options import ClientError, ClientTimeout, WireOptions
 from slipstream.client.wire import Message, WireClient
 from slipstream.units import MILLISECOND_NS, SECOND_NS
 from support.server_process import ServerProcess, ServerStartError
@@ -59,7 +59,7 @@ class Worker:
     def run(self, url: str) -> None:
         """Work until the connection is gone."""
         try:
-            with WireClient(url, ConnectOptions(timeout_ns=10 * SECOND_NS)) as client:
+            with WireClient(url, WireOptions(timeout_ns=10 * SECOND_NS)) as client:
                 self._waiting = {}
                 client.subscribe(f"in.{self.stream}.*")
                 while True:
@@ -190,7 +190,7 @@ class ConsumerDeaths:
     # --- the end ---
 
     def _read_the_rest(self) -> None:
-        with WireClient(self._server.url, ConnectOptions(timeout_ns=30 * SECOND_NS)) as client:
+        with WireClient(self._server.url, WireOptions(timeout_ns=30 * SECOND_NS)) as client:
             for worker in self.workers:
                 self._check_stream(client, worker.stream, worker.promises)
             self._check_letters(client)

@@ -31,7 +31,7 @@ from slipstream.client.load import Counting
 from slipstream.client.options import ClientError, ClientTimeout, ServerRefused
 from slipstream.client.roundtrip import Replying, Requesting
 from slipstream.client.throughput import Publishing, Receiving
-from slipstream.client.wire import ConnectOptions, NoResponders, WireClient
+from slipstream.client.wire import NoResponders, WireClient, WireOptions
 from slipstream.client.workers import run_here, run_together
 from support.cli import Cli
 from support.servers import Launcher, server_binary
@@ -81,10 +81,10 @@ class TestClient:
 
     def test_credentials(self, real: Launcher) -> None:
         url = real("authorization { user: u, password: p }").url
-        WireClient(url, ConnectOptions(user="u", password="p")).close()
+        WireClient(url, WireOptions(user="u", password="p")).close()
         WireClient(url.replace("//", "//u:p@")).close()
         with pytest.raises(ServerRefused, match="Authorization Violation"):
-            WireClient(url, ConnectOptions(user="u", password="wrong"))
+            WireClient(url, WireOptions(user="u", password="wrong"))
 
     def test_token(self, real: Launcher) -> None:
         WireClient(real("authorization { token: t0 }").url.replace("//", "//t0@")).close()
@@ -97,7 +97,7 @@ class TestClient:
         context = ssl.create_default_context()
         authority.configure_trust(context)
         server = real.fresh(f'tls {{ cert_file: "{tmp_path}/cert.pem", key_file: "{tmp_path}/key.pem" }}')
-        with WireClient(server.url, ConnectOptions(tls=context)) as client:
+        with WireClient(server.url, WireOptions(tls=context)) as client:
             client.subscribe("secret")
             client.publish("secret", b"x" * 300_000)
             assert len(client.next_message().payload) == 300_000

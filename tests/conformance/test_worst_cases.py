@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from slipstream.client.options import ConnectOptions
+from slipstream.client.options import WireOptions
 from slipstream.client.wire import WireClient
 from slipstream.units import SECOND_NS
 from support.pace import slowness
 from support.server_process import SLOW_EVENT_VARIABLE, ServerProcess
 from support.servers import server_binary
 
-PATIENT = ConnectOptions(timeout_ns=60 * SECOND_NS)
+PATIENT = WireOptions(timeout_ns=60 * SECOND_NS)
 LIMIT_MS = 100  # of a calm core: the law says 50, which some of these requests miss
 TRIES = 4
 PAYLOAD_MAX = 1_000_000  # a little less than the server takes

@@ -8,7 +8,7 @@ from typing import Any
 
 from slipstream.bulk import ConnectOptions, connect
 from slipstream.spark.runtime.target import Reach
-from slipstream.spark.sink.publish import Publisher
+from slipstream.spark.sink.publish import RowPublisher
 
 
 class Streams:
@@ -32,7 +32,7 @@ class Streams:
 
     def publish(self, messages: Iterable[tuple[str, bytes]], header: bytes = b"") -> None:
         """Publish and wait for every ack."""
-        with Publisher(Reach(servers=self.url), 4096) as publisher:
+        with RowPublisher(Reach(servers=self.url), 4096) as publisher:
             for subject, payload in messages:
                 publisher.publish(subject, payload, header)
             publisher.finish()

@@ -17,9 +17,9 @@ from typing import Any, Self
 
 from slipstream.bulk.errors import BulkError
 from slipstream.bulk.fallback import ConsumerSource, DirectSource, created_ns, estimated_plan
-from slipstream.bulk.link import Link
+from slipstream.bulk.link import BulkLink
 from slipstream.bulk.options import ConnectOptions
-from slipstream.bulk.reading import ArrowReader, RecordSource, Wanted
+from slipstream.bulk.reading import ArrowReader, RecordSource, WantedRange
 from slipstream.bulk.source import BulkSource
 from slipstream.bulk.values import Fence, Plan, Split, StreamIdentity
 from slipstream.bulk.writing import CommitResult, StagedPart, StageWriter, commit
@@ -51,7 +51,7 @@ class BulkClient:
     def __init__(self, options: ConnectOptions) -> None:
         """Connect."""
         self.options = options
-        self.link = Link(options)
+        self.link = BulkLink(options)
         """What it talks over: for calls that have no method here."""
         self._offers_bulk: bool | None = None
 
@@ -136,7 +136,7 @@ class BulkClient:
         Raises:
             BulkError: the server refused, or `last` is not committed (retryable).
         """
-        wanted = Wanted(_name(stream), first, last or 0, tuple(subjects), start_time_ns, end_time_ns, identity)
+        wanted = WantedRange(_name(stream), first, last or 0, tuple(subjects), start_time_ns, end_time_ns, identity)
         if self._transport(transport) != "bulk":
             info = self.stream_info(stream)
             _check_identity(stream, identity, info["identity"])
@@ -221,7 +221,7 @@ class BulkClient:
         from slipstream.bulk.arrow import wanted_columns
 
         names = wanted_columns(columns, headers)
-        wanted = Wanted(
+        wanted = WantedRange(
             _name(stream),
             first,
             last,
@@ -252,7 +252,7 @@ class BulkClient:
         """
         from slipstream.kernels.bulk.arrowrows import RowDecoder
 
-        wanted = Wanted(_name(stream), first, last, tuple(subjects), identity=identity)
+        wanted = WantedRange(_name(stream), first, last, tuple(subjects), identity=identity)
         source = self._source(wanted, transport)
         if not source.exact and len(subjects) > 1:
             source.close()
@@ -376,7 +376,7 @@ class BulkClient:
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _source(self, wanted: Wanted, transport: str, *, files: bool = False) -> RecordSource:
+    def _source(self, wanted: WantedRange, transport: str, *, files: bool = False) -> RecordSource:
         chosen = self._transport(transport)
         if chosen == "bulk":
             return BulkSource(self.link, wanted, files=files)

@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from slipstream.bulk.errors import BulkError
-from slipstream.bulk.link import Inbox, Link
-from slipstream.bulk.reading import Wanted
+from slipstream.bulk.link import BulkLink, Inbox
+from slipstream.bulk.reading import WantedRange
 from slipstream.bulk.values import Plan, Split
 from slipstream.client.wire import Message
 from slipstream.jetstream.gojson import JsonError
@@ -54,7 +54,7 @@ class DirectSource:
     exact = False
     salt = 0
 
-    def __init__(self, link: Link, wanted: Wanted) -> None:
+    def __init__(self, link: BulkLink, wanted: WantedRange) -> None:
         """Prepare to read `wanted`."""
         self._link = link
         self._wanted = wanted
@@ -120,7 +120,7 @@ class ConsumerSource:
     exact = False
     salt = 0
 
-    def __init__(self, link: Link, wanted: Wanted) -> None:
+    def __init__(self, link: BulkLink, wanted: WantedRange) -> None:
         """Prepare to read `wanted`."""
         self._link = link
         self._wanted = wanted
@@ -189,8 +189,8 @@ class ConsumerSource:
 
 
 def estimated_plan(
-    link: Link,
-    wanted: Wanted,
+    link: BulkLink,
+    wanted: WantedRange,
     info: dict[str, Any],
     *,
     last: int | None,
@@ -241,7 +241,7 @@ def estimated_plan(
     )
 
 
-def _seq_at(link: Link, stream: str, time_ns: int) -> int | None:
+def _seq_at(link: BulkLink, stream: str, time_ns: int) -> int | None:
     """The first sequence stored at or after a time; None if there is none."""
     try:
         found = link.request(f"STREAM.MSG.GET.{stream}", {"start_time": format_time(time_ns), "next_by_subj": ">"})
@@ -252,12 +252,12 @@ def _seq_at(link: Link, stream: str, time_ns: int) -> int | None:
     return int(found["message"]["seq"])
 
 
-def _filter(wanted: Wanted) -> str:
+def _filter(wanted: WantedRange) -> str:
     """What a single filter can do; several are left to the decoder."""
     return wanted.subjects[0] if len(wanted.subjects) == 1 else ">"
 
 
-def _ended(wanted: Wanted, status: bytes, header: bytes) -> bool:
+def _ended(wanted: WantedRange, status: bytes, header: bytes) -> bool:
     """Whether there may be more behind the end of a batch."""
     if status == b"204":
         pending = re.search(rb"Nats-Num-Pending: *(\d+)", header)

@@ -15,14 +15,14 @@ import msgspec
 
 from slipstream.kernels.bulk.bulkscan import are_messages
 
-__all__ = ["LentFiles", "Place", "Places"]
+__all__ = ["LentFiles", "LentPlace", "Places"]
 
 _OPEN_MAX = 4
 _NEVER = (errno.EINVAL, errno.EACCES, errno.EPERM)
 _POPULATE_READ = 22  # MADV_POPULATE_READ, which `mmap` has no name for
 
 
-class Place(msgspec.Struct, array_like=True):
+class LentPlace(msgspec.Struct, array_like=True):
     """`rows` messages, whole and back to back, from sequence `first` on; their checksums are keyed by `salt`."""
 
     path: str
@@ -40,7 +40,7 @@ class Places(msgspec.Struct):
 
     last: int
     rows: int
-    places: list[Place]
+    places: list[LentPlace]
 
 
 class LentFiles:
@@ -52,7 +52,7 @@ class LentFiles:
         """False when it is clear that no file can ever be read: they are not for us, or the kernel is too old."""
         self._open: dict[tuple[int, int], mmap.mmap] = {}  # by device and inode
 
-    def look(self, place: Place, last: int) -> memoryview | None:
+    def look(self, place: LentPlace, last: int) -> memoryview | None:
         """The records at a place; None if they are not there as promised, with sequences up to `last`."""
         try:
             records = self._records(place)
@@ -67,7 +67,7 @@ class LentFiles:
         """Let go of them. What somebody still looks at stays until he is done."""
         self._open.clear()
 
-    def _records(self, place: Place) -> memoryview | None:
+    def _records(self, place: LentPlace) -> memoryview | None:
         file = self._file(place)
         stop = place.offset + place.length
         if file is None or not 0 <= place.offset < stop <= len(file):
@@ -76,7 +76,7 @@ class LentFiles:
         file.madvise(_POPULATE_READ, page, stop - page)
         return memoryview(file)[place.offset : stop]
 
-    def _file(self, place: Place) -> mmap.mmap | None:
+    def _file(self, place: LentPlace) -> mmap.mmap | None:
         key = (place.device, place.inode)
         if key in self._open:
             return self._open[key]

@@ -19,7 +19,7 @@ from slipstream.client.options import ClientError, ClientTimeout, NoResponders, 
 from slipstream.client.wire import Message
 from slipstream.errors import UNREADABLE
 
-__all__ = ["Inbox", "Link", "api_error"]
+__all__ = ["BulkLink", "Inbox", "api_error"]
 
 
 class Inbox:
@@ -32,7 +32,7 @@ class Inbox:
         self.messages: deque[Message] = deque()
 
 
-class Link:
+class BulkLink:
     """A connection to a server."""
 
     def __init__(self, options: ConnectOptions) -> None:

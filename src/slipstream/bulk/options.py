@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from slipstream.bulk.errors import BulkError
 from slipstream.client.credentials import read_credentials, read_seed
-from slipstream.client.options import ClientError
-from slipstream.client.options import ConnectOptions as WireOptions
+from slipstream.client.options import ClientError, WireOptions
 from slipstream.client.wire import WireClient
 from slipstream.units import SECOND_NS
 

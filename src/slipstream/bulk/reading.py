@@ -18,11 +18,11 @@ from slipstream.kernels.bulk.arrowrows import RowDecoder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ArrowReader", "RecordSource", "Wanted"]
+__all__ = ["ArrowReader", "RecordSource", "WantedRange"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRange:
     """The messages of a read."""
 
     stream: str
@@ -71,7 +71,7 @@ class ArrowReader:
     """An iterator of record batches; `rows` and `crc` are complete after the end."""
 
     def __init__(
-        self, source: RecordSource, wanted: Wanted, columns: Sequence[str], *, batch_rows: int, batch_bytes: int
+        self, source: RecordSource, wanted: WantedRange, columns: Sequence[str], *, batch_rows: int, batch_bytes: int
     ) -> None:
         """Read `source` into `columns`, whose names were checked."""
         from slipstream.bulk.arrow import message_schema
@@ -155,7 +155,7 @@ class ArrowReader:
 
 
 def _decoder(
-    source: RecordSource, wanted: Wanted, columns: Sequence[str], batch_rows: int, batch_bytes: int
+    source: RecordSource, wanted: WantedRange, columns: Sequence[str], batch_rows: int, batch_bytes: int
 ) -> RowDecoder:
     stream = wanted.stream.encode()
     if batch_rows < 1 or not 1 <= batch_bytes <= 1 << 30:

@@ -17,8 +17,8 @@ import msgspec
 
 from slipstream.bulk.errors import BulkError
 from slipstream.bulk.lent import LentFiles, Places
-from slipstream.bulk.link import Inbox, Link, answer, api_error
-from slipstream.bulk.reading import Wanted
+from slipstream.bulk.link import BulkLink, Inbox, answer, api_error
+from slipstream.bulk.reading import WantedRange
 from slipstream.bulk.shared import attach
 from slipstream.errors import UNREADABLE
 from slipstream.kernels.bulk.bulkscan import records_end
@@ -48,7 +48,7 @@ class BulkSource:
     transport = "bulk"
     exact = True
 
-    def __init__(self, link: Link, wanted: Wanted, *, memory: bool = True, files: bool = False) -> None:
+    def __init__(self, link: BulkLink, wanted: WantedRange, *, memory: bool = True, files: bool = False) -> None:
         """Prepare to read `wanted`, through memory and from files if that is allowed and possible."""
         self.salt = 0
         self._link = link

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 import msgspec
 
 from slipstream.bulk.errors import BulkError
-from slipstream.bulk.link import Inbox, Link, answer
+from slipstream.bulk.link import BulkLink, Inbox, answer
 from slipstream.bulk.shared import attach
 from slipstream.kernels.bulk.rowrecords import RowEncoder
 from slipstream.units import KIB, MINUTE_NS
@@ -71,7 +71,14 @@ class StageWriter:
     """Stages one part. After an error it is of no use; stage another attempt."""
 
     def __init__(
-        self, link: Link, stream: str, txn: str, part: int, attempt: int, subject: str | None, keep_s: int | None = None
+        self,
+        link: BulkLink,
+        stream: str,
+        txn: str,
+        part: int,
+        attempt: int,
+        subject: str | None,
+        keep_s: int | None = None,
     ) -> None:
         """Begin the part at the server."""
         self._link = link
@@ -211,7 +218,7 @@ class StageWriter:
 
 
 def commit(
-    link: Link,
+    link: BulkLink,
     stream: str,
     txn: str,
     batch_id: int,

@@ -11,7 +11,7 @@ import click
 
 from slipstream.auth.nkeys import KeyKind, encode_public_key, verify
 from slipstream.cli.connection import Command, Failure
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.client.credentials import decode_seed, encode_seed
 
 __all__ = ["auth", "check", "gen", "nkey", "show", "sign"]
@@ -21,10 +21,10 @@ _KINDS: Final = {kind.name.lower(): kind for kind in KeyKind if kind != KeyKind.
 
 _HERE: Final = "slipstream.cli.auth"
 NKEY: Final = {
-    "gen": Entry(f"{_HERE}:gen", "Make a key.", ("generate", "new")),
-    "show": Entry(f"{_HERE}:show", "Show the public key of a seed.", ()),
-    "sign": Entry(f"{_HERE}:sign", "Sign a file.", ()),
-    "check": Entry(f"{_HERE}:check", "Check a signature.", ("verify",)),
+    "gen": Verb(f"{_HERE}:gen", "Make a key.", ("generate", "new")),
+    "show": Verb(f"{_HERE}:show", "Show the public key of a seed.", ()),
+    "sign": Verb(f"{_HERE}:sign", "Sign a file.", ()),
+    "check": Verb(f"{_HERE}:check", "Check a signature.", ("verify",)),
 }
 
 
@@ -102,8 +102,8 @@ def _word(text: str) -> str:
 
 
 AUTH = {
-    "nkey": Entry("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",)),
-    "passwd": Entry("slipstream.cli.server.local:passwd", "Hash a password.", ("pass", "bcrypt")),
+    "nkey": Verb("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",)),
+    "passwd": Verb("slipstream.cli.server.local:passwd", "Hash a password.", ("pass", "bcrypt")),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Failure, LocalCommand
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.render import Columns, Table, counted, print_json
 from slipstream.cli.types import json_flag
 
@@ -18,8 +18,8 @@ __all__ = ["errors", "lookup", "ls"]
 _DESCRIPTION_ROOM: Final = 50  # columns; constants, which `lookup` shows too, do not make descriptions narrower
 _HERE: Final = "slipstream.cli.errors"
 VERBS: Final = {
-    "ls": Entry(f"{_HERE}:ls", "List error codes.", ("list",)),
-    "lookup": Entry(f"{_HERE}:lookup", "Show what a code means.", ("find", "get", "view", "show", "l")),
+    "ls": Verb(f"{_HERE}:ls", "List error codes.", ("list",)),
+    "lookup": Verb(f"{_HERE}:lookup", "Show what a code means.", ("find", "get", "view", "show", "l")),
 }
 
 

@@ -1,6 +1,6 @@
 """Groups of commands that are imported when they are called, with aliases, sections and suggestions.
 
-A group is a table of `Entry` rows. Help is printed from the rows alone, so that `--help` imports nothing.
+A group is a table of `Verb` rows. Help is printed from the rows alone, so that `--help` imports nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import click
 
 from slipstream.cli.connection import Group
 
-__all__ = ["Entry", "LazyGroup", "RootGroup", "readable_usage"]
+__all__ = ["LazyGroup", "RootGroup", "Verb", "readable_usage"]
 
 
-class Entry(NamedTuple):
+class Verb(NamedTuple):
     """Where a command is and what help says of it."""
 
     where: str  # `module:attribute`
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 class LazyGroup(Group):
     """A group whose commands live in modules of their own."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, entries: Mapping[str, Verb], **kwargs: Any) -> None:
         """Take the table; everything else is click's."""
         super().__init__(*args, **kwargs)
         self.entries = entries

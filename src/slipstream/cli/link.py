@@ -24,10 +24,10 @@ from slipstream.client.wire import (
     ClientError,
     ClientTimeout,
     ConnectionLost,
-    ConnectOptions,
     Message,
     NoResponders,
     WireClient,
+    WireOptions,
     message_frame,
 )
 from slipstream.kernels.client.pubframes import encode_pubs
@@ -247,10 +247,10 @@ def _connect(settings: Settings) -> WireClient:
     raise last
 
 
-def _options(settings: Settings) -> ConnectOptions:
+def _options(settings: Settings) -> WireOptions:
     key = _user_key(settings)
     lone_user = settings.user and not settings.password
-    return ConnectOptions(
+    return WireOptions(
         user="" if lone_user else settings.user,
         password=settings.password,
         token=settings.token or (settings.user if lone_user else ""),

@@ -19,7 +19,7 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Session
-from slipstream.cli.lazy import Entry, RootGroup
+from slipstream.cli.lazy import RootGroup, Verb
 from slipstream.cli.preview import PREVIEW
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
@@ -31,33 +31,33 @@ _OPERATE = "Servers"
 _LOCAL = "On this side"
 
 COMMANDS: Final = {
-    "pub": Entry("slipstream.cli.pub:pub", "Publish messages.", ("publish",), _MESSAGES),
-    "sub": Entry("slipstream.cli.sub:sub", "Subscribe and show what comes.", ("subscribe",), _MESSAGES),
-    "req": Entry("slipstream.cli.req:req", "Send a request and show the answers.", ("request",), _MESSAGES),
-    "reply": Entry("slipstream.cli.reply:reply", "Answer requests.", (), _MESSAGES),
-    "stream": Entry("slipstream.cli.stream:stream", "Manage streams.", ("str", "s", "st", "ms", "streams"), _STREAMS),
-    "consumer": Entry(
+    "pub": Verb("slipstream.cli.pub:pub", "Publish messages.", ("publish",), _MESSAGES),
+    "sub": Verb("slipstream.cli.sub:sub", "Subscribe and show what comes.", ("subscribe",), _MESSAGES),
+    "req": Verb("slipstream.cli.req:req", "Send a request and show the answers.", ("request",), _MESSAGES),
+    "reply": Verb("slipstream.cli.reply:reply", "Answer requests.", (), _MESSAGES),
+    "stream": Verb("slipstream.cli.stream:stream", "Manage streams.", ("str", "s", "st", "ms", "streams"), _STREAMS),
+    "consumer": Verb(
         "slipstream.cli.consumer:consumer", "Manage consumers.", ("con", "c", "obs", "consumers"), _STREAMS
     ),
-    "kv": Entry("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
-    "object": Entry("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
-    "spark": Entry("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
-    "server": Entry("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
-    "account": Entry(
+    "kv": Verb("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
+    "object": Verb("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
+    "spark": Verb("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
+    "server": Verb("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
+    "account": Verb(
         "slipstream.cli.account:account", "Show the account in use, save its streams.", ("a", "acct"), _OPERATE
     ),
-    "migrate": Entry("slipstream.cli.migrate:migrate", "Take over the streams of a nats-server.", (), _OPERATE),
-    "events": Entry("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
-    "top": Entry("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),
-    "rtt": Entry("slipstream.cli.rtt:rtt", "Measure the round trip to servers.", (), _OPERATE),
-    "latency": Entry("slipstream.cli.rtt:latency", "Measure how long messages take.", ("lat",), _OPERATE),
-    "bench": Entry("slipstream.cli.bench:bench", "Measure how fast a server is.", (), _OPERATE),
-    "auth": Entry("slipstream.cli.auth:auth", "Make keys and password hashes.", (), _LOCAL),
-    "nkey": Entry("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",), _LOCAL),
-    "errors": Entry("slipstream.cli.errors:errors", "Look up error codes.", ("err", "error"), _LOCAL),
-    "schema": Entry("slipstream.cli.schema:schema", "Look up and check API documents.", (), _LOCAL),
-    "cheat": Entry("slipstream.cli.cheat:cheat", "Show examples.", (), _LOCAL),
-    "context": Entry("slipstream.cli.context:context", "Manage named connections.", ("ctx",), _LOCAL),
+    "migrate": Verb("slipstream.cli.migrate:migrate", "Take over the streams of a nats-server.", (), _OPERATE),
+    "events": Verb("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
+    "top": Verb("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),
+    "rtt": Verb("slipstream.cli.rtt:rtt", "Measure the round trip to servers.", (), _OPERATE),
+    "latency": Verb("slipstream.cli.rtt:latency", "Measure how long messages take.", ("lat",), _OPERATE),
+    "bench": Verb("slipstream.cli.bench:bench", "Measure how fast a server is.", (), _OPERATE),
+    "auth": Verb("slipstream.cli.auth:auth", "Make keys and password hashes.", (), _LOCAL),
+    "nkey": Verb("slipstream.cli.auth:nkey", "Make and use nkeys.", ("nk",), _LOCAL),
+    "errors": Verb("slipstream.cli.errors:errors", "Look up error codes.", ("err", "error"), _LOCAL),
+    "schema": Verb("slipstream.cli.schema:schema", "Look up and check API documents.", (), _LOCAL),
+    "cheat": Verb("slipstream.cli.cheat:cheat", "Show examples.", (), _LOCAL),
+    "context": Verb("slipstream.cli.context:context", "Manage named connections.", ("ctx",), _LOCAL),
 }
 
 

@@ -15,7 +15,7 @@ from slipstream.cli.connection import Failure
 from slipstream.cli.human import visible
 from slipstream.units import SECOND_NS
 
-__all__ = ["Delivery", "Headers", "decode_header", "encode_header", "print_body", "print_headers", "read_delivery"]
+__all__ = ["DeliveryInfo", "Headers", "decode_header", "encode_header", "print_body", "print_headers", "read_delivery"]
 
 Headers = list[tuple[str, str]]
 
@@ -79,7 +79,7 @@ def _translated(payload: bytes, command: str) -> bytes:
     return done.stdout.rstrip(b"\n")
 
 
-class Delivery(NamedTuple):
+class DeliveryInfo(NamedTuple):
     """What the reply subject of a delivered message says."""
 
     stream: str
@@ -91,7 +91,7 @@ class Delivery(NamedTuple):
     pending: int
 
 
-def read_delivery(reply: str) -> Delivery | None:
+def read_delivery(reply: str) -> DeliveryInfo | None:
     """Read `$JS.ACK....`; None for any other reply subject."""
     words = reply.split(".")
     if not reply.startswith("$JS.ACK.") or len(words) not in (9, 11, 12):
@@ -104,4 +104,6 @@ def read_delivery(reply: str) -> Delivery | None:
     except ValueError:
         return None
     moment = datetime.fromtimestamp(stamp_ns // SECOND_NS).astimezone()
-    return Delivery(stream, consumer, tries, stream_seq, consumer_seq, moment.strftime("%Y-%m-%d %H:%M:%S"), pending)
+    return DeliveryInfo(
+        stream, consumer, tries, stream_seq, consumer_seq, moment.strftime("%Y-%m-%d %H:%M:%S"), pending
+    )

@@ -134,19 +134,19 @@ class _Run:
     def go(self, *, dry_run: bool, accept_damage: bool) -> Outcome:
         """Do it."""
         from slipstream.migrate.run import migrate, read_only
-        from slipstream.migrate.staging import Staging
+        from slipstream.migrate.staging import MigrationStage
 
         if dry_run:
             return read_only(self._streams, self._show)
         from slipstream.cli.migrate_wire import connect, is_address, send_streams
 
         if not is_address(self._target):
-            with Staging(self._target, self._source) as staging:
+            with MigrationStage(self._target, self._source) as staging:
                 return migrate(self._streams, staging, self._show, accept_damage=accept_damage)
         link = connect(self._session, self._target, with_flags=False)
         self._stack.callback(link.close)
         work = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="slipstream-migrate-"))
-        with Staging(work, self._source) as staging:
+        with MigrationStage(work, self._source) as staging:
             return send_streams(
                 self._streams, staging, link, self._show, shown=self._shown, accept_damage=accept_damage
             )

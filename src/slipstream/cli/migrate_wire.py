@@ -26,7 +26,7 @@ from slipstream.migrate.relay import StagedStream
 from slipstream.migrate.run import Failed, Outcome, ShowProgress
 from slipstream.migrate.saved import open_saved
 from slipstream.migrate.source import Findings, SourceStream
-from slipstream.migrate.staging import Done, Staging
+from slipstream.migrate.staging import Done, MigrationStage
 
 __all__ = ["RemoteStream", "connect", "is_address", "remote_streams", "send_streams"]
 
@@ -148,7 +148,7 @@ class RemoteStream:
 
 def send_streams(
     streams: Sequence[SourceStream],
-    staging: Staging,
+    staging: MigrationStage,
     link: Link,
     show: ShowProgress,
     *,
@@ -171,7 +171,7 @@ def send_streams(
 
 
 def _send(
-    stream: SourceStream, staging: Staging, link: Link, show: ShowProgress, *, shown: bool, accept_damage: bool
+    stream: SourceStream, staging: MigrationStage, link: Link, show: ShowProgress, *, shown: bool, accept_damage: bool
 ) -> Done:
     if stream.name in link.api_pages("STREAM.NAMES", "streams"):
         raise MigrationError("there is a stream of this name in the target already")

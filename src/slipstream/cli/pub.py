@@ -8,7 +8,7 @@ import click
 
 from slipstream.cli.bodies import BodyFlags, Filled, body_flags, read_bodies
 from slipstream.cli.connection import Command, Session
-from slipstream.cli.publishing import AtomicBatch, Publisher
+from slipstream.cli.publishing import AtomicBatch, MessagePublisher
 from slipstream.cli.schedules import schedule_flags, schedule_headers
 from slipstream.cli.templates import FUNCTIONS_HELP
 from slipstream.cli.types import DURATION, HEADER
@@ -61,11 +61,11 @@ def pub(
     """Publish messages."""
     scheduling = schedule_headers(schedule)
     jetstream = jetstream or bool(scheduling)
-    publisher: AtomicBatch | Publisher
+    publisher: AtomicBatch | MessagePublisher
     if atomic:
         publisher = AtomicBatch(session.link(), quiet=quiet)
     else:
-        publisher = Publisher(session, reply=reply, sleep_ns=sleep, jetstream=jetstream, quiet=quiet)
+        publisher = MessagePublisher(session, reply=reply, sleep_ns=sleep, jetstream=jetstream, quiet=quiet)
     try:
         for content in read_bodies(BodyFlags(body, file, send_on, force_stdin, templates)):
             publisher.publish(Filled(subject, content, [*headers, *scheduling], templates=templates), count)

@@ -18,7 +18,7 @@ from slipstream.cli.render import note
 from slipstream.client.wire import ConnectionLost, NoResponders
 from slipstream.units import MIB, SECOND_NS
 
-__all__ = ["AtomicBatch", "Publisher"]
+__all__ = ["AtomicBatch", "MessagePublisher"]
 
 _LINES_MAX: Final = 20  # more messages than this are counted, not listed
 # Messages in one send, and their bytes.
@@ -27,7 +27,7 @@ _BYTES_AT_ONCE: Final = MIB
 _BATCH_MAX: Final = 1_000  # servers refuse larger ones
 
 
-class Publisher:
+class MessagePublisher:
     """Publishes, and says so unless it is to be quiet."""
 
     def __init__(self, session: Session, *, reply: str, sleep_ns: int, jetstream: bool, quiet: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from slipstream.cli.connection import Failure, LocalCommand
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.render import print_json, print_names, say
 from slipstream.cli.types import json_flag
 
@@ -27,9 +27,9 @@ _PREFIX: Final = "io.nats.jetstream.api.v1."
 
 _HERE: Final = "slipstream.cli.schema"
 VERBS: Final = {
-    "ls": Entry(f"{_HERE}:ls", "List document types.", ("search", "find", "list")),
-    "info": Entry(f"{_HERE}:info", "Show a type as JSON Schema.", ("show", "view")),
-    "validate": Entry(f"{_HERE}:validate", "Check a document.", ("check",)),
+    "ls": Verb(f"{_HERE}:ls", "List document types.", ("search", "find", "list")),
+    "info": Verb(f"{_HERE}:info", "Show a type as JSON Schema.", ("show", "view")),
+    "validate": Verb(f"{_HERE}:validate", "Check a document.", ("check",)),
 }
 
 

@@ -24,7 +24,7 @@ from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.kernels.client.serverscan import Scanner
 from slipstream.units import KIB, MILLISECOND_NS, SECOND_NS
 
-__all__ = ["Counting", "Job", "Lines", "Runner", "Tally", "percentile"]
+__all__ = ["Counting", "Lines", "LoadJob", "Runner", "Tally", "percentile"]
 
 _RECEIVE_BYTES = 256 * KIB
 
@@ -80,7 +80,7 @@ class Counting(Protocol):
         """Messages sent, received or answered so far, over all its connections."""
 
 
-class Job(Protocol):
+class LoadJob(Protocol):
     """Something to do, as a value that can be sent to another process."""
 
     def prepare(self) -> Runner:

@@ -20,12 +20,12 @@ from slipstream.version import PRODUCT_VERSION
 __all__ = [
     "ClientError",
     "ClientTimeout",
-    "ConnectOptions",
     "ConnectionLost",
-    "Endpoint",
     "NoResponders",
+    "ServerAddress",
     "ServerInfo",
     "ServerRefused",
+    "WireOptions",
     "read_url",
 ]
 
@@ -75,7 +75,7 @@ class ServerInfo(msgspec.Struct, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectOptions:
+class WireOptions:
     """What to tell the server in CONNECT, and how to reach it."""
 
     user: str = ""
@@ -113,16 +113,16 @@ class ConnectOptions:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ServerAddress:
     """A server's address as a URL gives it."""
 
     host: str
     port: int
     tls: bool  # the URL insists on TLS
-    options: ConnectOptions  # the caller's, completed with credentials from the URL
+    options: WireOptions  # the caller's, completed with credentials from the URL
 
 
-def read_url(url: str, options: ConnectOptions) -> Endpoint:
+def read_url(url: str, options: WireOptions) -> ServerAddress:
     """Read `nats://[user:password@ | token@]host[:port]`, or `tls://` to insist on TLS.
 
     Raises:
@@ -140,4 +140,4 @@ def read_url(url: str, options: ConnectOptions) -> Endpoint:
             options = replace(options, token=unquote(parts.username))
         else:
             options = replace(options, user=unquote(parts.username), password=unquote(parts.password))
-    return Endpoint(parts.hostname, port, parts.scheme == "tls", options)
+    return ServerAddress(parts.hostname, port, parts.scheme == "tls", options)

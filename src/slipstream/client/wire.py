@@ -28,11 +28,11 @@ from slipstream.client.options import (
     ClientError,
     ClientTimeout,
     ConnectionLost,
-    ConnectOptions,
-    Endpoint,
     NoResponders,
+    ServerAddress,
     ServerInfo,
     ServerRefused,
+    WireOptions,
     read_url,
 )
 from slipstream.errors import UNREADABLE
@@ -43,13 +43,13 @@ from slipstream.units import KIB
 __all__ = [
     "ClientError",
     "ClientTimeout",
-    "ConnectOptions",
     "ConnectionLost",
     "Message",
     "NoResponders",
     "ServerInfo",
     "ServerRefused",
     "WireClient",
+    "WireOptions",
     "message_frame",
 ]
 
@@ -61,7 +61,7 @@ _NO_WORD = re.compile(r"[ \t\r\n\f]|^$")
 class WireClient:
     """One connection to a server."""
 
-    def __init__(self, url: str, options: ConnectOptions | None = None) -> None:
+    def __init__(self, url: str, options: WireOptions | None = None) -> None:
         """Connect and wait until the server has accepted the credentials.
 
         Args:
@@ -71,7 +71,7 @@ class WireClient:
         Raises:
             ClientError: the URL is not usable, the server cannot be reached, says no, or takes too long.
         """
-        endpoint = read_url(url, options or ConnectOptions())
+        endpoint = read_url(url, options or WireOptions())
         self.options = endpoint.options
         self.info = ServerInfo()
         self._decoder = Decoder()
@@ -254,7 +254,7 @@ class WireClient:
     ) -> None:
         self.close()
 
-    def _greet(self, endpoint: Endpoint, deadline: int) -> None:
+    def _greet(self, endpoint: ServerAddress, deadline: int) -> None:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.options.tls_first:
             self._start_tls(endpoint.host)

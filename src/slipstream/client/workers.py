@@ -28,7 +28,7 @@ from time import monotonic_ns
 from typing import TypeVar
 
 from slipstream.client.limits import LOAD_PROCESSES_MAX, LOAD_RUN_TIMEOUT_NS
-from slipstream.client.load import Counting, Job, Runner, Tally
+from slipstream.client.load import Counting, LoadJob, Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
 
 __all__ = ["run_here", "run_together"]
@@ -58,7 +58,7 @@ class _Failure:
     text: str
 
 
-def run_here(job: Job) -> Tally:
+def run_here(job: LoadJob) -> Tally:
     """Run one job in this process.
 
     Raises:
@@ -72,7 +72,7 @@ def run_here(job: Job) -> Tally:
 
 
 def run_together(
-    jobs: Sequence[Job],
+    jobs: Sequence[LoadJob],
     *,
     timeout_ns: int = LOAD_RUN_TIMEOUT_NS,
     on_progress: Callable[[int], None] | None = None,
@@ -133,7 +133,7 @@ def _receive(pipe: Connection, kind: type[_Reply]) -> _Reply | _SoFar:
 
 
 @contextmanager
-def _workers(jobs: Sequence[Job], *, tells: bool) -> Iterator[list[Connection]]:
+def _workers(jobs: Sequence[LoadJob], *, tells: bool) -> Iterator[list[Connection]]:
     context = multiprocessing.get_context("spawn")  # a fork would inherit the caller's threads and sockets
     processes, pipes = [], []
     finished = False
@@ -188,7 +188,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(job: Job, pipe: Connection, tells: bool) -> None:
+def _work(job: LoadJob, pipe: Connection, tells: bool) -> None:
     """The life of a worker."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

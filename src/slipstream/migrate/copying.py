@@ -27,7 +27,7 @@ from slipstream.migrate.consumers import state_in
 from slipstream.migrate.digest import MessageDigest
 from slipstream.migrate.errors import MigrationError
 from slipstream.migrate.source import SourceStream
-from slipstream.migrate.staging import Done, Staging
+from slipstream.migrate.staging import Done, MigrationStage
 from slipstream.units import SECOND_NS
 
 __all__ = ["Advance", "adapted", "copy_stream", "stored_messages"]
@@ -65,7 +65,7 @@ def adapted(config: StreamConfig, *, to_server: bool) -> tuple[StreamConfig, lis
         raise MigrationError(f"its configuration cannot be used here: {error}") from None
 
 
-def copy_stream(source: SourceStream, staging: Staging, advance: Advance, *, to_server: bool = False) -> Done:
+def copy_stream(source: SourceStream, staging: MigrationStage, advance: Advance, *, to_server: bool = False) -> Done:
     """Write a stream into the staging directory and compare it with what was read.
 
     Raises:

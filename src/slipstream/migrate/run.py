@@ -10,7 +10,7 @@ from slipstream.errors import SlipstreamError
 from slipstream.migrate.copying import Advance, copy_stream
 from slipstream.migrate.errors import MigrationError, WrongKey
 from slipstream.migrate.source import SourceStream
-from slipstream.migrate.staging import Done, Staging
+from slipstream.migrate.staging import Done, MigrationStage
 
 __all__ = ["Failed", "Outcome", "ShowProgress", "migrate", "read_only"]
 
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def migrate(
-    streams: Sequence[SourceStream], staging: Staging, show: ShowProgress, *, accept_damage: bool = False
+    streams: Sequence[SourceStream], staging: MigrationStage, show: ShowProgress, *, accept_damage: bool = False
 ) -> Outcome:
     """Copy streams into a store directory.
 

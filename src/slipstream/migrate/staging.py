@@ -24,7 +24,7 @@ from slipstream.jetstream.account.directory import account_directory
 from slipstream.migrate.errors import MigrationError
 from slipstream.server.foreign_store import MIGRATING
 
-__all__ = ["Done", "Staging"]
+__all__ = ["Done", "MigrationStage"]
 
 _PROGRESS: Final = "progress.json"
 
@@ -47,7 +47,7 @@ class Done:
     damage: list[str] = field(default_factory=list)
 
 
-class Staging:
+class MigrationStage:
     """The work of one migration into a store directory. A context: leaving it releases the lock."""
 
     def __init__(self, store_directory: str, source: str) -> None:
@@ -72,7 +72,7 @@ class Staging:
             os.close(self._lock)
             raise
 
-    def __enter__(self) -> Staging:
+    def __enter__(self) -> MigrationStage:
         """Nothing more to do."""
         return self
 

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from slipstream.monitoring.events import Events
     from slipstream.protocol.connection import ClientConnection
 
-__all__ = ["Answers", "Request"]
+__all__ = ["ServiceAnswers", "ServiceRequest"]
 
 _GZIP = 31  # zlib's window bits for the gzip format
 
 
-class Request(msgspec.Struct):
+class ServiceRequest(msgspec.Struct):
     """A message on a service's subject. `account` is where it was sent and where the answer goes."""
 
     account: Account
@@ -58,7 +58,7 @@ class Request(msgspec.Struct):
     body: bytes
 
 
-class Answers:
+class ServiceAnswers:
     """Answers the requests of one server."""
 
     def __init__(self, sender: Sender, events: Events, worker: Worker) -> None:
@@ -69,7 +69,7 @@ class Answers:
 
     # --- subjects -------------------------------------------------------------------------------------------------
 
-    def answer_system(self, request: Request) -> bool:
+    def answer_system(self, request: ServiceRequest) -> bool:
         """A request in the system account; False when the subject names nothing."""
         match request.subject.split(".")[2:]:
             case ["SERVER", "PING"]:
@@ -86,12 +86,12 @@ class Answers:
                 return False
         return True
 
-    def answer_own(self, request: Request) -> bool:
+    def answer_own(self, request: ServiceRequest) -> bool:
         """A request in any other account, about that account."""
         self._about_account(request, request.account.name, OWN_SERVICES[request.subject])
         return True
 
-    def _answer_server(self, request: Request, name: str, *, is_direct: bool) -> bool:
+    def _answer_server(self, request: ServiceRequest, name: str, *, is_direct: bool) -> bool:
         if name == "IDZ":
             identity = {"name": self._facts.server_name, "host": self._facts.hub.host, "id": self._facts.server_id}
             self._send(request, identity)
@@ -107,12 +107,12 @@ class Answers:
 
     # --- services -------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: Request, service: Service, about: Callable[[object], None] | None = None) -> None:
+    def _answer(self, request: ServiceRequest, service: Service, about: Callable[[object], None] | None = None) -> None:
         """Let the worker answer. When it has too much to do the request is lost, as any message may be."""
         if request.reply is not None:
             self._worker.submit(self._make_answer(request, service, about))
 
-    def _make_answer(self, request: Request, service: Service, about: Callable[[object], None] | None) -> Job:
+    def _make_answer(self, request: ServiceRequest, service: Service, about: Callable[[object], None] | None) -> Job:
         """Read the options, ask the service, send what it says."""
         try:
             options, wanted = read_options(request.body, service.options, service.go_name)
@@ -138,11 +138,11 @@ class Answers:
             message["data"] = data
         self._send(request, message, may_compress=True)
 
-    def _about_account(self, request: Request, account: str, name: str) -> None:
+    def _about_account(self, request: ServiceRequest, account: str, name: str) -> None:
         service, about = ACCOUNT_SERVICES[name]
         self._answer(request, service, lambda options: about(options, account))
 
-    def _command(self, request: Request, service: Service) -> None:
+    def _command(self, request: ServiceRequest, service: Service) -> None:
         """A request that changes something; one that cannot be read is not answered, as nats-server has it."""
         try:
             if service.options is not NoOptions:
@@ -152,7 +152,7 @@ class Answers:
             return
         self._answer(request, service)
 
-    def _statsz(self, request: Request) -> None:
+    def _statsz(self, request: ServiceRequest) -> None:
         """Numbers; a request without reply makes the server send them to everybody."""
         try:
             _, wanted = read_options(request.body, NoOptions, "StatszEventOptions")
@@ -166,13 +166,13 @@ class Answers:
         else:
             self._send(request, server_stats(self._sender))
 
-    def _connections(self, request: Request, name: str) -> None:
+    def _connections(self, request: ServiceRequest, name: str) -> None:
         """Connections of an account, in the form of the event; only if it has any."""
         account = self._facts.accounts.get(name)
         if account is not None and account.connections:
             self._send(request, account_connections(self._sender, account))
 
-    def answer_user(self, request: Request) -> bool:
+    def answer_user(self, request: ServiceRequest) -> bool:
         """Who is asking."""
         message: dict[str, object] = {"server": self._sender.server()}
         if request.asker is None:
@@ -182,7 +182,7 @@ class Answers:
         self._send(request, message)
         return True
 
-    def count_subscribers(self, request: Request) -> bool:
+    def count_subscribers(self, request: ServiceRequest) -> bool:
         """How many clients of the system account listen to a subject, or to a part of a pattern: `subject [queue]`."""
         words = request.body.split()
         subject = words[0] if words else b""
@@ -190,7 +190,7 @@ class Answers:
         self._send(request, _count(request.account, subject, queue))
         return True
 
-    def count_interest(self, request: Request) -> bool:
+    def count_interest(self, request: ServiceRequest) -> bool:
         """How many clients of a named account listen; a request that cannot be read gets no answer, as elsewhere."""
         try:
             asked = msgspec.json.decode(request.body, type=_InterestRequest)
@@ -203,7 +203,7 @@ class Answers:
 
     # --- answers --------------------------------------------------------------------------------------------------
 
-    def _send(self, request: Request, message: object, *, may_compress: bool = False) -> None:
+    def _send(self, request: ServiceRequest, message: object, *, may_compress: bool = False) -> None:
         if request.reply is None:
             return
         body = encode(message)

@@ -27,7 +27,7 @@ from slipstream.monitoring.accstatz import account_stat
 from slipstream.monitoring.exposition import Labels, Metric, exposed, one, rendered
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.healthz import HealthzOptions, healthz
-from slipstream.monitoring.jetstream_facts import StreamFacts
+from slipstream.monitoring.jetstream_facts import StreamView
 from slipstream.monitoring.jsz import Jsz, JszOptions, jsz
 from slipstream.monitoring.limits import (
     MONITOR_METRICS_ACCOUNTS_MAX,
@@ -264,7 +264,7 @@ class _Gathered:
         self.since_pause = 0  # streams and consumers looked at
         self._left_out = {"stream": 0, "consumer": 0}
 
-    def add(self, account: str, leader: str, stream: StreamFacts) -> None:
+    def add(self, account: str, leader: str, stream: StreamView) -> None:
         """One stream and its consumers; without these if they are too many to be made into text at all."""
         state = msgspec.to_builtins(stream.state())
         consumers = state["consumer_count"]

@@ -16,7 +16,7 @@ from slipstream.monitoring.worker import Steps
 from slipstream.units import MILLISECOND_NS
 
 __all__ = [
-    "AccountFacts",
+    "AccountView",
     "ApiStats",
     "HealthProblem",
     "JetStreamConfig",
@@ -24,7 +24,7 @@ __all__ = [
     "JetStreamLimits",
     "JetStreamStats",
     "JetStreamVarz",
-    "StreamFacts",
+    "StreamView",
     "after_received",
     "varz_of",
 ]
@@ -91,7 +91,7 @@ class JetStreamVarz(msgspec.Struct, omit_defaults=True):
     limits: JetStreamLimits | None = None
 
 
-class StreamFacts(Protocol):
+class StreamView(Protocol):
     """One stream."""
 
     @property
@@ -114,13 +114,13 @@ class StreamFacts(Protocol):
         ...
 
 
-class AccountFacts(Protocol):
+class AccountView(Protocol):
     """JetStream of one account."""
 
     @property
     def name(self) -> str: ...
     def stats(self) -> JetStreamStats: ...
-    def streams(self) -> Iterable[StreamFacts]: ...
+    def streams(self) -> Iterable[StreamView]: ...
 
 
 class HealthProblem(Exception):
@@ -166,7 +166,7 @@ class JetStreamFacts(Protocol):
     def config(self) -> JetStreamConfig: ...
     def limits(self) -> JetStreamLimits: ...
     def stats(self) -> JetStreamStats: ...
-    def accounts(self) -> Iterable[AccountFacts]:
+    def accounts(self) -> Iterable[AccountView]:
         """The accounts that use JetStream."""
         ...
 

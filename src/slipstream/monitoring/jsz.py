@@ -8,13 +8,13 @@ from slipstream.config.account_options import AccountJetStreamOptions
 from slipstream.errors import SlipstreamError
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.jetstream_facts import (
-    AccountFacts,
+    AccountView,
     ApiObject,
     ApiStats,
     JetStreamConfig,
     JetStreamLimits,
     JetStreamStats,
-    StreamFacts,
+    StreamView,
     after_received,
 )
 from slipstream.monitoring.limits import MONITOR_PAGE
@@ -189,7 +189,7 @@ def _whole(
     )
 
 
-def _count(whole: Jsz, stream: StreamFacts, *, leaders: bool) -> None:
+def _count(whole: Jsz, stream: StreamView, *, leaders: bool) -> None:
     state = stream.state()
     consumers = _number(state, "consumer_count")
     whole.streams += 1
@@ -208,7 +208,7 @@ def _number(state: ApiObject, key: str) -> int:
     return value
 
 
-def _chosen(accounts: list[AccountFacts], options: JszOptions) -> list[AccountFacts]:
+def _chosen(accounts: list[AccountView], options: JszOptions) -> list[AccountView]:
     """The accounts to show in detail. A named one comes before everything else."""
     named = [account for account in accounts if account.name == options.account]
     if named:
@@ -223,7 +223,7 @@ def _chosen(accounts: list[AccountFacts], options: JszOptions) -> list[AccountFa
     return accounts[offset : offset + limit]
 
 
-def _account(facts: Facts, account: AccountFacts, options: JszOptions) -> Steps[AccountJetStream]:
+def _account(facts: Facts, account: AccountView, options: JszOptions) -> Steps[AccountJetStream]:
     details: list[StreamDetail] = []
     for stream in account.streams() if options.streams or options.consumer else ():
         details.append(_stream(stream, options))
@@ -248,7 +248,7 @@ def _account(facts: Facts, account: AccountFacts, options: JszOptions) -> Steps[
     )
 
 
-def _stream(stream: StreamFacts, options: JszOptions) -> StreamDetail:
+def _stream(stream: StreamView, options: JszOptions) -> StreamDetail:
     return StreamDetail(
         name=stream.name,
         created=stream.created,
@@ -264,7 +264,7 @@ def _stream(stream: StreamFacts, options: JszOptions) -> StreamDetail:
     )
 
 
-def _consumers(stream: StreamFacts, options: JszOptions, *, direct: bool) -> list[ApiObject]:
+def _consumers(stream: StreamView, options: JszOptions, *, direct: bool) -> list[ApiObject]:
     infos = stream.consumers(direct=direct)
     if options.config:
         return infos

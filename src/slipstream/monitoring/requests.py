@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.kernels.wire.interest import Subscription
-    from slipstream.monitoring.answers import Answers, Request
+    from slipstream.monitoring.answers import ServiceAnswers, ServiceRequest
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.events import Events
     from slipstream.monitoring.facts import Facts
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN_SUBJECTS", "SYSTEM_SUBJECTS", "Requests"]
 
-Answer = Callable[["Answers", "Request"], bool]
+Answer = Callable[["ServiceAnswers", "ServiceRequest"], bool]
 
 # One subject for each form; which names and ids exist is decided when a request comes.
 SYSTEM_SUBJECTS: dict[bytes, Answer] = {
@@ -49,7 +49,7 @@ class Requests:
         self._events = events
         self._sender = sender
         self._worker = worker
-        self._answers: Answers | None = None
+        self._answers: ServiceAnswers | None = None
         # By account, as an object: a reload may replace an account by another of the same name.
         self._listening: dict[Account, list[Subscription]] = {}
 
@@ -80,17 +80,17 @@ class Requests:
         def on_request(
             asker: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, message: bytes
         ) -> bool:
-            from slipstream.monitoring.answers import Request
+            from slipstream.monitoring.answers import ServiceRequest
 
             text = subject.decode("utf-8", "surrogateescape")
-            request = Request(account, asker, text, reply, message[:header_size], message[header_size:])
+            request = ServiceRequest(account, asker, text, reply, message[:header_size], message[header_size:])
             return answer(self._ready_answers(), request)
 
         return on_request
 
-    def _ready_answers(self) -> Answers:
+    def _ready_answers(self) -> ServiceAnswers:
         if self._answers is None:
-            from slipstream.monitoring.answers import Answers
+            from slipstream.monitoring.answers import ServiceAnswers
 
-            self._answers = Answers(self._sender(), self._events, self._worker)
+            self._answers = ServiceAnswers(self._sender(), self._events, self._worker)
         return self._answers

@@ -28,7 +28,7 @@ class ResponseRights(msgspec.Struct):
     ttl: int
 
 
-class Rights(msgspec.Struct, omit_defaults=True, kw_only=True):
+class UserRights(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What a user may do."""
 
     publish: SubjectRights
@@ -42,7 +42,7 @@ class UserInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     user: str
     account: str
     account_name: str = ""
-    permissions: Rights | None = None
+    permissions: UserRights | None = None
     expires: int = 0
 
 
@@ -58,9 +58,9 @@ def user_info(facts: Facts, connection: ClientConnection) -> UserInfo:
     )
 
 
-def _rights(options: PermissionsOptions) -> Rights:
+def _rights(options: PermissionsOptions) -> UserRights:
     responses = options.allow_responses
-    return Rights(
+    return UserRights(
         publish=_subjects(options.publish),
         subscribe=_subjects(options.subscribe),
         responses=None if responses is None else ResponseRights(responses.max_msgs, responses.expires_ns),

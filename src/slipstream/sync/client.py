@@ -18,7 +18,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, Self
 
 from slipstream.client.credentials import read_credentials, read_seed
-from slipstream.client.options import ClientError, ClientTimeout, ConnectionLost, ConnectOptions, ServerRefused
+from slipstream.client.options import ClientError, ClientTimeout, ConnectionLost, ServerRefused, WireOptions
 from slipstream.client.wire import WireClient
 from slipstream.sync.messages import Headers, Msg, duration_ns, header_block, received
 from slipstream.units import MIB, SECOND_NS
@@ -75,7 +75,7 @@ def connect(
     if creds and nkey:
         raise ClientError("a credentials file and a seed file are both named; use one")
     key = read_credentials(_text(creds)) if creds else read_seed(_text(nkey)) if nkey else None
-    options = ConnectOptions(
+    options = WireOptions(
         user=user,
         password=password,
         token=token,
@@ -97,7 +97,7 @@ def connect(
 class Client:
     """One connection. A context manager; `slipstream.connect` makes it."""
 
-    def __init__(self, urls: list[str], options: ConnectOptions) -> None:
+    def __init__(self, urls: list[str], options: WireOptions) -> None:
         """Connect to the first server that lets us in."""
         self._urls = urls
         self._options = options

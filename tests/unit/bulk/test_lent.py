@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.records import Record, encode_record
-from slipstream.bulk.lent import LentFiles, Place
+from slipstream.bulk.lent import LentFiles, LentPlace
 from slipstream.server.shared_memory import OpenFile, lend_file
 
 SALT = 12345
@@ -28,9 +28,9 @@ def lent(tmp_path: Path) -> OpenFile:
     return file
 
 
-def place(file: OpenFile, **changes: Any) -> Place:
+def place(file: OpenFile, **changes: Any) -> LentPlace:
     fields = {"path": file.path, "device": file.device, "inode": file.inode, "offset": BEFORE, "length": len(CONTENT)}
-    return Place(**{**fields, "salt": SALT, "rows": 10, "first": 1, **changes})
+    return LentPlace(**{**fields, "salt": SALT, "rows": 10, "first": 1, **changes})
 
 
 def test_records_as_they_lie(lent: OpenFile) -> None:

@@ -17,10 +17,10 @@ pa = pytest.importorskip("pyarrow")
 from models.bulk_rows import checksum_of  # noqa: E402
 from models.records import Record, encode_record  # noqa: E402
 from slipstream.bulk.errors import BulkError  # noqa: E402
-from slipstream.bulk.lent import LentFiles, Place  # noqa: E402
+from slipstream.bulk.lent import LentFiles, LentPlace  # noqa: E402
 from slipstream.bulk.link import Inbox  # noqa: E402
 from slipstream.bulk.options import ConnectOptions  # noqa: E402
-from slipstream.bulk.reading import ArrowReader, Wanted  # noqa: E402
+from slipstream.bulk.reading import ArrowReader, WantedRange  # noqa: E402
 from slipstream.bulk.source import BulkSource  # noqa: E402
 from slipstream.bulk.values import StreamIdentity  # noqa: E402
 from slipstream.limits import BULK_PAUSE_NS_MAX  # noqa: E402
@@ -79,7 +79,7 @@ def end(records: list[Record], **changes: Any) -> Reply:
 
 def read(*replies: Reply, **options: Any) -> tuple[list[int], ArrowReader, FakeLink]:
     link = FakeLink(*replies)
-    wanted = Wanted("S", 1, 10, **options)
+    wanted = WantedRange("S", 1, 10, **options)
     reader = ArrowReader(BulkSource(link, wanted), wanted, ("seq",), batch_rows=3, batch_bytes=1 << 20)  # type: ignore[arg-type]
     return [seq for batch in reader for seq in batch.column(0).to_pylist()], reader, link
 
@@ -191,7 +191,7 @@ def read_shared(
     monkeypatch.setattr("slipstream.bulk.source.attach", lambda offer: room if offer == {"path": "P"} else None)
     link = FakeLink(Reply(b'{"type":"x","id":"ID","credit":4,"memory":{"path":"P"}}'), *replies)
     link.may_share_memory = True
-    wanted = Wanted("S", 1, 10)
+    wanted = WantedRange("S", 1, 10)
     reader = ArrowReader(BulkSource(link, wanted, files=True), wanted, ("seq",), batch_rows=3, batch_bytes=1 << 20)  # type: ignore[arg-type]
     return [seq for batch in reader for seq in batch.column(0).to_pylist()], link
 
@@ -266,7 +266,7 @@ def pausing(pause_ns: int, said: Any = PLACES) -> memoryview:
     return memoryview(b"12345678" + json.dumps(said).encode() + struct.pack("<q", pause_ns))
 
 
-def found(_files: LentFiles, place: Place, last: int) -> memoryview:
+def found(_files: LentFiles, place: LentPlace, last: int) -> memoryview:
     assert last == 4
     records = RECORDS[place.first - 1 : place.first - 1 + place.rows]
     return memoryview(b"".join(encode_record(record, 7) for record in records))
@@ -277,7 +277,7 @@ def found(_files: LentFiles, place: Place, last: int) -> memoryview:
 def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, left: int, first: int) -> None:
     """Also when a message was removed meanwhile: then fewer come than were promised."""
 
-    def look(files: LentFiles, place: Place, last: int) -> memoryview | None:
+    def look(files: LentFiles, place: LentPlace, last: int) -> memoryview | None:
         return found(files, place, last) if place.first < first else None
 
     monkeypatch.setattr("slipstream.bulk.source.LentFiles.look", look)
@@ -294,7 +294,7 @@ def test_what_is_not_in_the_file_is_asked_for_again(monkeypatch: pytest.MonkeyPa
 def test_files_that_can_never_be_read_are_tried_once(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """An older kernel cannot bring pages in safely; or the files are not for us, though the memory is."""
 
-    def refused(_files: LentFiles, _place: Place) -> memoryview:
+    def refused(_files: LentFiles, _place: LentPlace) -> memoryview:
         raise OSError(number, "refused")
 
     monkeypatch.setattr("slipstream.bulk.source.LentFiles._records", refused)

@@ -12,7 +12,7 @@ from slipstream.client.bench.course import (
     CAME,
     SENT,
     Body,
-    Pace,
+    ClientPace,
     Subjects,
     answer_of,
     checked_ack,
@@ -22,14 +22,14 @@ from slipstream.client.bench.course import (
 )
 from slipstream.client.bench.latencies import Latencies
 from slipstream.client.bench.loop import drive
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.options import (
     ClientError,
     ClientTimeout,
     ConnectionLost,
-    ConnectOptions,
     ServerInfo,
     ServerRefused,
+    WireOptions,
 )
 from slipstream.kernels.client.serverdecode import Decoder, Message
 
@@ -67,18 +67,22 @@ def test_bodies() -> None:
 
 class TestPaces:
     def test_as_fast_as_possible(self) -> None:
-        assert not Pace().limited and list(Pace().pause(10, monotonic_ns())) == [] and list(Pace().begin()) == []
+        assert (
+            not ClientPace().limited
+            and list(ClientPace().pause(10, monotonic_ns())) == []
+            and list(ClientPace().begin()) == []
+        )
 
     def test_pauses(self) -> None:
-        pace, now_ns = Pace(sleep_ns=MILLISECOND_NS, first_pause_ns=7), monotonic_ns()
+        pace, now_ns = ClientPace(sleep_ns=MILLISECOND_NS, first_pause_ns=7), monotonic_ns()
         (until_ns,) = pace.pause(1, now_ns)
         assert until_ns >= now_ns + MILLISECOND_NS and pace.group == 1 and len(list(pace.begin())) == 1
 
     def test_rates(self) -> None:
         now_ns = monotonic_ns()
-        assert list(Pace(rate=100.0).pause(50, now_ns)) == [now_ns + 500 * MILLISECOND_NS]
-        assert list(Pace(rate=100.0).pause(50, now_ns - 501 * MILLISECOND_NS)) == []
-        assert (Pace(rate=100.0).group, Pace(rate=50_000.0).group) == (1, 100)
+        assert list(ClientPace(rate=100.0).pause(50, now_ns)) == [now_ns + 500 * MILLISECOND_NS]
+        assert list(ClientPace(rate=100.0).pause(50, now_ns - 501 * MILLISECOND_NS)) == []
+        assert (ClientPace(rate=100.0).group, ClientPace(rate=50_000.0).group) == (1, 100)
 
 
 class TestLatencies:
@@ -124,7 +128,7 @@ class FakeClient:
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
-        self.options = ConnectOptions()
+        self.options = WireOptions()
         self.info = ServerInfo()
         self._end = end
 
@@ -133,17 +137,17 @@ class FakeClient:
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Peer, socket.socket]]:
+def ends() -> Iterator[tuple[BenchPeer, socket.socket]]:
     """A peer, and the server's end of its connection."""
     here, there = socket.socketpair()
-    peer = Peer(FakeClient(here))  # type: ignore[arg-type]
+    peer = BenchPeer(FakeClient(here))  # type: ignore[arg-type]
     yield peer, there
     peer.close()
     there.close()
 
 
 class TestLoop:
-    def test_a_course_gets_what_it_waits_for(self, ends: tuple[Peer, socket.socket]) -> None:
+    def test_a_course_gets_what_it_waits_for(self, ends: tuple[BenchPeer, socket.socket]) -> None:
         peer, there = ends
         there.sendall(b"PING\r\nMSG a 1 2\r\nhi\r\nPONG\r\n")
         there.setblocking(False)
@@ -165,14 +169,14 @@ class TestLoop:
         rest = b"".join(iter(lambda: received(there), b""))
         assert sum(sent) + len(rest) == len(b"PING\r\nPONG\r\n") + 1_000_000
 
-    def test_who_waits_too_long_ends_it(self, ends: tuple[Peer, socket.socket]) -> None:
+    def test_who_waits_too_long_ends_it(self, ends: tuple[BenchPeer, socket.socket]) -> None:
         def course() -> Generator[int, None, None]:
             yield CAME
 
         with pytest.raises(ClientTimeout, match=r"the server sent nothing for 0\.05 s"):
             drive([ends[0]], [course()], 50 * MILLISECOND_NS)
 
-    def test_who_does_not_read_ends_it(self, ends: tuple[Peer, socket.socket]) -> None:
+    def test_who_does_not_read_ends_it(self, ends: tuple[BenchPeer, socket.socket]) -> None:
         peer = ends[0]
 
         def course() -> Generator[int, None, None]:
@@ -182,7 +186,7 @@ class TestLoop:
         with pytest.raises(ClientTimeout, match=r"the server took nothing for 0\.05 s"):
             drive([peer], [course()], 50 * MILLISECOND_NS)
 
-    def test_a_pause_is_no_waiting(self, ends: tuple[Peer, socket.socket]) -> None:
+    def test_a_pause_is_no_waiting(self, ends: tuple[BenchPeer, socket.socket]) -> None:
         def course() -> Generator[int, None, str]:
             yield monotonic_ns() + 250 * MILLISECOND_NS
             return "rested"
@@ -198,7 +202,7 @@ class TestLoop:
         ],
     )
     def test_what_ends_a_connection(
-        self, ends: tuple[Peer, socket.socket], said: bytes, error: type[ClientError], words: str
+        self, ends: tuple[BenchPeer, socket.socket], said: bytes, error: type[ClientError], words: str
     ) -> None:
         def course() -> Generator[int, None, None]:
             while True:

@@ -9,10 +9,10 @@ from slipstream.client.wire import (
     ClientError,
     ClientTimeout,
     ConnectionLost,
-    ConnectOptions,
     NoResponders,
     ServerRefused,
     WireClient,
+    WireOptions,
 )
 from support.scripted_server import INFO, TIMEOUT_S, Peer, ScriptedServer
 
@@ -25,7 +25,7 @@ def test_greeting_reads_info_and_sends_connect() -> None:
     def script(peer: Peer) -> None:
         seen.append(peer.greet())
 
-    with ScriptedServer(script) as server, WireClient(server.url, ConnectOptions(token="t")) as client:
+    with ScriptedServer(script) as server, WireClient(server.url, WireOptions(token="t")) as client:
         assert client.info.version == "2.14.5"
     assert b'"auth_token":"t"' in seen[0]
 
@@ -233,7 +233,7 @@ def test_mute_server_is_a_timeout() -> None:
         assert peer.read_line() == b""
 
     with ScriptedServer(script) as server, pytest.raises(ClientTimeout):
-        WireClient(server.url, ConnectOptions(timeout_ns=MILLISECOND_NS))
+        WireClient(server.url, WireOptions(timeout_ns=MILLISECOND_NS))
 
 
 def test_nobody_listens() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.spark.source.admission import IDLE_SEQUENCES_MAX, Admission, Measured
+from slipstream.spark.source.admission import IDLE_SEQUENCES_MAX, BatchAdmission, Measured
 from slipstream.spark.source.offsets import Position
-from slipstream.spark.source.options import Limits
+from slipstream.spark.source.options import ReadLimits
 from slipstream.spark.source.positions import StreamState
 
 SECOND = 1_000_000_000
@@ -40,40 +40,40 @@ class Streams:
         return Measured(last, messages, size)
 
 
-def ends(streams: Streams, limits: Limits, *, filtered: bool = False, **how: object) -> dict[str, int]:
-    admission = Admission(limits, filtered=filtered, now_ns=0)
+def ends(streams: Streams, limits: ReadLimits, *, filtered: bool = False, **how: object) -> dict[str, int]:
+    admission = BatchAdmission(limits, filtered=filtered, now_ns=0)
     offset = admission.next_end(streams.begin(), streams.states(), streams.measure, now_ns=0, **how)  # type: ignore[arg-type]
     return {name: at.seq for name, at in offset.positions.items()}
 
 
 def test_without_limits_all_is_taken() -> None:
-    assert ends(Streams(A=[1] * 10, B=[1] * 3, C=[]), Limits()) == {"A": 11, "B": 4, "C": 1}
+    assert ends(Streams(A=[1] * 10, B=[1] * 3, C=[]), ReadLimits()) == {"A": 11, "B": 4, "C": 1}
 
 
 def test_messages_and_bytes_limit_together() -> None:
     streams = Streams(A=[10] * 100)
-    assert ends(streams, Limits(max_messages=7)) == {"A": 8}
-    assert ends(streams, Limits(max_bytes=30)) == {"A": 4}
-    assert ends(streams, Limits(max_messages=7, max_bytes=30)) == {"A": 4}
-    assert ends(streams, Limits(max_messages=2, max_bytes=30)) == {"A": 3}
+    assert ends(streams, ReadLimits(max_messages=7)) == {"A": 8}
+    assert ends(streams, ReadLimits(max_bytes=30)) == {"A": 4}
+    assert ends(streams, ReadLimits(max_messages=7, max_bytes=30)) == {"A": 4}
+    assert ends(streams, ReadLimits(max_messages=2, max_bytes=30)) == {"A": 3}
 
 
 def test_one_message_is_always_taken() -> None:
-    assert ends(Streams(A=[1000, 1000]), Limits(max_bytes=5)) == {"A": 2}
+    assert ends(Streams(A=[1000, 1000]), ReadLimits(max_bytes=5)) == {"A": 2}
 
 
 def test_a_trigger_that_wants_everything_gets_it() -> None:
-    assert ends(Streams(A=[10] * 100), Limits(max_messages=7, min_messages=500), everything=True) == {"A": 101}
+    assert ends(Streams(A=[10] * 100), ReadLimits(max_messages=7, min_messages=500), everything=True) == {"A": 101}
 
 
 def test_streams_share_a_limit_by_what_they_have() -> None:
-    assert ends(Streams(A=[1] * 40, B=[1] * 10), Limits(max_messages=25)) == {"A": 18, "B": 8}, "25 and 10 count"
-    assert ends(Streams(A=[1] * 15, B=[1] * 5), Limits(max_messages=10)) == {"A": 7, "B": 4}
+    assert ends(Streams(A=[1] * 40, B=[1] * 10), ReadLimits(max_messages=25)) == {"A": 18, "B": 8}, "25 and 10 count"
+    assert ends(Streams(A=[1] * 15, B=[1] * 5), ReadLimits(max_messages=10)) == {"A": 7, "B": 4}
 
 
 def test_a_least_number_holds_the_batch_back_until_the_delay_is_over() -> None:
     streams = Streams(A=[1] * 5)
-    admission = Admission(Limits(min_messages=10, max_delay_ns=30 * SECOND), filtered=False, now_ns=0)
+    admission = BatchAdmission(ReadLimits(min_messages=10, max_delay_ns=30 * SECOND), filtered=False, now_ns=0)
 
     def next_seq(now: int, may_wait: bool = True) -> int:
         offset = admission.next_end(
@@ -89,9 +89,9 @@ def test_a_least_number_holds_the_batch_back_until_the_delay_is_over() -> None:
 
 
 def test_a_filter_that_finds_nothing_makes_no_batch_for_a_while() -> None:
-    assert ends(Streams(A=[0] * 100), Limits(), filtered=True) == {"A": 1}
+    assert ends(Streams(A=[0] * 100), ReadLimits(), filtered=True) == {"A": 1}
     many = IDLE_SEQUENCES_MAX + 1
-    assert ends(Streams(A=[0] * many), Limits(), filtered=True) == {"A": many + 1}
+    assert ends(Streams(A=[0] * many), ReadLimits(), filtered=True) == {"A": many + 1}
 
 
 @given(
@@ -103,7 +103,7 @@ def test_batches_cover_everything_once_and_keep_to_the_limits(
     sizes: list[list[int]], max_messages: int | None, max_bytes: int | None
 ) -> None:
     streams = Streams(**{f"S{number}": one for number, one in enumerate(sizes)})
-    admission = Admission(Limits(max_messages=max_messages, max_bytes=max_bytes), filtered=False, now_ns=0)
+    admission = BatchAdmission(ReadLimits(max_messages=max_messages, max_bytes=max_bytes), filtered=False, now_ns=0)
     begin = streams.begin()
     for _ in range(sum(map(len, sizes)) + 1):
         offset = admission.next_end(begin, streams.states(), streams.measure, now_ns=0)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from slipstream.spark.archive.measure import first_at, measure_both, measure_files, within_bytes
 from slipstream.spark.lake import Lake, create_lake
 from slipstream.spark.lake.files import SCHEMA, write_file
-from slipstream.spark.source.admission import Admission, Measured
+from slipstream.spark.source.admission import BatchAdmission, Measured
 from slipstream.spark.source.offsets import Position
-from slipstream.spark.source.options import Limits
+from slipstream.spark.source.options import ReadLimits
 from slipstream.spark.source.positions import StreamState
 from support.lake_tables import FACTS, JOB, messages
 
@@ -183,8 +183,8 @@ def test_batches_cover_both_once_and_keep_to_the_limits(
     sizes |= stream
     both = Both(lake, border, stream)
     states = {"ORDERS": both.state}
-    limits = Limits(max_messages=max_messages, max_bytes=max_bytes, min_messages=min_messages)
-    admission = Admission(limits, filtered=False, now_ns=0)
+    limits = ReadLimits(max_messages=max_messages, max_bytes=max_bytes, min_messages=min_messages)
+    admission = BatchAdmission(limits, filtered=False, now_ns=0)
     measure = within_bytes(both.measure, limits)
     at = Position(1, FACTS.identity)
     for _ in range(len(sizes) + 2):

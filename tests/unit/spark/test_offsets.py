@@ -10,7 +10,7 @@ import pytest
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.source.offsets import Offset, OffsetError, Position
 from slipstream.spark.source.positions import StreamState, checked, range_start
-from slipstream.spark.source.retention import Retention, read_retention
+from slipstream.spark.source.retention import RetentionRisk, read_retention
 
 
 def test_the_form_in_a_checkpoint() -> None:
@@ -48,7 +48,12 @@ def test_other_offsets_are_refused(value: object) -> None:
 
 def test_streams_that_moved() -> None:
     begin = Offset({"A": Position(5, "a"), "B": Position(9, "b")})
-    ends = {"A": Position(8, "a"), "B": Position(9, "b"), "C": Position(3, "c"), "D": Position(7, "d", joined_at=4)}
+    ends = {
+        "A": Position(8, "a"),
+        "B": Position(9, "b"),
+        "C": Position(3, "c"),
+        "D": Position(7, "d", joined_at=4),
+    }
     assert list(begin.streams_with(Offset(ends | {"E": Position(4, "e", joined_at=4)}))) == [
         ("A", Position(5, "a"), Position(8, "a")),
         ("C", Position(1, "c"), Position(3, "c")),
@@ -80,15 +85,15 @@ def test_losses(position: Position, state: StreamState | None, words: str, inste
 
 
 def test_replacement_of_older_messages_is_no_loss() -> None:
-    def retention() -> Retention:
-        return Retention(per_subject=1, messages=11)
+    def retention() -> RetentionRisk:
+        return RetentionRisk(per_subject=1, messages=11)
 
     assert checked("A", Position(3, "id"), STATE, fail=True, retention=retention) == Position(3, "id")
     assert range_start("A", 3, STATE, adjust=False, retention=retention) == 3
 
 
 DAY_NS = 86_400 * 10**9
-BUCKET = Retention(per_subject=1, messages=50, bytes=5_000, largest_bytes=1_000, now_ns=10 * DAY_NS)
+BUCKET = RetentionRisk(per_subject=1, messages=50, bytes=5_000, largest_bytes=1_000, now_ns=10 * DAY_NS)
 
 
 @pytest.mark.parametrize(
@@ -125,11 +130,11 @@ def test_a_stream_that_was_quiet_a_moment_ago_has_not_aged() -> None:
 def test_the_facts_of_a_stream() -> None:
     config: dict[str, object] = {"max_msgs": 9, "max_bytes": 99, "max_msgs_per_subject": 3, "max_age": 7}
     info = {"config": config, "state": {"messages": 4, "bytes": 44}, "ts": "1970-01-01T00:00:01Z"}
-    assert read_retention(info, 100, 0) == Retention(3, 4, 44, 9, 99, 100, 7, False, 10**9)
+    assert read_retention(info, 100, 0) == RetentionRisk(3, 4, 44, 9, 99, 100, 7, False, 10**9)
     new = {**config, "discard": "new", "max_msg_size": 5, "retention": "workqueue"}
-    assert read_retention({**info, "config": new}, 100, 0) == Retention(3, 4, 44, 0, 0, 5, 7, True, 10**9)
+    assert read_retention({**info, "config": new}, 100, 0) == RetentionRisk(3, 4, 44, 0, 0, 5, 7, True, 10**9)
     bare = {"config": {"max_msgs": -1}, "state": {"messages": 0, "bytes": 0}}
-    assert read_retention(bare, 100, 5) == Retention(largest_bytes=100, now_ns=5)
+    assert read_retention(bare, 100, 5) == RetentionRisk(largest_bytes=100, now_ns=5)
 
 
 def test_a_start_that_is_too_old() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from slipstream.spark.runtime.errors import OptionError
 from slipstream.spark.runtime.target import Target
-from slipstream.spark.source.options import Limits, Start, read_source_options
+from slipstream.spark.source.options import ReadLimits, StartingPoint, read_source_options
 
 
 def read(options: Mapping[str, str], *, streaming: bool = False):  # type: ignore[no-untyped-def]
@@ -20,8 +20,8 @@ def test_defaults_of_a_batch_read() -> None:
     options = read({})
     assert options.target == Target("stream", ("ORDERS",))
     assert options.reach.servers == "nats://127.0.0.1:4222"
-    assert options.start == Start(None, None, False)
-    assert options.limits == Limits()
+    assert options.start == StartingPoint(None, None, False)
+    assert options.limits == ReadLimits()
     assert (options.fail_on_data_loss, options.adjust, options.hold) == (True, False, True)
     assert (options.batch_rows, options.batch_bytes, options.target_bytes) == (65_536, 4 << 20, 128 << 20)
     assert options.subjects == ()
@@ -31,12 +31,12 @@ def test_a_stream_starts_at_the_end_and_a_batch_at_the_beginning() -> None:
     assert read({}, streaming=True).start.latest
     assert not read({"starting": "earliest"}, streaming=True).start.latest
     assert read({"starting": "latest"}).start.latest
-    assert read({"startingSequence": "7"}, streaming=True).start == Start(7, None, False)
+    assert read({"startingSequence": "7"}, streaming=True).start == StartingPoint(7, None, False)
 
 
 def test_names_come_in_any_case() -> None:
     options = read({"maxmessagespertrigger": "5", "MAXBYTESPERTRIGGER": "2m", "maxTriggerDelay": "1m30s"})
-    assert options.limits == Limits(max_messages=5, max_bytes=2 << 20, max_delay_ns=90 * 10**9)
+    assert options.limits == ReadLimits(max_messages=5, max_bytes=2 << 20, max_delay_ns=90 * 10**9)
 
 
 def test_keys_of_a_bucket_are_filters() -> None:

@@ -12,11 +12,11 @@ import pytest
 from slipstream.bulk.arrow import message_schema
 from slipstream.spark.source import json_payloads
 from slipstream.spark.source.rows import PayloadError, Shaper
-from slipstream.spark.source.schema import Columns
+from slipstream.spark.source.schema import SourceColumns
 
 
 def shaped(payloads: list[bytes], kind: pa.DataType, payload_format: str, *, errors_fail: bool = False) -> list[object]:
-    columns = Columns(("payload",), pa.schema([pa.field("payload", kind)]), "payload")
+    columns = SourceColumns(("payload",), pa.schema([pa.field("payload", kind)]), "payload")
     batch = pa.RecordBatch.from_arrays([pa.array(payloads, pa.binary())], schema=message_schema(["payload"]))
     shaper = pickle.loads(pickle.dumps(Shaper(columns, False, payload_format, errors_fail)))
     result = shaper.shape(batch)
@@ -147,7 +147,7 @@ def test_entries_of_a_bucket() -> None:
             pa.field("bucket", pa.string()),
         ]
     )
-    shaper = Shaper(Columns(tuple(wanted.names), wanted, "value"), True, "raw", False)
+    shaper = Shaper(SourceColumns(tuple(wanted.names), wanted, "value"), True, "raw", False)
     assert set(shaper.stream_columns) == {"subject", "payload", "hdr_raw", "seq", "stream"}
     rows = [
         ("$KV.prices.apple", b"1", None),

@@ -15,7 +15,7 @@ from slipstream.spark.runtime.connection import Connection
 from slipstream.spark.runtime.errors import OptionError, SchemaError, SparkSideError
 from slipstream.spark.sink import commits
 from slipstream.spark.sink.checks import BadRow, Room
-from slipstream.spark.sink.dead_letters import DeadLetters
+from slipstream.spark.sink.dead_letters import DeadLetterRows
 from slipstream.spark.sink.headers import header_block, header_bytes_bound
 from slipstream.spark.sink.options import read_sink_options
 from slipstream.spark.sink.rows import RowRules, row_rules
@@ -270,13 +270,13 @@ def test_dead_letters_have_ids_of_their_rows() -> None:
     rows = [BadRow(row, "wrong\r\nInjected: 1") for row in range(4)]
 
     def ids(partition: int) -> list[str]:
-        letters = DeadLetters("dead", partition, with_ids=True).batch(pa.RecordBatch.from_pydict(columns), rows)
+        letters = DeadLetterRows("dead", partition, with_ids=True).batch(pa.RecordBatch.from_pydict(columns), rows)
         assert all(len(block.splitlines()) == 5 for block in letters.column("hdr_raw").to_pylist())
         return letters.column("msg_id").to_pylist()  # type: ignore[no-any-return]
 
     assert ids(0) == ids(0) and len(set(ids(0))) == 4
     assert set(ids(0)) & set(ids(1)) == {"dead:x"}
-    without = DeadLetters("dead", 0, with_ids=False).batch(pa.RecordBatch.from_pydict(columns), rows)
+    without = DeadLetterRows("dead", 0, with_ids=False).batch(pa.RecordBatch.from_pydict(columns), rows)
     assert "msg_id" not in without.schema.names
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import click
 
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 
 __all__ = ["account"]
 
 _HERE = "slipstream.cli.account"
 
 VERBS = {
-    "info": Entry(f"{_HERE}.info:info", "Show who is connected, and the account's JetStream.", ("nfo",)),
-    "report": Entry(f"{_HERE}.report:report", "Report on connections, traffic, streams.", ("rep",)),
-    "backup": Entry(f"{_HERE}.backup:backup", "Save all streams into a directory.", ("snapshot",)),
-    "restore": Entry(f"{_HERE}.backup:restore", "Bring saved streams back.", ()),
+    "info": Verb(f"{_HERE}.info:info", "Show who is connected, and the account's JetStream.", ("nfo",)),
+    "report": Verb(f"{_HERE}.report:report", "Report on connections, traffic, streams.", ("rep",)),
+    "backup": Verb(f"{_HERE}.backup:backup", "Save all streams into a directory.", ("snapshot",)),
+    "restore": Verb(f"{_HERE}.backup:restore", "Bring saved streams back.", ()),
 }
 
 

@@ -10,7 +10,7 @@ from slipstream.cli.connection import Command, Session
 from slipstream.cli.connections import connection_flags, report_connections
 from slipstream.cli.human import format_bytes
 from slipstream.cli.jetstream import all_streams
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.render import Table, print_json
 from slipstream.cli.system import ask_all
 from slipstream.cli.types import json_flag
@@ -19,9 +19,9 @@ __all__ = ["connections", "jetstream", "report", "statistics"]
 
 _HERE: Final = "slipstream.cli.account.report"
 REPORTS: Final = {
-    "connections": Entry(f"{_HERE}:connections", "Report on connections.", ("conn", "connz", "conns")),
-    "statistics": Entry(f"{_HERE}:statistics", "Report on the traffic of each server.", ("stats", "statsz")),
-    "jetstream": Entry(f"{_HERE}:jetstream", "Report on what streams hold.", ("js",)),
+    "connections": Verb(f"{_HERE}:connections", "Report on connections.", ("conn", "connz", "conns")),
+    "statistics": Verb(f"{_HERE}:statistics", "Report on the traffic of each server.", ("stats", "statsz")),
+    "jetstream": Verb(f"{_HERE}:jetstream", "Report on what streams hold.", ("js",)),
 }
 
 

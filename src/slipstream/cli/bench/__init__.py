@@ -15,7 +15,7 @@ from __future__ import annotations
 import click
 
 from slipstream.cli.bench.groups import BenchGroup
-from slipstream.cli.lazy import Entry
+from slipstream.cli.lazy import Verb
 
 __all__ = ["bench"]
 
@@ -23,13 +23,13 @@ _CORE = "slipstream.cli.bench.core"
 _PLACE = "slipstream.cli.bench"
 
 VERBS = {
-    "pub": Entry(f"{_CORE}:pub", "Publish Core NATS messages."),
-    "sub": Entry(f"{_CORE}:sub", "Receive Core NATS messages."),
-    "service": Entry(f"{_PLACE}.service:service", "Ask and serve as a micro service."),
-    "js": Entry(f"{_PLACE}.js:js", "Publish to streams, consume and get."),
-    "kv": Entry(f"{_PLACE}.kv:kv", "Put and get keys."),
-    "request": Entry(f"{_PLACE}.service:request", "Send requests, one after the other."),
-    "reply": Entry(f"{_CORE}:reply", "Answer so many requests."),
+    "pub": Verb(f"{_CORE}:pub", "Publish Core NATS messages."),
+    "sub": Verb(f"{_CORE}:sub", "Receive Core NATS messages."),
+    "service": Verb(f"{_PLACE}.service:service", "Ask and serve as a micro service."),
+    "js": Verb(f"{_PLACE}.js:js", "Publish to streams, consume and get."),
+    "kv": Verb(f"{_PLACE}.kv:kv", "Put and get keys."),
+    "request": Verb(f"{_PLACE}.service:request", "Send requests, one after the other."),
+    "reply": Verb(f"{_CORE}:reply", "Answer so many requests."),
 }
 
 

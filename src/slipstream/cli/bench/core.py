@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import click
 
-from slipstream.cli.bench.flags import Plan, Publication, flags, publication_flags
+from slipstream.cli.bench.flags import BenchPlan, Publication, flags, publication_flags
 from slipstream.cli.bench.report import announce, print_results, shown_duration
 from slipstream.cli.bench.run import measure, pace_of, run_jobs
 from slipstream.cli.connection import Command, Failure, Session
@@ -27,7 +27,7 @@ _RESPONDER = "Core NATS responder"
 @click.argument("subject")
 @flags(pace=True)
 @publication_flags
-def pub(session: Session, plan: Plan, /, subject: str, publication: Publication) -> None:
+def pub(session: Session, plan: BenchPlan, /, subject: str, publication: Publication) -> None:
     """Publish to SUBJECT as fast as the server takes it."""
     plan = plan.fewer_clients()
     announce(
@@ -60,7 +60,7 @@ def pub(session: Session, plan: Plan, /, subject: str, publication: Publication)
 @flags(sleep=False)
 @click.option("--multisubject", "multi", is_flag=True, help="Receive what is published with --multisubject.")
 @click.option("--queue", default="", help="Queue group that shares the messages.")
-def sub(session: Session, plan: Plan, /, subject: str, multi: bool, queue: str) -> None:
+def sub(session: Session, plan: BenchPlan, /, subject: str, multi: bool, queue: str) -> None:
     """Receive on SUBJECT until every client has got --msgs messages, or a queue group has got them together."""
     subject = Subjects(subject=subject, multi=multi).pattern
     announce(_SUBSCRIBER, plan, {"subject": subject, "multi-subject": multi})
@@ -80,7 +80,7 @@ def sub(session: Session, plan: Plan, /, subject: str, multi: bool, queue: str) 
 @click.argument("subject")
 @flags(sleep=False)
 @click.option("--queue", default="bench-reply", show_default=True, help="Queue group of the responders.")
-def reply(session: Session, plan: Plan, /, subject: str, queue: str) -> None:
+def reply(session: Session, plan: BenchPlan, /, subject: str, queue: str) -> None:
     """Answer requests on SUBJECT until there were --msgs of them."""
     announce(_RESPONDER, plan, {"subject": subject})
     job = Replying(

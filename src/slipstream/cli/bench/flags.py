@@ -17,13 +17,13 @@ from slipstream.client.bench.course import Subjects
 from slipstream.limits import LOADGEN_FRAME_BYTES_MAX
 from slipstream.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
-__all__ = ["Plan", "Publication", "body_flags", "flags", "publication_flags"]
+__all__ = ["BenchPlan", "Publication", "body_flags", "flags", "publication_flags"]
 
 _Wrapped = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class BenchPlan:
     """How much load, by how many, how fast, and what is told of it."""
 
     msgs: int
@@ -36,9 +36,9 @@ class Plan:
     throughput: int = 0
     duration_ns: int = 0
 
-    def fewer_clients(self) -> Plan:
+    def fewer_clients(self) -> BenchPlan:
         """Nobody without a message."""
-        return self if self.clients <= self.msgs else Plan(**{**vars(self), "clients": self.msgs})
+        return self if self.clients <= self.msgs else BenchPlan(**{**vars(self), "clients": self.msgs})
 
     def shares(self) -> list[int]:
         """Messages of each client: as equal as whole messages can be."""
@@ -140,12 +140,12 @@ _BODY: Final = (
 
 
 def flags(*, sleep: bool = True, pace: bool = False) -> Callable[[_Wrapped], _Wrapped]:
-    """Flags of every command; it takes the `Session` and a `Plan`, and then its own."""
+    """Flags of every command; it takes the `Session` and a `BenchPlan`, and then its own."""
 
     def decorate(command: _Wrapped) -> _Wrapped:
         @functools.wraps(command)
         def planned(session: Any, /, **given: Any) -> Any:
-            plan = Plan(**{name: given.pop(name) for name in Plan.__dataclass_fields__ if name in given})
+            plan = BenchPlan(**{name: given.pop(name) for name in BenchPlan.__dataclass_fields__ if name in given})
             return command(session, _checked(plan), **given)
 
         called: _Wrapped = click.pass_obj(planned)
@@ -178,7 +178,7 @@ def _gathered(command: _Wrapped, options: Sequence[Callable[[_Wrapped], _Wrapped
     return wrapped
 
 
-def _checked(plan: Plan) -> Plan:
+def _checked(plan: BenchPlan) -> BenchPlan:
     """A duration says how many messages there are."""
     if plan.sleep_ns < 0 or plan.duration_ns < 0:
         raise click.UsageError("A pause or a duration is negative.")
@@ -189,4 +189,4 @@ def _checked(plan: Plan) -> Plan:
     msgs = round(plan.throughput * plan.duration_ns / SECOND_NS)
     if not msgs:
         raise click.UsageError("With this --throughput and --duration there are no messages.")
-    return Plan(**{**vars(plan), "msgs": msgs})
+    return BenchPlan(**{**vars(plan), "msgs": msgs})

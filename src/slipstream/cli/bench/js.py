@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from slipstream.cli.bench.groups import BenchGroup
-from slipstream.cli.lazy import Entry
+from slipstream.cli.lazy import Verb
 
 __all__ = ["get", "js", "pub"]
 
@@ -17,11 +17,11 @@ _HERE = "slipstream.cli.bench.js"
 @click.group(
     cls=BenchGroup,
     entries={
-        "pub": Entry(f"{_HERE}:pub", "Publish to a stream."),
-        "ordered": Entry(f"{_READ}:ordered", "Read with an ordered consumer."),
-        "consume": Entry(f"{_READ}:consume", "Read from a durable consumer, pulls overlapping."),
-        "fetch": Entry(f"{_READ}:fetch", "Read from a durable consumer, fetch after fetch."),
-        "get": Entry(f"{_HERE}:get", "Read without a consumer."),
+        "pub": Verb(f"{_HERE}:pub", "Publish to a stream."),
+        "ordered": Verb(f"{_READ}:ordered", "Read with an ordered consumer."),
+        "consume": Verb(f"{_READ}:consume", "Read from a durable consumer, pulls overlapping."),
+        "fetch": Verb(f"{_READ}:fetch", "Read from a durable consumer, fetch after fetch."),
+        "get": Verb(f"{_HERE}:get", "Read without a consumer."),
     },
 )
 def js() -> None:
@@ -32,10 +32,10 @@ def js() -> None:
     cls=BenchGroup,
     default="async",
     entries={
-        "sync": Entry(f"{_PUB}:sync", "Wait for each ack."),
-        "async": Entry(f"{_PUB}:async_", "Wait for the acks of many messages."),
-        "atomic": Entry(f"{_PUB}:atomic", "Publish in atomic batches.", ("batch",)),
-        "fast": Entry(f"{_PUB}:fast", "Publish in a fast batch."),
+        "sync": Verb(f"{_PUB}:sync", "Wait for each ack."),
+        "async": Verb(f"{_PUB}:async_", "Wait for the acks of many messages."),
+        "atomic": Verb(f"{_PUB}:atomic", "Publish in atomic batches.", ("batch",)),
+        "fast": Verb(f"{_PUB}:fast", "Publish in a fast batch."),
     },
 )
 def pub() -> None:
@@ -45,8 +45,8 @@ def pub() -> None:
 @click.group(
     cls=BenchGroup,
     entries={
-        "sync": Entry(f"{_READ}:get_sync", "Get one message after the other."),
-        "batch": Entry(f"{_READ}:get_batch", "Get many messages at a time."),
+        "sync": Verb(f"{_READ}:get_sync", "Get one message after the other."),
+        "batch": Verb(f"{_READ}:get_batch", "Get many messages at a time."),
     },
 )
 def get() -> None:

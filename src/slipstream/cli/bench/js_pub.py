@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from slipstream.cli.bench.flags import Plan, Publication, flags, publication_flags
+from slipstream.cli.bench.flags import BenchPlan, Publication, flags, publication_flags
 from slipstream.cli.bench.report import announce, shown_duration
 from slipstream.cli.bench.run import measure, pace_of
 from slipstream.cli.bench.target import STREAM, create_stream, purge, stream_info
@@ -19,8 +19,8 @@ from slipstream.cli.human import format_bytes
 from slipstream.cli.link import Reply
 from slipstream.cli.render import note
 from slipstream.cli.types import DURATION, SIZE
-from slipstream.client.bench.course import Body, Course, Pace, Subjects
-from slipstream.client.bench.publish import AtomicBatches, FastBatch, PublishAsync, PublishSync
+from slipstream.client.bench.course import Body, ClientPace, Course, Subjects
+from slipstream.client.bench.publish import AtomicBatchLoad, FastBatchLoad, PublishAsync, PublishSync
 from slipstream.limits import LOADGEN_BATCH_BYTES_MAX
 
 __all__ = ["async_", "atomic", "fast", "sync"]
@@ -132,7 +132,7 @@ def _batch(text: str) -> Callable[[_Wrapped], _Wrapped]:
 
 
 @_command("sync")
-def sync(session: Session, plan: Plan, /, subject: str, publication: Publication, target: _Target) -> None:
+def sync(session: Session, plan: BenchPlan, /, subject: str, publication: Publication, target: _Target) -> None:
     """Publish to SUBJECT, one message after the other, each when the one before has its ack."""
 
     def course(common: _Common) -> Course:
@@ -144,7 +144,7 @@ def sync(session: Session, plan: Plan, /, subject: str, publication: Publication
 @_command("async")
 @_batch("Messages published before their acks are waited for.")
 def async_(
-    session: Session, plan: Plan, /, subject: str, publication: Publication, target: _Target, batch: int
+    session: Session, plan: BenchPlan, /, subject: str, publication: Publication, target: _Target, batch: int
 ) -> None:
     """Publish to SUBJECT, many messages at a time."""
 
@@ -157,14 +157,14 @@ def async_(
 @_command("atomic")
 @_batch("Messages of a batch.")
 def atomic(
-    session: Session, plan: Plan, /, subject: str, publication: Publication, target: _Target, batch: int
+    session: Session, plan: BenchPlan, /, subject: str, publication: Publication, target: _Target, batch: int
 ) -> None:
     """Publish to SUBJECT in batches that are stored as a whole."""
     if target.persist_async:
         raise click.UsageError("--persistasync is not for atomic batches.")
 
     def course(common: _Common) -> Course:
-        return AtomicBatches(batch=batch, batch_id=secrets.token_hex(11), **vars(common))
+        return AtomicBatchLoad(batch=batch, batch_id=secrets.token_hex(11), **vars(common))
 
     _publish(
         session, plan, "JetStream atomic batch publisher", subject, publication, target, batch, course, atomic=True
@@ -183,7 +183,7 @@ def atomic(
 )
 def fast(
     session: Session,
-    plan: Plan,
+    plan: BenchPlan,
     /,
     subject: str,
     publication: Publication,
@@ -195,7 +195,7 @@ def fast(
 
     def course(common: _Common) -> Course:
         flow = min(batch, _FLOW_MAX)
-        return FastBatch(flow=flow, outstanding=outstanding, batch_id=secrets.token_hex(11), **vars(common))
+        return FastBatchLoad(flow=flow, outstanding=outstanding, batch_id=secrets.token_hex(11), **vars(common))
 
     _publish(session, plan, "JetStream fast batch publisher", subject, publication, target, batch, course)
 
@@ -207,12 +207,12 @@ class _Common:
     subjects: Subjects
     body: Body
     messages: int
-    pace: Pace
+    pace: ClientPace
 
 
 def _publish(
     session: Session,
-    plan: Plan,
+    plan: BenchPlan,
     label: str,
     subject: str,
     publication: Publication,
@@ -245,7 +245,9 @@ def _publish(
     measure(session, label, plan, [course(common) for common in commons], shares, "publishing", "P")
 
 
-def _commons(subject: str, publication: Publication, plan: Plan, shares: Sequence[int], run_id: str) -> list[_Common]:
+def _commons(
+    subject: str, publication: Publication, plan: BenchPlan, shares: Sequence[int], run_id: str
+) -> list[_Common]:
     payload = publication.payload(plan.size)
     return [
         _Common(

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from slipstream.cli.bench.flags import Plan, flags
+from slipstream.cli.bench.flags import BenchPlan, flags
 from slipstream.cli.bench.report import announce, shown_duration
 from slipstream.cli.bench.run import measure, pace_of
 from slipstream.cli.bench.target import (
@@ -50,7 +50,7 @@ _double: Final = click.option(
 @_batch
 @_filter
 @_purge
-def ordered(session: Session, plan: Plan, /, stream: str, batch: int, filters: list[str], purges: bool) -> None:
+def ordered(session: Session, plan: BenchPlan, /, stream: str, batch: int, filters: list[str], purges: bool) -> None:
     """Read with an ordered consumer; every client reads all --msgs messages."""
     label = "JetStream ordered ephemeral consumer"
     shown: dict[str, str | int | bool] = {"stream": stream, "sleep": shown_duration(plan.sleep_ns), "purge": purges}
@@ -80,7 +80,7 @@ def ordered(session: Session, plan: Plan, /, stream: str, batch: int, filters: l
 @_double
 @_filter
 @_purge
-def consume(session: Session, plan: Plan, /, **given: Any) -> None:
+def consume(session: Session, plan: BenchPlan, /, **given: Any) -> None:
     """Read from a durable consumer that the clients share; the next messages are asked for before the last are here."""
     _read(session, plan, "JetStream durable consumer (callback)", Consume, **given)
 
@@ -94,14 +94,14 @@ def consume(session: Session, plan: Plan, /, **given: Any) -> None:
 @_double
 @_filter
 @_purge
-def fetch(session: Session, plan: Plan, /, **given: Any) -> None:
+def fetch(session: Session, plan: BenchPlan, /, **given: Any) -> None:
     """Read from a durable consumer that the clients share, one fetch after the other."""
     _read(session, plan, "JetStream durable consumer (fetch)", Fetch, **given)
 
 
 def _read(
     session: Session,
-    plan: Plan,
+    plan: BenchPlan,
     label: str,
     kind: type[Consume | Fetch],
     *,
@@ -154,7 +154,7 @@ def _ready(session: Session, stream: str, wanted: int, *, purges: bool) -> None:
 @click.command("sync", cls=Command)
 @flags()
 @_stream
-def get_sync(session: Session, plan: Plan, /, stream: str) -> None:
+def get_sync(session: Session, plan: BenchPlan, /, stream: str) -> None:
     """Get messages by their sequences, one after the other; every client gets all --msgs."""
     label = "JetStream synchronous getter"
     announce(label, plan, {"stream": stream, "sleep": shown_duration(plan.sleep_ns)})
@@ -179,7 +179,7 @@ def get_sync(session: Session, plan: Plan, /, stream: str) -> None:
 @_stream
 @_batch
 @click.option("--filter", "subject", default=">", show_default=True, help="Only messages on this subject.")
-def get_batch(session: Session, plan: Plan, /, stream: str, batch: int, subject: str) -> None:
+def get_batch(session: Session, plan: BenchPlan, /, stream: str, batch: int, subject: str) -> None:
     """Get many messages with one request; every client gets all --msgs."""
     label = "JetStream batched direct getter"
     sleep = shown_duration(plan.sleep_ns)

@@ -6,13 +6,13 @@ from typing import Final
 
 import click
 
-from slipstream.cli.bench.flags import Plan, flags
+from slipstream.cli.bench.flags import BenchPlan, flags
 from slipstream.cli.bench.groups import BenchGroup
 from slipstream.cli.bench.report import announce, shown_duration
 from slipstream.cli.bench.run import measure, pace_of
 from slipstream.cli.bench.target import BUCKET, bucket_info, create_bucket, remove_bucket
 from slipstream.cli.connection import Command, Session
-from slipstream.cli.lazy import Entry
+from slipstream.cli.lazy import Verb
 from slipstream.cli.types import SIZE
 from slipstream.client.bench.course import Body, Subjects
 from slipstream.client.bench.get import GetKeys
@@ -30,8 +30,8 @@ _randomize: Final = click.option(
 @click.group(
     cls=BenchGroup,
     entries={
-        "put": Entry(f"{_HERE}:put", "Set keys, one after the other."),
-        "get": Entry(f"{_HERE}:get", "Get keys, one after the other."),
+        "put": Verb(f"{_HERE}:put", "Set keys, one after the other."),
+        "get": Verb(f"{_HERE}:get", "Get keys, one after the other."),
     },
 )
 def kv() -> None:
@@ -49,7 +49,7 @@ def kv() -> None:
 @click.option("--history", type=click.IntRange(1, 64), default=1, show_default=True, help="If created.")
 def put(
     session: Session,
-    plan: Plan,
+    plan: BenchPlan,
     /,
     bucket: str,
     randomize: int,
@@ -87,7 +87,7 @@ def put(
 @flags()
 @_bucket
 @_randomize
-def get(session: Session, plan: Plan, /, bucket: str, randomize: int) -> None:
+def get(session: Session, plan: BenchPlan, /, bucket: str, randomize: int) -> None:
     """Get keys 0, 1, 2 and so on."""
     label = "JetStream KV getter"
     plan = plan.fewer_clients()

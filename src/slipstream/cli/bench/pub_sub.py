@@ -8,7 +8,7 @@ import click
 
 from slipstream.cli.bench.run import run_jobs
 from slipstream.cli.render import wrapped
-from slipstream.client.load import Job, Tally
+from slipstream.client.load import LoadJob, Tally
 from slipstream.client.throughput import Publishing, Receiving
 
 __all__ = ["run_pub_sub"]
@@ -20,7 +20,7 @@ def run_pub_sub(url: str, subject: str, *, publishers: int, subscribers: int, me
     Raises:
         Failure: it did not work.
     """
-    jobs: list[Job] = []
+    jobs: list[LoadJob] = []
     if subscribers:
         jobs.append(Receiving(url=url, subjects=((subject,),) * subscribers, messages=messages))
     for count, share in _shares(messages, publishers) if publishers else ():

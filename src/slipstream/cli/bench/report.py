@@ -14,7 +14,7 @@ from statistics import fmean
 
 import click
 
-from slipstream.cli.bench.flags import Plan
+from slipstream.cli.bench.flags import BenchPlan
 from slipstream.cli.human import format_bytes, format_duration
 from slipstream.cli.render import note, say, tied
 from slipstream.client.bench.job import BenchTally
@@ -26,7 +26,7 @@ _COLUMNS = ("#RunID", "ClientID", "MsgCount", "MsgBytes", "MsgsPerSec", "BytesPe
 _LATENCY_COLUMNS = ("Min", "Avg", "Max", "P50", "P90", "P99", "P99.9", "StdDev")
 
 
-def announce(label: str, plan: Plan, fields: Mapping[str, str | int | bool]) -> None:
+def announce(label: str, plan: BenchPlan, fields: Mapping[str, str | int | bool]) -> None:
     """The line before everything, with what was asked for."""
     every: dict[str, str | int | bool] = {
         **fields,
@@ -52,7 +52,7 @@ def yes_or_no(value: bool) -> str:
     return "true" if value else "false"
 
 
-def print_results(label: str, tally: BenchTally, plan: Plan, *, letter: str) -> None:
+def print_results(label: str, tally: BenchTally, plan: BenchPlan, *, letter: str) -> None:
     """Each client and all together; one client alone is all together. A file gets the numbers, if one is named.
 
     Args:

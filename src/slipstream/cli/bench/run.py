@@ -10,16 +10,16 @@ from itertools import pairwise
 
 import click
 
-from slipstream.cli.bench.flags import Plan
+from slipstream.cli.bench.flags import BenchPlan
 from slipstream.cli.bench.report import print_results
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.link import Link
 from slipstream.cli.progress import progress, shows_progress
 from slipstream.cli.render import note
 from slipstream.cli.settings import Settings
-from slipstream.client.bench.course import Course, Pace
+from slipstream.client.bench.course import ClientPace, Course
 from slipstream.client.bench.job import Bench, BenchTally
-from slipstream.client.load import Job, Tally
+from slipstream.client.load import LoadJob, Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import WireClient
 from slipstream.client.workers import run_here, run_together
@@ -36,9 +36,9 @@ def connect(settings: Settings) -> WireClient:
     return Link(settings).client
 
 
-def pace_of(plan: Plan, number: int) -> Pace:
+def pace_of(plan: BenchPlan, number: int) -> ClientPace:
     """How fast the client with a number goes; those who pause begin at different times."""
-    return Pace(
+    return ClientPace(
         sleep_ns=plan.sleep_ns,
         rate=plan.throughput / plan.clients,
         first_pause_ns=random.randrange(plan.sleep_ns) if plan.sleep_ns and number else 0,
@@ -46,7 +46,13 @@ def pace_of(plan: Plan, number: int) -> Pace:
 
 
 def measure(
-    session: Session, label: str, plan: Plan, courses: Sequence[Course], counts: Sequence[int], doing: str, letter: str
+    session: Session,
+    label: str,
+    plan: BenchPlan,
+    courses: Sequence[Course],
+    counts: Sequence[int],
+    doing: str,
+    letter: str,
 ) -> None:
     """Run a client for each course and print what came of it.
 
@@ -70,13 +76,13 @@ def measure(
     print_results(label, BenchTally.over(clients), plan, letter=letter)
 
 
-def serve(session: Session, plan: Plan, courses: Sequence[Course]) -> None:
+def serve(session: Session, plan: BenchPlan, courses: Sequence[Course]) -> None:
     """Run clients that have no end, until somebody stops them."""
-    endless = Plan(**{**vars(plan), "timeout_ns": _NO_END_NS})
+    endless = BenchPlan(**{**vars(plan), "timeout_ns": _NO_END_NS})
     run_jobs(_jobs(session, endless, courses, [0] * len(courses)), 0, shown=False, timeout_ns=_NO_END_NS)
 
 
-def _jobs(session: Session, plan: Plan, courses: Sequence[Course], counts: Sequence[int]) -> list[Bench]:
+def _jobs(session: Session, plan: BenchPlan, courses: Sequence[Course], counts: Sequence[int]) -> list[Bench]:
     """The clients in order, over as many processes as there are cores."""
     processes = min(len(courses), os.cpu_count() or 1, _PROCESSES_MAX)
     bounds = [len(courses) * number // processes for number in range(processes + 1)]
@@ -91,7 +97,9 @@ def _jobs(session: Session, plan: Plan, courses: Sequence[Course], counts: Seque
     ]
 
 
-def run_jobs(jobs: Sequence[Job], messages: int, *, shown: bool = True, timeout_ns: int = 24 * HOUR_NS) -> list[Tally]:
+def run_jobs(
+    jobs: Sequence[LoadJob], messages: int, *, shown: bool = True, timeout_ns: int = 24 * HOUR_NS
+) -> list[Tally]:
     """Run the jobs, with a bar if it is to be `shown`; `messages` is what they do all together.
 
     Raises:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from slipstream.cli.bench.flags import Plan, Publication, body_flags, flags
+from slipstream.cli.bench.flags import BenchPlan, Publication, body_flags, flags
 from slipstream.cli.bench.groups import BenchGroup
 from slipstream.cli.bench.report import announce, shown_duration
 from slipstream.cli.bench.run import measure, pace_of
 from slipstream.cli.bench.run import serve as run_until_stopped
 from slipstream.cli.connection import Command, EndlessCommand, Session
-from slipstream.cli.lazy import Entry
+from slipstream.cli.lazy import Verb
 from slipstream.cli.render import note
-from slipstream.client.bench.core import Request, Serve
+from slipstream.client.bench.core import RequestLoad, Serve
 from slipstream.client.bench.course import Body
 
 __all__ = ["request", "serve", "service"]
@@ -25,8 +25,8 @@ _HERE = "slipstream.cli.bench.service"
 @click.group(
     cls=BenchGroup,
     entries={
-        "request": Entry(f"{_HERE}:request", "Send requests, one after the other."),
-        "serve": Entry(f"{_HERE}:serve", "Answer requests until stopped."),
+        "request": Verb(f"{_HERE}:request", "Send requests, one after the other."),
+        "serve": Verb(f"{_HERE}:serve", "Answer requests until stopped."),
     },
 )
 def service() -> None:
@@ -37,14 +37,14 @@ def service() -> None:
 @click.argument("subject")
 @flags(pace=True)
 @body_flags
-def request(session: Session, plan: Plan, /, subject: str, publication: Publication) -> None:
+def request(session: Session, plan: BenchPlan, /, subject: str, publication: Publication) -> None:
     """Send requests to SUBJECT, each client one after the other."""
     plan = plan.fewer_clients()
     announce(_REQUESTER, plan, {"subject": subject, "sleep": shown_duration(plan.sleep_ns)})
     shares = plan.shares()
     body = Body(payload=publication.payload(plan.size), headers=publication.headers)
     courses = [
-        Request(subject=subject, body=body, messages=share, pace=pace_of(plan, number))
+        RequestLoad(subject=subject, body=body, messages=share, pace=pace_of(plan, number))
         for number, share in enumerate(shares)
     ]
     measure(session, _REQUESTER, plan, courses, shares, "requesting", "P")
@@ -53,7 +53,7 @@ def request(session: Session, plan: Plan, /, subject: str, publication: Publicat
 @click.command(cls=EndlessCommand)
 @click.argument("subject")
 @flags()
-def serve(session: Session, plan: Plan, /, subject: str) -> None:
+def serve(session: Session, plan: BenchPlan, /, subject: str) -> None:
     """Answer requests on SUBJECT until stopped; --sleep is what handling one takes."""
     announce(_SERVER, plan, {"subject": subject, "sleep": shown_duration(plan.sleep_ns)})
     for number in range(plan.clients):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 
 __all__ = ["context"]
 
@@ -12,16 +12,16 @@ _CHANGE = "slipstream.cli.context.change"
 _SHOW = "slipstream.cli.context.show"
 
 VERBS = {
-    "add": Entry(f"{_CHANGE}:add", "Save a context made from the connection flags.", ("save", "create")),
-    "copy": Entry(f"{_CHANGE}:copy", "Copy a context.", ("cp",)),
-    "edit": Entry(f"{_CHANGE}:edit", "Edit a context in your editor.", ("vi",)),
-    "info": Entry(f"{_SHOW}:info", "Show a context, by default the selected one.", ("show", "view", "v")),
-    "ls": Entry(f"{_SHOW}:ls", "List contexts.", ("list", "l")),
-    "previous": Entry(f"{_CHANGE}:previous", "Select the context selected before.", ("-",)),
-    "rm": Entry(f"{_CHANGE}:rm", "Remove a context.", ("remove",)),
-    "select": Entry(f"{_CHANGE}:select", "Select the context to use by default.", ("switch", "set")),
-    "unselect": Entry(f"{_CHANGE}:unselect", "Select none."),
-    "validate": Entry(f"{_SHOW}:validate", "Check the files of contexts, and their connections."),
+    "add": Verb(f"{_CHANGE}:add", "Save a context made from the connection flags.", ("save", "create")),
+    "copy": Verb(f"{_CHANGE}:copy", "Copy a context.", ("cp",)),
+    "edit": Verb(f"{_CHANGE}:edit", "Edit a context in your editor.", ("vi",)),
+    "info": Verb(f"{_SHOW}:info", "Show a context, by default the selected one.", ("show", "view", "v")),
+    "ls": Verb(f"{_SHOW}:ls", "List contexts.", ("list", "l")),
+    "previous": Verb(f"{_CHANGE}:previous", "Select the context selected before.", ("-",)),
+    "rm": Verb(f"{_CHANGE}:rm", "Remove a context.", ("remove",)),
+    "select": Verb(f"{_CHANGE}:select", "Select the context to use by default.", ("switch", "set")),
+    "unselect": Verb(f"{_CHANGE}:unselect", "Select none."),
+    "validate": Verb(f"{_SHOW}:validate", "Check the files of contexts, and their connections."),
 }
 
 

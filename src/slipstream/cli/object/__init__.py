@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 
 __all__ = ["object_"]
 
@@ -12,15 +12,15 @@ _MANAGE = "slipstream.cli.object.manage"
 _TRANSFER = "slipstream.cli.object.transfer"
 
 VERBS = {
-    "add": Entry(f"{_MANAGE}:add", "Create an object store.", ("new",), "Stores"),
-    "edit": Entry(f"{_MANAGE}:edit", "Change an object store.", (), "Stores"),
-    "ls": Entry(f"{_MANAGE}:ls", "List stores, or the objects of one.", ("list", "l"), "Stores"),
-    "info": Entry(f"{_MANAGE}:info", "Show a store or an object.", ("show", "i"), "Stores"),
-    "seal": Entry(f"{_MANAGE}:seal", "Make a store read-only for ever.", (), "Stores"),
-    "watch": Entry(f"{_MANAGE}:watch", "Show changes as they happen.", (), "Stores"),
-    "put": Entry(f"{_TRANSFER}:put", "Store a file.", (), "Objects"),
-    "get": Entry(f"{_TRANSFER}:get", "Fetch an object into a file.", (), "Objects"),
-    "del": Entry(f"{_MANAGE}:delete", "Delete an object, or a whole store.", ("rm", "delete"), "Objects"),
+    "add": Verb(f"{_MANAGE}:add", "Create an object store.", ("new",), "Stores"),
+    "edit": Verb(f"{_MANAGE}:edit", "Change an object store.", (), "Stores"),
+    "ls": Verb(f"{_MANAGE}:ls", "List stores, or the objects of one.", ("list", "l"), "Stores"),
+    "info": Verb(f"{_MANAGE}:info", "Show a store or an object.", ("show", "i"), "Stores"),
+    "seal": Verb(f"{_MANAGE}:seal", "Make a store read-only for ever.", (), "Stores"),
+    "watch": Verb(f"{_MANAGE}:watch", "Show changes as they happen.", (), "Stores"),
+    "put": Verb(f"{_TRANSFER}:put", "Store a file.", (), "Objects"),
+    "get": Verb(f"{_TRANSFER}:get", "Fetch an object into a file.", (), "Objects"),
+    "del": Verb(f"{_MANAGE}:delete", "Delete an object, or a whole store.", ("rm", "delete"), "Objects"),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.cli.lazy import Entry
+from slipstream.cli.lazy import Verb
 
 __all__ = ["PREVIEW"]
 
@@ -16,15 +16,15 @@ _STREAMS = "slipstream.cli.preview.streams"
 _CONSUMERS = "slipstream.cli.preview.consumers"
 
 PREVIEW: Final = {
-    "add": Entry(f"{_STREAMS}:add", "Add a message set.", hidden=True),
-    "info": Entry(f"{_STREAMS}:info", "Show the account or a message set.", hidden=True),
-    "ls": Entry(f"{_STREAMS}:ls", "List message sets.", hidden=True),
-    "rm": Entry(f"{_STREAMS}:rm", "Delete a message set.", hidden=True),
-    "purge": Entry(f"{_STREAMS}:purge", "Delete the messages of a message set.", hidden=True),
-    "rm-msg": Entry(f"{_STREAMS}:rm_msg", "Erase a message.", hidden=True),
-    "add-obs": Entry(f"{_CONSUMERS}:add_obs", "Add an observable.", hidden=True),
-    "ls-obs": Entry(f"{_CONSUMERS}:ls_obs", "List observables.", hidden=True),
-    "rm-obs": Entry(f"{_CONSUMERS}:rm_obs", "Delete an observable.", hidden=True),
-    "info-obs": Entry(f"{_CONSUMERS}:info_obs", "Show an observable.", hidden=True),
-    "next": Entry(f"{_CONSUMERS}:next_", "Get the next message of an observable.", hidden=True),
+    "add": Verb(f"{_STREAMS}:add", "Add a message set.", hidden=True),
+    "info": Verb(f"{_STREAMS}:info", "Show the account or a message set.", hidden=True),
+    "ls": Verb(f"{_STREAMS}:ls", "List message sets.", hidden=True),
+    "rm": Verb(f"{_STREAMS}:rm", "Delete a message set.", hidden=True),
+    "purge": Verb(f"{_STREAMS}:purge", "Delete the messages of a message set.", hidden=True),
+    "rm-msg": Verb(f"{_STREAMS}:rm_msg", "Erase a message.", hidden=True),
+    "add-obs": Verb(f"{_CONSUMERS}:add_obs", "Add an observable.", hidden=True),
+    "ls-obs": Verb(f"{_CONSUMERS}:ls_obs", "List observables.", hidden=True),
+    "rm-obs": Verb(f"{_CONSUMERS}:rm_obs", "Delete an observable.", hidden=True),
+    "info-obs": Verb(f"{_CONSUMERS}:info_obs", "Show an observable.", hidden=True),
+    "next": Verb(f"{_CONSUMERS}:next_", "Get the next message of an observable.", hidden=True),
 }

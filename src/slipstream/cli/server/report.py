@@ -11,7 +11,7 @@ import click
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.connections import all_connections, connection_flags, report_connections
 from slipstream.cli.human import format_bytes
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Table, counted, print_json, say
 from slipstream.cli.system import ask_servers
@@ -21,12 +21,12 @@ __all__ = ["accounts", "connections", "cpu", "health", "jetstream", "mem", "repo
 
 _HERE: Final = "slipstream.cli.server.report"
 REPORTS: Final = {
-    "connections": Entry(f"{_HERE}:connections", "Report on connections.", ("conn", "connz", "conns")),
-    "accounts": Entry(f"{_HERE}:accounts", "Report on what accounts do.", ("acct",)),
-    "jetstream": Entry(f"{_HERE}:jetstream", "Report on JetStream.", ("js", "jsz")),
-    "health": Entry(f"{_HERE}:health", "Report on the health of servers.", ()),
-    "cpu": Entry(f"{_HERE}:cpu", "Report on the use of processors.", ()),
-    "mem": Entry(f"{_HERE}:mem", "Report on the use of memory.", ()),
+    "connections": Verb(f"{_HERE}:connections", "Report on connections.", ("conn", "connz", "conns")),
+    "accounts": Verb(f"{_HERE}:accounts", "Report on what accounts do.", ("acct",)),
+    "jetstream": Verb(f"{_HERE}:jetstream", "Report on JetStream.", ("js", "jsz")),
+    "health": Verb(f"{_HERE}:health", "Report on the health of servers.", ()),
+    "cpu": Verb(f"{_HERE}:cpu", "Report on the use of processors.", ()),
+    "mem": Verb(f"{_HERE}:mem", "Report on the use of memory.", ()),
 }
 _ACCOUNT_SORTS: Final = {
     "subs": "subscriptions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from slipstream.cli.lazy import Entry, LazyGroup
+from slipstream.cli.lazy import LazyGroup, Verb
 
 __all__ = ["spark"]
 
@@ -12,16 +12,16 @@ _ARCHIVES = "slipstream.cli.spark.archives"
 _STREAMS = "slipstream.cli.spark.streams"
 
 VERBS = {
-    "archive": Entry(f"{_ARCHIVES}:archive", "Append what is new in a stream to its lake table.", (), "Archives"),
-    "replay": Entry(f"{_ARCHIVES}:replay", "Publish archived messages again.", (), "Archives"),
-    "compact": Entry(f"{_ARCHIVES}:compact", "Put small files of an archive together.", (), "Archives"),
-    "erase": Entry(f"{_ARCHIVES}:erase", "Erase messages from a stream and its archive.", (), "Archives"),
-    "audit": Entry(f"{_ARCHIVES}:audit", "Check a stream, an archive, or one against the other.", (), "Archives"),
-    "stats": Entry(f"{_STREAMS}:stats", "Measure rates, sizes, subjects, latencies.", (), "Streams"),
-    "materialize": Entry(f"{_STREAMS}:materialize", "Write a bucket as a table.", (), "Streams"),
-    "dlq": Entry(f"{_STREAMS}:dlq", "Count dead letters by cause, publish them again.", (), "Streams"),
-    "mirror": Entry(f"{_STREAMS}:mirror", "Copy a stream in bulk and compare.", (), "Streams"),
-    "prepare": Entry(f"{_STREAMS}:prepare", "Make sessions start faster, once.", (), "Set-up"),
+    "archive": Verb(f"{_ARCHIVES}:archive", "Append what is new in a stream to its lake table.", (), "Archives"),
+    "replay": Verb(f"{_ARCHIVES}:replay", "Publish archived messages again.", (), "Archives"),
+    "compact": Verb(f"{_ARCHIVES}:compact", "Put small files of an archive together.", (), "Archives"),
+    "erase": Verb(f"{_ARCHIVES}:erase", "Erase messages from a stream and its archive.", (), "Archives"),
+    "audit": Verb(f"{_ARCHIVES}:audit", "Check a stream, an archive, or one against the other.", (), "Archives"),
+    "stats": Verb(f"{_STREAMS}:stats", "Measure rates, sizes, subjects, latencies.", (), "Streams"),
+    "materialize": Verb(f"{_STREAMS}:materialize", "Write a bucket as a table.", (), "Streams"),
+    "dlq": Verb(f"{_STREAMS}:dlq", "Count dead letters by cause, publish them again.", (), "Streams"),
+    "mirror": Verb(f"{_STREAMS}:mirror", "Copy a stream in bulk and compare.", (), "Streams"),
+    "prepare": Verb(f"{_STREAMS}:prepare", "Make sessions start faster, once.", (), "Set-up"),
 }
 
 

@@ -14,7 +14,7 @@ from time import monotonic_ns, perf_counter_ns
 
 from slipstream.client.bench.course import Setup, Steps, answer_of, ask, flushed, status_of, waited
 from slipstream.client.bench.latencies import Latencies
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import Message, message_frame
@@ -41,12 +41,12 @@ class _Pulling:
     sleep_ns: int = 0  # what handling a message takes
     counts: bool = field(default=False, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe to what is pulled."""
         peer.subscribe([peer.inbox, f"{peer.inbox}.*"])
         return flushed(peer)
 
-    def _ask(self, peer: Peer, batch: int) -> None:
+    def _ask(self, peer: BenchPeer, batch: int) -> None:
         body = json.dumps({"batch": batch, "expires": _EXPIRES_NS}).encode()
         target = f"{self.api}.CONSUMER.MSG.NEXT.{self.stream}.{self.consumer}"
         peer.send(message_frame(target, body, reply=f"{peer.inbox}.1"))
@@ -67,7 +67,7 @@ class _Pulling:
         rest = _REST.search(status.header)
         return int(rest[1]) if rest else self.batch
 
-    def _handle(self, peer: Peer, messages: list[Message]) -> Generator[int, None, None]:
+    def _handle(self, peer: BenchPeer, messages: list[Message]) -> Generator[int, None, None]:
         """Work on messages and ack them."""
         if not self.sleep_ns and not self.double:
             if self.acks:
@@ -83,7 +83,7 @@ class _Pulling:
                 yield from self._confirmed(peer)
             peer.done += 1
 
-    def _confirmed(self, peer: Peer) -> Generator[int, None, None]:
+    def _confirmed(self, peer: BenchPeer) -> Generator[int, None, None]:
         """Wait for the answer to an ack; messages that come meanwhile stay where they are."""
         kept: list[Message] = []
         confirmed = False
@@ -100,7 +100,7 @@ class _Pulling:
 class Consume(_Pulling):
     """Pull again before the last pull is used up, as clients with a callback do."""
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Pull, handle, ack."""
         started_ns = payload_bytes = came = asked = 0
         while came < self.messages:
@@ -134,7 +134,7 @@ class Ordered(Consume):
 
     filters: tuple[str, ...] = ()
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Create the consumer."""
         yield from _Pulling.setup(self, peer)
         config: dict[str, object] = {
@@ -166,7 +166,7 @@ class Ordered(Consume):
 class Fetch(_Pulling):
     """Fetch a batch, handle it, and fetch the next; a latency for each fetch, without the handling."""
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Fetch after fetch."""
         started_ns = payload_bytes = came = 0
         latencies = Latencies()

@@ -11,7 +11,7 @@ from slipstream.client.bench.course import (
     CAME,
     SENT,
     Body,
-    Pace,
+    ClientPace,
     Setup,
     Steps,
     Subjects,
@@ -21,13 +21,13 @@ from slipstream.client.bench.course import (
     waited,
 )
 from slipstream.client.bench.latencies import Latencies
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError, NoResponders
 from slipstream.client.wire import Message, message_frame
 from slipstream.units import KIB
 
-__all__ = ["Publish", "Receive", "Request", "Serve"]
+__all__ = ["Publish", "Receive", "RequestLoad", "Serve"]
 
 _SEND_BYTES = 128 * KIB  # large enough that system calls do not count, small enough to stay in the cache
 _GROUP_MAX = 1_024  # messages made at once when each is different
@@ -43,14 +43,14 @@ class Publish:
     subjects: Subjects
     body: Body
     messages: int
-    pace: Pace
+    pace: ClientPace
     counts: bool = field(default=True, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Nothing comes before it."""
         return flushed(peer)
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Publish in chunks, or one by one with pauses."""
         yield from self.pace.begin()
         started_ns = monotonic_ns()
@@ -90,12 +90,12 @@ class Receive:
     messages: int
     counts: bool = field(default=True, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe."""
         peer.subscribe([self.subject])
         return flushed(peer)
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Count."""
         scanner = peer.scanner
         assert scanner is not None
@@ -113,21 +113,21 @@ class Receive:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class RequestLoad:
     """Send a request, wait for its reply, and again."""
 
     subject: str
     body: Body
     messages: int
-    pace: Pace
+    pace: ClientPace
     counts: bool = field(default=False, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe to the replies."""
         peer.subscribe([peer.inbox])
         return flushed(peer)
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Ask one after the other."""
         yield from self.pace.begin()
         frame = self.body.frame(self.subject, reply=peer.inbox)
@@ -163,7 +163,7 @@ class Serve:
     sleep_ns: int = 0
     counts: bool = field(default=False, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe to the endpoint, and to what everybody may ask a service."""
         peer.subscribe([self.subject], _SERVICE_QUEUE)
         identity = self._identity(peer)
@@ -172,7 +172,7 @@ class Serve:
             peer.subscribe(f"$SRV.{verb}{name}" for name in names)
         return flushed(peer)
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Answer."""
         started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         while True:
@@ -188,11 +188,11 @@ class Serve:
                 peer.send(message_frame(message.reply, b"ok"))
                 peer.done += 1
 
-    def _identity(self, peer: Peer) -> str:
+    def _identity(self, peer: BenchPeer) -> str:
         """As unique as the inbox."""
         return peer.inbox.rpartition(".")[2].upper()
 
-    def _about(self, verb: str, peer: Peer, started: str) -> dict[str, object]:
+    def _about(self, verb: str, peer: BenchPeer, started: str) -> dict[str, object]:
         about: dict[str, object] = {
             "type": f"io.nats.micro.v1.{verb.lower()}_response",
             "name": _SERVICE,

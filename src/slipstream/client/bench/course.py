@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Protocol
 
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import Message, message_frame
@@ -28,8 +28,8 @@ __all__ = [
     "CAME",
     "SENT",
     "Body",
+    "ClientPace",
     "Course",
-    "Pace",
     "Steps",
     "Subjects",
     "answer_of",
@@ -53,10 +53,10 @@ class Course(Protocol):
     def counts(self) -> bool:
         """Whether messages are only counted."""
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe, and what else comes before the clock starts."""
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Do the work."""
 
 
@@ -105,7 +105,7 @@ class Body:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class ClientPace:
     """How fast a client goes: a pause after each message, or so many messages a second, or as fast as it can."""
 
     sleep_ns: int = 0
@@ -139,7 +139,7 @@ class Pace:
             yield monotonic_ns() + self.first_pause_ns
 
 
-def flushed(peer: Peer) -> Setup:
+def flushed(peer: BenchPeer) -> Setup:
     """Wait until the server has processed everything sent so far."""
     wanted = peer.pongs + 1
     peer.send(b"PING\r\n")
@@ -147,14 +147,14 @@ def flushed(peer: Peer) -> Setup:
         yield CAME
 
 
-def waited(peer: Peer) -> Generator[int, None, list[Message]]:
+def waited(peer: BenchPeer) -> Generator[int, None, list[Message]]:
     """The next messages, at least one."""
     while not (came := peer.take()):
         yield CAME
     return came
 
 
-def ask(peer: Peer, frame: bytes) -> Generator[int, None, Message]:
+def ask(peer: BenchPeer, frame: bytes) -> Generator[int, None, Message]:
     """Send a request that asks for its answer at the peer's inbox; nothing else may be under way."""
     peer.send(frame)
     came = yield from waited(peer)

@@ -10,9 +10,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from time import monotonic_ns, perf_counter_ns
 
-from slipstream.client.bench.course import Pace, Setup, Steps, answer_of, ask, flushed, status_of, waited
+from slipstream.client.bench.course import ClientPace, Setup, Steps, answer_of, ask, flushed, status_of, waited
 from slipstream.client.bench.latencies import Latencies
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
 from slipstream.client.wire import Message, message_frame
@@ -28,10 +28,10 @@ class _Getting:
     api: str  # prefix of the JetStream API
     stream: str
     messages: int
-    pace: Pace
+    pace: ClientPace
     counts: bool = field(default=False, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe to the answers."""
         peer.subscribe([peer.inbox])
         return flushed(peer)
@@ -44,7 +44,7 @@ class GetSync(_Getting):
     first_seq: int
     direct: bool  # what the stream allows
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Ask one after the other."""
         latencies = Latencies()
         payload_bytes = 0
@@ -65,7 +65,7 @@ class GetSync(_Getting):
             latencies_ns=latencies.all(),
         )
 
-    def _question(self, peer: Peer, number: int) -> tuple[bytes, str]:
+    def _question(self, peer: BenchPeer, number: int) -> tuple[bytes, str]:
         """What to send, and what failed if it is refused."""
         seq = self.first_seq + number
         target = f"{self.api}.DIRECT.GET" if self.direct else f"{self.api}.STREAM.MSG.GET"
@@ -91,7 +91,7 @@ class GetKeys(GetSync):
     subject: str  # what stands before the key
     randomize: int = 0
 
-    def _question(self, peer: Peer, number: int) -> tuple[bytes, str]:
+    def _question(self, peer: BenchPeer, number: int) -> tuple[bytes, str]:
         key = random.randrange(self.randomize) if self.randomize else self.first_seq + number
         subject, failed = f"{self.subject}.{key}", f"getting key '{key}'"
         if self.direct:
@@ -107,7 +107,7 @@ class GetBatches(_Getting):
     batch: int
     filter: str
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Ask for a batch, take all of it, and go on behind its last message."""
         latencies = Latencies()
         payload_bytes, next_seq = 0, 1
@@ -137,7 +137,7 @@ class GetBatches(_Getting):
             latencies_ns=latencies.all(),
         )
 
-    def _answers(self, peer: Peer) -> Generator[int, None, list[Message]]:
+    def _answers(self, peer: BenchPeer) -> Generator[int, None, list[Message]]:
         messages: list[Message] = []
         while True:
             for message in (yield from waited(peer)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slipstream.client.bench.course import Course
 from slipstream.client.bench.loop import drive
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.load import Runner, Tally
 from slipstream.client.options import ClientError, ClientTimeout
 from slipstream.client.wire import WireClient
@@ -50,10 +50,10 @@ class Bench:
 class _Benching:
     def __init__(self, job: Bench) -> None:
         self._job = job
-        self._peers: list[Peer] = []
+        self._peers: list[BenchPeer] = []
         try:
             for course in job.courses:
-                self._peers.append(Peer(job.connect(), counts=course.counts))
+                self._peers.append(BenchPeer(job.connect(), counts=course.counts))
             setups = [course.setup(peer) for course, peer in zip(job.courses, self._peers, strict=True)]
             drive(self._peers, setups, job.timeout_ns)
         except BaseException:
@@ -80,5 +80,5 @@ class _Benching:
             peer.close()
 
 
-def _done(peer: Peer) -> int:
+def _done(peer: BenchPeer) -> int:
     return peer.scanner.messages if peer.scanner is not None else peer.done

@@ -14,7 +14,7 @@ from time import monotonic_ns
 from typing import Generic, TypeVar
 
 from slipstream.client.bench.course import CAME, SENT
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.options import ClientTimeout
 from slipstream.units import MILLISECOND_NS, SECOND_NS
 
@@ -30,7 +30,7 @@ class _Client(Generic[_Result]):
 
     __slots__ = ("active_ns", "peer", "result", "steps", "watches_out", "wish")
 
-    def __init__(self, peer: Peer, steps: Generator[int, None, _Result]) -> None:
+    def __init__(self, peer: BenchPeer, steps: Generator[int, None, _Result]) -> None:
         self.peer = peer
         self.steps = steps
         self.wish = SENT
@@ -40,7 +40,7 @@ class _Client(Generic[_Result]):
 
 
 def drive(
-    peers: Sequence[Peer], courses: Sequence[Generator[int, None, _Result]], timeout_ns: int
+    peers: Sequence[BenchPeer], courses: Sequence[Generator[int, None, _Result]], timeout_ns: int
 ) -> list[_Result | None]:
     """Run the courses to their ends and return what they return.
 
@@ -56,7 +56,7 @@ class _Loop(Generic[_Result]):
     def __init__(
         self,
         epoll: select.epoll,
-        peers: Sequence[Peer],
+        peers: Sequence[BenchPeer],
         courses: Sequence[Generator[int, None, _Result]],
         timeout_ns: int,
     ) -> None:

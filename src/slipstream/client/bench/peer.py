@@ -19,13 +19,13 @@ from slipstream.kernels.client.serverdecode import Decoder
 from slipstream.kernels.client.serverscan import Scanner
 from slipstream.units import KIB, MICROSECOND_NS, SECOND_NS
 
-__all__ = ["Peer"]
+__all__ = ["BenchPeer"]
 
 _RECEIVE_BYTES = 256 * KIB
 _BUFFER = bytearray(_RECEIVE_BYTES)  # one for all: what comes is decoded before the next one receives
 
 
-class Peer:
+class BenchPeer:
     """One connection."""
 
     def __init__(self, client: WireClient, *, counts: bool = False) -> None:

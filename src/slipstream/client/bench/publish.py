@@ -12,13 +12,13 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from time import monotonic_ns, perf_counter_ns
 
-from slipstream.client.bench.course import Body, Pace, Setup, Steps, Subjects, ask, checked_ack, flushed, waited
+from slipstream.client.bench.course import Body, ClientPace, Setup, Steps, Subjects, ask, checked_ack, flushed, waited
 from slipstream.client.bench.latencies import Latencies
-from slipstream.client.bench.peer import Peer
+from slipstream.client.bench.peer import BenchPeer
 from slipstream.client.load import Tally
 from slipstream.client.options import ClientError
 
-__all__ = ["AtomicBatches", "FastBatch", "PublishAsync", "PublishSync", "Put"]
+__all__ = ["AtomicBatchLoad", "FastBatchLoad", "PublishAsync", "PublishSync", "Put"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +26,10 @@ class _Publisher:
     subjects: Subjects
     body: Body
     messages: int
-    pace: Pace
+    pace: ClientPace
     counts: bool = field(default=False, init=False)
 
-    def setup(self, peer: Peer) -> Setup:
+    def setup(self, peer: BenchPeer) -> Setup:
         """Subscribe to the acks."""
         peer.subscribe([peer.inbox, f"{peer.inbox}.>"])
         return flushed(peer)
@@ -52,7 +52,7 @@ class _Publisher:
 class PublishSync(_Publisher):
     """Publish, wait for the ack, and again; a latency for each message."""
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Publish one by one."""
         yield from self.pace.begin()
         latencies = Latencies()
@@ -89,7 +89,7 @@ class _Batches(_Publisher, ABC):
 
     batch: int
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Publish batch after batch."""
         yield from self.pace.begin()
         latencies = Latencies()
@@ -101,10 +101,10 @@ class _Batches(_Publisher, ABC):
         return self._tally(started_ns, latencies)
 
     @abstractmethod
-    def _publish(self, peer: Peer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
+    def _publish(self, peer: BenchPeer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
         """Publish one batch; return how long it took."""
 
-    def _send(self, peer: Peer, first: int, frames: list[bytes], started_ns: int) -> Generator[int, None, int]:
+    def _send(self, peer: BenchPeer, first: int, frames: list[bytes], started_ns: int) -> Generator[int, None, int]:
         """Send a batch; return how long the pauses in it took."""
         if not self.pace.limited:
             peer.send(b"".join(frames))
@@ -124,7 +124,7 @@ class _Batches(_Publisher, ABC):
 class PublishAsync(_Batches):
     """Every message has an ack; the batch ends with the last."""
 
-    def _publish(self, peer: Peer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
+    def _publish(self, peer: BenchPeer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
         begun_ns = perf_counter_ns()
         frames = [
             self.body.frame(self.subjects.of(number), number=self._number(number), reply=peer.inbox)
@@ -140,12 +140,12 @@ class PublishAsync(_Batches):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtomicBatches(_Batches):
+class AtomicBatchLoad(_Batches):
     """The batch is stored as a whole or not at all; its last message has the ack."""
 
     batch_id: str
 
-    def _publish(self, peer: Peer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
+    def _publish(self, peer: BenchPeer, first: int, count: int, started_ns: int) -> Generator[int, None, int]:
         begun_ns = perf_counter_ns()
         frames = []
         for at, number in enumerate(range(first, first + count), 1):
@@ -167,14 +167,14 @@ class AtomicBatches(_Batches):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastBatch(_Publisher):
+class FastBatchLoad(_Publisher):
     """One fast batch: the server says how often it acks; so many acks may be outstanding. A latency for each ack."""
 
     flow: int
     outstanding: int
     batch_id: str
 
-    def run(self, peer: Peer) -> Steps:
+    def run(self, peer: BenchPeer) -> Steps:
         """Publish, and slow down to what the server allows."""
         yield from self.pace.begin()
         latencies = Latencies()
@@ -203,7 +203,7 @@ class FastBatch(_Publisher):
                     begun_ns = perf_counter_ns()
         return self._tally(started_ns, latencies)
 
-    def _frame(self, peer: Peer, number: int) -> bytes:
+    def _frame(self, peer: BenchPeer, number: int) -> bytes:
         step = 2 if number + 1 == self.messages else 0 if number == 0 else 1
         reply = f"{peer.inbox}.{self.batch_id}.{self.flow}.fail.{number + 1}.{step}.$FI"
         return self.body.frame(self.subjects.of(number), number=self._number(number), reply=reply)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from slipstream.spark.source.admission import Measure, Measured
-from slipstream.spark.source.options import Limits
+from slipstream.spark.source.options import ReadLimits
 from slipstream.spark.source.positions import StreamState
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _RECORD_HEAD_BYTES = 32  # of a message in the stream, beside subject, headers a
 _RECORD_STEP_BYTES = 8
 
 
-def within_bytes(measure: Measure, limits: Limits) -> Measure:
+def within_bytes(measure: Measure, limits: ReadLimits) -> Measure:
     """Let a count that only asks for a least number of messages end at the limit of bytes, too, if it may.
 
     A stream knows the bytes of its messages; those of an archive have to be read, and should not all be.

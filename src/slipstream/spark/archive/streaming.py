@@ -36,7 +36,7 @@ from slipstream.spark.runtime.connection import Connection
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.source.admission import Measure, Measured
 from slipstream.spark.source.offsets import Position
-from slipstream.spark.source.options import SourceOptions, Start
+from slipstream.spark.source.options import SourceOptions, StartingPoint
 from slipstream.spark.source.positions import StreamState
 from slipstream.spark.source.ranges import Window, plan_range
 
@@ -57,7 +57,7 @@ class StreamArchive:
         """Nothing is opened yet."""
         self._options = options
         # A batch has its place from the checkpoint: how a new query begins does not count for it.
-        self.reading = replace(options, start=Start(), adjust=False)
+        self.reading = replace(options, start=StartingPoint(), adjust=False)
         self._opened: tuple[StreamState, Lake] | None = None
         self._counts: dict[tuple[object, ...], Measured] = {}  # by what was asked, for a query that waits
 

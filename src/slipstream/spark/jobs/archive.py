@@ -17,7 +17,7 @@ from slipstream.spark.jobs.held import held
 from slipstream.spark.jobs.ranges import (
     RETRY_NS,
     ReadRange,
-    StreamFacts,
+    StreamNow,
     again,
     plan_stream,
     read_batches,
@@ -219,7 +219,7 @@ class _Run:
         return False
 
 
-def _check_front(lake: Lake, facts: StreamFacts) -> None:
+def _check_front(lake: Lake, facts: StreamNow) -> None:
     """Look whether the stream still has what follows the archived messages."""
     done = lake.facts.archived_upto
     # Without messages the first sequence is that of the next one.
@@ -244,7 +244,7 @@ def _check(location: str, archived: int, rows: int, begun: Archived) -> None:
     lake.check_content()
 
 
-def _lake(location: str, facts: StreamFacts, kind: str) -> Lake:
+def _lake(location: str, facts: StreamNow, kind: str) -> Lake:
     try:
         lake = open_lake(location)
     except NoLake:

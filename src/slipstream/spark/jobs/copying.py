@@ -27,7 +27,7 @@ from slipstream.bulk import BulkError, CommitResult, Fence
 from slipstream.bulk.writing import StagedPart
 from slipstream.jetstream.bulk.errors import FENCE_MOVED
 from slipstream.spark.jobs.digest import ContentDigest
-from slipstream.spark.jobs.ranges import RETRY_NS, StreamFacts, again, reason
+from slipstream.spark.jobs.ranges import RETRY_NS, StreamNow, again, reason
 from slipstream.spark.jobs.report import Say, counted
 from slipstream.spark.jobs.rollups import Rollups, find_rollups
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-__all__ = ["Copied", "CopiedPart", "Target", "copied_upto", "copy_into", "copy_name", "open_target"]
+__all__ = ["Copied", "CopiedPart", "CopyTarget", "copied_upto", "copy_into", "copy_name", "open_target"]
 
 
 class _Source(Protocol):
@@ -52,11 +52,11 @@ SourceT = TypeVar("SourceT", bound=_Source)
 
 
 @dataclass(frozen=True)
-class Target:
+class CopyTarget:
     """Where a copy goes, and under which name."""
 
     reach: Reach
-    facts: StreamFacts
+    facts: StreamNow
     name: str  # see `copy_name`
     again_of: str | None = None  # name of the copy that is made once more; afterwards it has come as far as this one
     copied: bool = True  # messages come from a stream as they are; else they are held to what publishes are held to
@@ -101,8 +101,8 @@ class _StagePart:
 
 
 def open_target(
-    spark: SparkSession, reach: Reach, facts: StreamFacts, name: str, *, again: bool = False, copied: bool = True
-) -> Target:
+    spark: SparkSession, reach: Reach, facts: StreamNow, name: str, *, again: bool = False, copied: bool = True
+) -> CopyTarget:
     """A stream that messages are copied to.
 
     Args:
@@ -122,7 +122,7 @@ def open_target(
         raise JobError(f"{facts.name}: {reason(error)}") from error
     config = info["config"]
     rolls_up = copied and config.get("allow_rollup_hdrs") and not config.get("deny_purge")
-    return Target(
+    return CopyTarget(
         reach,
         facts,
         f"{name}-{secrets.token_hex(12)}" if again else name,
@@ -145,7 +145,7 @@ def copy_name(job: str, *what: object) -> str:
     return f"{job}-{hashlib.sha256(json.dumps(what, default=str).encode()).hexdigest()[:24]}"
 
 
-def copied_upto(target: Target) -> Fence | None:
+def copied_upto(target: CopyTarget) -> Fence | None:
     """The last commit of a copy; its `batch_id` is a sequence of the source. None if there is none.
 
     Raises:
@@ -162,7 +162,7 @@ def copied_upto(target: Target) -> Fence | None:
 
 def copy_into(
     spark: SparkSession,
-    target: Target,
+    target: CopyTarget,
     sources_above: Callable[[int], Sequence[SourceT]],
     read: Callable[[SourceT], Iterator[pa.RecordBatch]],
     *,
@@ -214,7 +214,7 @@ def _number(fence: Fence | None) -> int:
 
 
 def _part(
-    target: Target, number: int, source: SourceT, read: Callable[[SourceT], Iterator[pa.RecordBatch]], digest: bool
+    target: CopyTarget, number: int, source: SourceT, read: Callable[[SourceT], Iterator[pa.RecordBatch]], digest: bool
 ) -> _StagePart:
     rollups = target.rollups is not None
     return _StagePart(target.reach, target.facts.name, target.name, number, source, read, digest, rollups)
@@ -242,7 +242,7 @@ def _stage(item: _StagePart) -> Result:
     return again(item.reach, stage)
 
 
-def _commit(target: Target, after: int, number: int, results: Sequence[Result]) -> CommitResult | None:
+def _commit(target: CopyTarget, after: int, number: int, results: Sequence[Result]) -> CommitResult | None:
     """Commit a wave behind `after`; None if another run has committed something there."""
     staged = [cast(StagedPart, one["part"]) for one in results if one["part"]["count"]]
     tries = 0
@@ -274,7 +274,7 @@ def _commit(target: Target, after: int, number: int, results: Sequence[Result]) 
     return None
 
 
-def _bring_up(target: Target, upto: int) -> None:
+def _bring_up(target: CopyTarget, upto: int) -> None:
     """What was copied once more needs no other copy: let the one of the usual name go on behind it as well."""
     if target.again_of is None:
         return

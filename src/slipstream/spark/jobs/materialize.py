@@ -18,7 +18,7 @@ from slipstream.spark.jobs.partial import partial_frame
 from slipstream.spark.jobs.ranges import (
     NoStream,
     ReadRange,
-    StreamFacts,
+    StreamNow,
     again,
     place,
     plan_stream,
@@ -103,7 +103,7 @@ def bucket_frame(spark: SparkSession, bucket: str, *, reach: Reach | None = None
     return frame.groupBy("key").agg(newest).where("last.op = 'PUT'").select("key", "last.*")
 
 
-def _bucket_facts(reach: Reach, bucket: str) -> StreamFacts:
+def _bucket_facts(reach: Reach, bucket: str) -> StreamNow:
     try:
         return stream_facts(reach, f"KV_{bucket}")
     except NoStream as error:

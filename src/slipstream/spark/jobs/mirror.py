@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from slipstream.spark.jobs.copying import Copied, CopiedPart, copied_upto, copy_into, copy_name, open_target
 from slipstream.spark.jobs.digest import CONTENT, ContentDigest
 from slipstream.spark.jobs.held import held
-from slipstream.spark.jobs.ranges import ReadRange, StreamFacts, again, plan_stream, read_batches, stream_facts
+from slipstream.spark.jobs.ranges import ReadRange, StreamNow, again, plan_stream, read_batches, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
 from slipstream.spark.runtime.target import Reach
@@ -112,7 +112,7 @@ def _read(piece: ReadRange) -> Iterator[pa.RecordBatch]:
     yield from read_batches(piece, CONTENT)
 
 
-def _verify(spark: SparkSession, report: Report, reach: Reach, goal: StreamFacts, done: Copied) -> None:
+def _verify(spark: SparkSession, report: Report, reach: Reach, goal: StreamNow, done: Copied) -> None:
     """Compare every part that this run has copied with what is stored in its place."""
     checked = 0
     differences: list[dict[str, object]] = []
@@ -130,7 +130,7 @@ def _verify(spark: SparkSession, report: Report, reach: Reach, goal: StreamFacts
     report.tables["differences"] = differences[:_DIFFERENCES_SHOWN]
 
 
-def _stored(reach: Reach, goal: StreamFacts, parts: Sequence[CopiedPart]) -> list[_Stored]:
+def _stored(reach: Reach, goal: StreamNow, parts: Sequence[CopiedPart]) -> list[_Stored]:
     return [
         _Stored(ReadRange(reach, goal.name, goal.identity, part.first_seq, part.first_seq + part.count - 1), part)
         for part in parts

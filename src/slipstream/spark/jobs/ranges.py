@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NoStream",
     "ReadRange",
-    "StreamFacts",
+    "StreamNow",
     "again",
     "place",
     "plan_stream",
@@ -57,7 +57,7 @@ class ReadRange:
 
 
 @dataclass(frozen=True)
-class StreamFacts:
+class StreamNow:
     """A stream now."""
 
     name: str
@@ -67,7 +67,7 @@ class StreamFacts:
     messages: int
 
 
-def stream_facts(reach: Reach, stream: str) -> StreamFacts:
+def stream_facts(reach: Reach, stream: str) -> StreamNow:
     """Ask for a stream.
 
     Raises:
@@ -82,12 +82,12 @@ def stream_facts(reach: Reach, stream: str) -> StreamFacts:
         raise JobError(f"{stream}: {reason(error)}") from error
     state = info["state"]
     first = state["first_seq"] if state["messages"] else state["last_seq"] + 1
-    return StreamFacts(stream, info["identity"], first, state["last_seq"], state["messages"])
+    return StreamNow(stream, info["identity"], first, state["last_seq"], state["messages"])
 
 
 def plan_stream(
     reach: Reach,
-    facts: StreamFacts,
+    facts: StreamNow,
     first: int,
     last: int,
     *,

@@ -16,7 +16,7 @@ from slipstream.jetstream import headers
 from slipstream.spark.jobs.ranges import (
     RETRY_NS,
     ReadRange,
-    StreamFacts,
+    StreamNow,
     again,
     plan_stream,
     read_batches,
@@ -45,7 +45,7 @@ class Rollups:
 
     spark: SparkSession
     reach: Reach
-    facts: StreamFacts
+    facts: StreamNow
 
     def apply(self, commit: CommitResult, parts: Sequence[Result]) -> None:
         """After a commit: remove what the roll-ups in its parts remove. `parts` say which rows they are."""

@@ -20,7 +20,7 @@ from slipstream.jetstream.gojson.times import parse_time
 from slipstream.spark.runtime.target import Reach, Target
 from slipstream.spark.source.admission import Measure, Measured
 from slipstream.spark.source.positions import StreamState
-from slipstream.spark.source.retention import Retention, read_retention
+from slipstream.spark.source.retention import RetentionRisk, read_retention
 
 __all__ = ["Connection", "back_off", "drop_connection", "get_connection", "retrying", "settle_worker"]
 
@@ -65,7 +65,7 @@ class Connection:
                 return None
             raise
 
-    def retention(self, stream: str) -> Retention:
+    def retention(self, stream: str) -> RetentionRisk:
         """What can have removed messages of a stream."""
         return read_retention(self.client.stream_info(stream), self.client.link.max_payload, time.time_ns())
 

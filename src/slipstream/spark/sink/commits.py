@@ -21,7 +21,7 @@ from slipstream.jetstream.bulk.errors import TOO_MANY_TXNS
 from slipstream.spark.runtime.connection import Connection, drop_connection, get_connection, retrying
 from slipstream.spark.runtime.errors import SparkSideError
 from slipstream.spark.sink.options import SinkOptions
-from slipstream.spark.sink.publish import PlainMessage, Publisher
+from slipstream.spark.sink.publish import PlainMessage, RowPublisher
 
 __all__ = ["ATOMIC_MESSAGES_MAX", "TaskDone", "abort_parts", "commit_atomic", "commit_parts", "commit_stream"]
 
@@ -160,7 +160,7 @@ def commit_atomic(options: SinkOptions, done: Sequence[TaskDone], batch_id: int)
     last = retrying(options.reach, options.write_timeout_ns, look)
     if last is None:
         return
-    with Publisher(options.reach, ATOMIC_MESSAGES_MAX + 1) as publisher:
+    with RowPublisher(options.reach, ATOMIC_MESSAGES_MAX + 1) as publisher:
         for letter in letters:
             publisher.publish(*letter)
         publisher.finish()

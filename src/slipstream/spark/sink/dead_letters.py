@@ -25,7 +25,7 @@ from slipstream.spark.sink.headers import header_block
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DeadLetters", "dead_stream"]
+__all__ = ["DeadLetterRows", "dead_stream"]
 
 _PAYLOAD_MAX = 64 << 10  # bytes of a letter's payload; the rest is cut off
 _LOST = b"Slipstream-Headers: lost\r\n"
@@ -46,7 +46,7 @@ def dead_stream(connection: Connection, subject: str) -> str:
     return str(found[0])
 
 
-class DeadLetters:
+class DeadLetterRows:
     """Makes the letters of one task."""
 
     def __init__(self, subject: str, partition: int, *, with_ids: bool) -> None:

@@ -16,7 +16,7 @@ from slipstream.ids import new_nuid
 from slipstream.spark.runtime.errors import OptionError
 from slipstream.spark.sink.checks import BadRow, Room, refusal
 from slipstream.spark.sink.commits import TaskDone
-from slipstream.spark.sink.dead_letters import DeadLetters
+from slipstream.spark.sink.dead_letters import DeadLetterRows
 from slipstream.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _rng = random.SystemRandom()
 
 
 def object_messages(
-    options: SinkOptions, room: Room, done: TaskDone, letters: DeadLetters | None, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions, room: Room, done: TaskDone, letters: DeadLetterRows | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
     """The messages of the objects of a task; what they replace is noted in `done`.
 

@@ -20,7 +20,7 @@ from slipstream.spark.sink.headers import header_block
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ATOMIC_LINES_BYTES", "PlainMessage", "PublishError", "Publisher", "plain_messages"]
+__all__ = ["ATOMIC_LINES_BYTES", "PlainMessage", "PublishError", "RowPublisher", "plain_messages"]
 
 PlainMessage = tuple[str, bytes, bytes]
 """Subject, payload, header block."""
@@ -34,7 +34,7 @@ class PublishError(SparkSideError):
     """A publish was refused, or its acknowledgement did not come."""
 
 
-class Publisher:
+class RowPublisher:
     """A connection that publishes and counts acknowledgements. For one task."""
 
     def __init__(self, reach: Reach, max_in_flight: int) -> None:

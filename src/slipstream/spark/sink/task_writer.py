@@ -15,9 +15,9 @@ from slipstream.bulk import BulkError
 from slipstream.spark.runtime.connection import Connection, drop_connection, retrying, settle_worker
 from slipstream.spark.sink.checks import BadRow, Room, refusal
 from slipstream.spark.sink.commits import TaskDone, commit_stream
-from slipstream.spark.sink.dead_letters import DeadLetters, dead_stream
+from slipstream.spark.sink.dead_letters import DeadLetterRows, dead_stream
 from slipstream.spark.sink.options import SinkOptions
-from slipstream.spark.sink.publish import ATOMIC_LINES_BYTES, Publisher, plain_messages
+from slipstream.spark.sink.publish import ATOMIC_LINES_BYTES, RowPublisher, plain_messages
 from slipstream.spark.sink.rows import RowRules
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class _Task:
     room: Room
     place: TaskPlace
     done: TaskDone
-    letters: DeadLetters | None
+    letters: DeadLetterRows | None
 
 
 def write_task(
@@ -59,7 +59,7 @@ def write_task(
     settle_worker()
     room = retrying(options.reach, options.write_timeout_ns, lambda connection: _room(options, mode, connection))
     with_ids = mode in ("msgid", "atomic")
-    letters = DeadLetters(options.dlq_subject, place.partition, with_ids=with_ids) if options.dlq_subject else None
+    letters = DeadLetterRows(options.dlq_subject, place.partition, with_ids=with_ids) if options.dlq_subject else None
     task = _Task(options, mode, room, place, TaskDone(place.txn, place.partition), letters)
     if rules.kind == "object":
         from slipstream.spark.sink.object_sink import object_messages
@@ -152,7 +152,7 @@ def _append(task: _Task, checked: _Checked) -> None:
 
 def _publish(task: _Task, checked: _Checked) -> None:
     """Publish one by one. A stream drops a message whose id it has had within its window."""
-    with Publisher(task.options.reach, task.options.max_in_flight) as publisher:
+    with RowPublisher(task.options.reach, task.options.max_in_flight) as publisher:
         for messages, dead in checked:
             publisher.publish_batch(messages)
             if dead is not None:

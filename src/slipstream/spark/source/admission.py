@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from slipstream.spark.source.offsets import Offset, Position
-from slipstream.spark.source.options import Limits
+from slipstream.spark.source.options import ReadLimits
 from slipstream.spark.source.positions import StreamState
 
-__all__ = ["IDLE_SEQUENCES_MAX", "Admission", "Measure", "Measured"]
+__all__ = ["IDLE_SEQUENCES_MAX", "BatchAdmission", "Measure", "Measured"]
 
 IDLE_SEQUENCES_MAX: Final = 65_536
 """Sequences without a wanted message that a filtered query lets pass before it makes an empty batch to move on.
@@ -53,10 +53,10 @@ class _Ahead:
     cut: int  # where the count ended
 
 
-class Admission:
+class BatchAdmission:
     """Decides where the next batch ends. Remembers only when the last one was made."""
 
-    def __init__(self, limits: Limits, *, filtered: bool, now_ns: int) -> None:
+    def __init__(self, limits: ReadLimits, *, filtered: bool, now_ns: int) -> None:
         """Start counting.
 
         Args:
@@ -88,7 +88,7 @@ class Admission:
             everything: no limit counts.
             may_wait: whether a least number of messages may hold a batch back; not when the query is to finish.
         """
-        limits = Limits() if everything else self._limits
+        limits = ReadLimits() if everything else self._limits
         ahead = [self._look(name, at, states[name].last, measure, limits) for name, at in begin.items()]
         found = [one for one in ahead if one.last >= one.begin.seq and (one.messages or self._idle_long(one))]
         if not found or (may_wait and self._too_few(found, limits, now_ns)):
@@ -102,11 +102,11 @@ class Admission:
             self._last_batch_ns = now_ns
         return Offset(ends)
 
-    def _look(self, name: str, begin: Position, last: int, measure: Measure, limits: Limits) -> _Ahead:
+    def _look(self, name: str, begin: Position, last: int, measure: Measure, limits: ReadLimits) -> _Ahead:
         """Count what is new, but no further than matters: a query may be far behind."""
         if last < begin.seq:
             return _Ahead(name, begin, last, 0, 0, last)
-        if not self._filtered and limits == Limits():
+        if not self._filtered and limits == ReadLimits():
             return _Ahead(name, begin, last, last - begin.seq + 1, 0, last)
         found = measure(name, begin.seq, last, *_caps(limits))
         return _Ahead(name, begin, last, found.messages, found.bytes, found.last)
@@ -114,13 +114,13 @@ class Admission:
     def _idle_long(self, ahead: _Ahead) -> bool:
         return ahead.last - ahead.begin.seq >= IDLE_SEQUENCES_MAX
 
-    def _too_few(self, found: list[_Ahead], limits: Limits, now_ns: int) -> bool:
+    def _too_few(self, found: list[_Ahead], limits: ReadLimits, now_ns: int) -> bool:
         least = limits.min_messages
         if least is None or sum(one.messages for one in found) >= least:
             return False
         return limits.max_delay_ns is None or now_ns - self._last_batch_ns < limits.max_delay_ns
 
-    def _cut(self, one: _Ahead, messages: int, size: int, measure: Measure, limits: Limits) -> int:
+    def _cut(self, one: _Ahead, messages: int, size: int, measure: Measure, limits: ReadLimits) -> int:
         """Each stream gets the share of the limits that it has of what was counted, and at least one message."""
         if (limits.max_messages is None and limits.max_bytes is None) or not one.messages:
             return one.last
@@ -130,7 +130,7 @@ class Admission:
         return one.cut if fits else measure(one.name, one.begin.seq, one.last, most, bytes_most).last
 
 
-def _caps(limits: Limits) -> tuple[int | None, int | None]:
+def _caps(limits: ReadLimits) -> tuple[int | None, int | None]:
     """How many messages and bytes have to be counted to know where a batch ends, and whether there are enough."""
     least = limits.min_messages or 1
     if limits.max_messages is None and limits.max_bytes is None:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from slipstream.bulk import BulkError
-from slipstream.bulk.link import Link
+from slipstream.bulk.link import BulkLink
 from slipstream.spark.runtime.errors import OptionError
 
 __all__ = ["DurableAcks"]
@@ -25,7 +25,7 @@ _BATCHES_MAX = 10_000  # pulls of one commit; then the next one goes on
 class DurableAcks:
     """The acks on one consumer of one stream."""
 
-    def __init__(self, link: Link, stream: str, consumer: str) -> None:
+    def __init__(self, link: BulkLink, stream: str, consumer: str) -> None:
         """Check that the consumer is there and acknowledges as needed.
 
         Raises:
@@ -49,7 +49,7 @@ class DurableAcks:
         if config.get("ack_policy") != "all" or config.get("deliver_subject"):
             raise OptionError("durable", f"consumer {consumer!r} has to be a pull consumer with ack policy 'all'")
 
-    def uses(self, link: Link) -> bool:
+    def uses(self, link: BulkLink) -> bool:
         """Whether this is its connection; one that was lost is made anew."""
         return link is self._link
 

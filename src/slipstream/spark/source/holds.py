@@ -16,7 +16,7 @@ from slipstream.bulk import BulkError
 from slipstream.spark.runtime.connection import Connection
 from slipstream.spark.source.offsets import Position
 
-__all__ = ["Holds"]
+__all__ = ["SourceHolds"]
 
 _HOLD_NOT_FOUND = 30009
 _STREAM_NOT_FOUND = 10059
@@ -31,7 +31,7 @@ class _Hold:
     connection: Connection
 
 
-class Holds:
+class SourceHolds:
     """The holds of one query, at most one a stream."""
 
     def __init__(self, timeout_ns: int) -> None:

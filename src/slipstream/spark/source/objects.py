@@ -23,7 +23,7 @@ from slipstream.spark.runtime.errors import DataLoss, SparkSideError
 from slipstream.spark.source.options import SourceOptions
 from slipstream.spark.source.ranges import RangePartition, Window, plan_range, read_range
 from slipstream.spark.source.rows import Shaper
-from slipstream.spark.source.schema import Columns, source_columns
+from slipstream.spark.source.schema import SourceColumns, source_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +77,7 @@ class _Object:
 
 
 def read_objects(
-    options: SourceOptions, columns: Columns, partition: RangePartition, *, deleted: bool
+    options: SourceOptions, columns: SourceColumns, partition: RangePartition, *, deleted: bool
 ) -> Iterator[pa.RecordBatch]:
     """The objects whose descriptions are in the range.
 
@@ -120,7 +120,7 @@ def _descriptions(options: SourceOptions, partition: RangePartition) -> Iterator
     from slipstream.bulk.arrow import message_schema
 
     names = ("seq", "ts_ns", "subject", "payload")
-    shaper = Shaper(Columns(names, message_schema(names), "payload"), False, "raw", False)
+    shaper = Shaper(SourceColumns(names, message_schema(names), "payload"), False, "raw", False)
     for batch in read_range(options, shaper, partition):
         for row in batch.to_pylist():
             yield _parsed(row)
@@ -153,7 +153,7 @@ def _content(options: SourceOptions, partition: RangePartition, one: _Object) ->
     whole = RangePartition(partition.stream, partition.identity, 1, one.revision, None, window)
     from slipstream.bulk.arrow import message_schema
 
-    shaper = Shaper(Columns(("payload",), message_schema(("payload",)), "payload"), False, "raw", False)
+    shaper = Shaper(SourceColumns(("payload",), message_schema(("payload",)), "payload"), False, "raw", False)
     parts: list[bytes] = []
     for batch in read_range(options, shaper, whole):
         parts += batch.column("payload").to_pylist()
@@ -194,6 +194,6 @@ def _row(one: _Object, data: bytes | None) -> dict[str, Any]:
     }
 
 
-def _batch(pa: Any, rows: list[dict[str, Any]], columns: Columns) -> pa.RecordBatch:
+def _batch(pa: Any, rows: list[dict[str, Any]], columns: SourceColumns) -> pa.RecordBatch:
     arrays = [pa.array([row[field.name] for row in rows], field.type) for field in columns.arrow]
     return pa.RecordBatch.from_arrays(arrays, schema=columns.arrow)

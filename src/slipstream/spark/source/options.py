@@ -13,7 +13,7 @@ from slipstream.spark.runtime.errors import OptionError
 from slipstream.spark.runtime.target import CONNECT_OPTIONS, TARGET_OPTIONS, Reach, Target, read_reach, read_target
 from slipstream.spark.runtime.values import Values
 
-__all__ = ["SOURCE_OPTIONS", "Limits", "SourceOptions", "Start", "read_source_options"]
+__all__ = ["SOURCE_OPTIONS", "ReadLimits", "SourceOptions", "StartingPoint", "read_source_options"]
 
 SOURCE_OPTIONS = [
     *CONNECT_OPTIONS,
@@ -56,7 +56,7 @@ _PARTITIONS_MAX = 10_000  # tasks of one read; more are planning cost and no spe
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingPoint:
     """Where a new query begins; exactly one of the three counts, in this order."""
 
     seq: int | None = None
@@ -65,7 +65,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReadLimits:
     """What one micro-batch may hold; None is no limit."""
 
     max_messages: int | None = None
@@ -81,12 +81,12 @@ class SourceOptions:
     reach: Reach
     target: Target
     subjects: tuple[str, ...]  # empty: all
-    start: Start
+    start: StartingPoint
     end_seq: int | None  # last sequence of a batch read, itself included
     end_time_ns: int | None  # messages stored before
     adjust: bool  # a start before the first message moves there instead of failing
     fail_on_data_loss: bool
-    limits: Limits
+    limits: ReadLimits
     partitions: int | None
     target_bytes: int
     min_rows: int
@@ -143,7 +143,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool) -> Sourc
         end_time_ns=values.time_ns("endingTime"),
         adjust=values.choice("outOfRange", ("error", "adjust"), "error") == "adjust",
         fail_on_data_loss=values.flag("failOnDataLoss", True),
-        limits=Limits(
+        limits=ReadLimits(
             max_messages=values.number("maxMessagesPerTrigger", None),
             max_bytes=values.size("maxBytesPerTrigger", None),
             min_messages=values.number("minMessagesPerTrigger", None),
@@ -181,11 +181,11 @@ def _subjects(words: tuple[str, ...], target: Target) -> tuple[str, ...]:
     return tuple(dict.fromkeys(subject for subjects in whole for subject in subjects))
 
 
-def _start(values: Values, streaming: bool) -> Start:
+def _start(values: Values, streaming: bool) -> StartingPoint:
     given = [name for name in ("startingSequence", "startingTime", "starting") if values.has(name)]
     if len(given) > 1:
         raise OptionError(given[1], f"cannot be combined with {given[0]!r}")
     word = values.choice("starting", ("earliest", "latest"), "latest" if streaming else "earliest")
     seq = values.number("startingSequence", None)
     time_ns = values.time_ns("startingTime")
-    return Start(seq, time_ns, word == "latest" and seq is None and time_ns is None)
+    return StartingPoint(seq, time_ns, word == "latest" and seq is None and time_ns is None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.source.offsets import Position
-from slipstream.spark.source.retention import Retention
+from slipstream.spark.source.retention import RetentionRisk
 
 __all__ = ["StreamState", "checked", "range_start"]
 
@@ -35,7 +35,7 @@ def checked(
     state: StreamState | None,
     *,
     fail: bool,
-    retention: Callable[[], Retention] = Retention,
+    retention: Callable[[], RetentionRisk] = RetentionRisk,
     quiet_ns: int | None = None,
 ) -> Position | None:
     """The place to read on from; the same one unless something was lost and that is accepted.
@@ -85,7 +85,7 @@ def checked(
 
 
 def range_start(
-    name: str, wanted: int, state: StreamState, *, adjust: bool, retention: Callable[[], Retention] = Retention
+    name: str, wanted: int, state: StreamState, *, adjust: bool, retention: Callable[[], RetentionRisk] = RetentionRisk
 ) -> int:
     """First sequence of a new query that asks for one.
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from slipstream.jetstream.gojson.times import parse_time
 
-__all__ = ["Retention", "read_retention"]
+__all__ = ["RetentionRisk", "read_retention"]
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionRisk:
     """What can remove messages of a stream, and how close it is to that; 0 is no limit."""
 
     per_subject: int = 0
@@ -56,7 +56,7 @@ class Retention:
         return oldest_ns + self.max_age_ns > self.now_ns or (quiet_ns is not None and quiet_ns < self.max_age_ns)
 
 
-def read_retention(info: dict[str, Any], max_payload: int, now_ns: int) -> Retention:
+def read_retention(info: dict[str, Any], max_payload: int, now_ns: int) -> RetentionRisk:
     """The facts in an answer to STREAM.INFO.
 
     Args:
@@ -70,7 +70,7 @@ def read_retention(info: dict[str, Any], max_payload: int, now_ns: int) -> Reten
     def limit(name: str) -> int:
         return max(int(config.get(name) or 0), 0)
 
-    return Retention(
+    return RetentionRisk(
         per_subject=limit("max_msgs_per_subject"),
         messages=int(state["messages"]),
         bytes=int(state["bytes"]),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from slipstream.spark.source.json_payloads import PayloadError, structs_of
 from slipstream.spark.source.options import SourceOptions
-from slipstream.spark.source.schema import Columns
+from slipstream.spark.source.schema import SourceColumns
 
 __all__ = ["PayloadError", "Shaper", "shaper"]
 
@@ -25,7 +25,7 @@ _BUCKET_FROM: Final = {"key": "subject", "value": "payload", "op": "hdr_raw", "r
 class Shaper:
     """How the batches of one read are shaped. Picklable."""
 
-    columns: Columns
+    columns: SourceColumns
     is_bucket: bool
     payload_format: str
     errors_fail: bool
@@ -76,7 +76,7 @@ class Shaper:
         return structs_of(array, wanted, self.errors_fail)
 
 
-def shaper(columns: Columns, options: SourceOptions) -> Shaper:
+def shaper(columns: SourceColumns, options: SourceOptions) -> Shaper:
     """The shaper of a read of streams or buckets."""
     return Shaper(columns, options.target.kind == "bucket", options.payload_format, options.payload_errors_fail)
 

@@ -17,7 +17,7 @@ from slipstream.spark.source.options import SourceOptions
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["Columns", "source_columns", "source_ddl"]
+__all__ = ["SourceColumns", "source_columns", "source_ddl"]
 
 _HEADERS = "map<string,array<string>>"
 # Every column there is, with its type; those before the bar are the default.
@@ -64,7 +64,7 @@ _CONTENT: dict[Kind, str] = {"stream": "payload", "bucket": "value", "object": "
 
 
 @dataclass(frozen=True)
-class Columns:
+class SourceColumns:
     """The columns a reader delivers; picklable."""
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ def source_ddl(options: SourceOptions) -> str:
     return ", ".join(f"`{name}` {types[name]}" for name in names)
 
 
-def source_columns(schema: StructType, options: SourceOptions) -> Columns:
+def source_columns(schema: StructType, options: SourceOptions) -> SourceColumns:
     """Check the schema Spark wants, which is ours or one the user gave.
 
     Raises:
@@ -111,7 +111,7 @@ def source_columns(schema: StructType, options: SourceOptions) -> Columns:
             raise SchemaError(f"column {field.name!r} is {expected}, not {found}" + _hint(field.name, content, found))
     if not schema.fields:
         raise SchemaError("a read needs at least one column")
-    return Columns(tuple(schema.fieldNames()), to_arrow_schema(schema, timezone="UTC"), content)
+    return SourceColumns(tuple(schema.fieldNames()), to_arrow_schema(schema, timezone="UTC"), content)
 
 
 def _check_json_type(kind: DataType, path: str) -> None:

@@ -31,11 +31,11 @@ from slipstream.spark.archive.archived import FilePartition, read_archived
 from slipstream.spark.archive.streaming import StreamArchive
 from slipstream.spark.runtime.connection import Connection, retrying
 from slipstream.spark.runtime.errors import DataLoss, OptionError
-from slipstream.spark.source.admission import Admission, Measure
+from slipstream.spark.source.admission import BatchAdmission, Measure
 from slipstream.spark.source.durable import DurableAcks
-from slipstream.spark.source.holds import Holds
+from slipstream.spark.source.holds import SourceHolds
 from slipstream.spark.source.offsets import Offset, Position
-from slipstream.spark.source.options import Limits, SourceOptions
+from slipstream.spark.source.options import ReadLimits, SourceOptions
 from slipstream.spark.source.positions import StreamState, checked, range_start
 from slipstream.spark.source.ranges import RangePartition, Window, plan_range, read_range
 from slipstream.spark.source.rows import shaper
@@ -61,8 +61,8 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self.columns = source_columns(schema, options)
         self._window = Window(subjects=options.subjects)
         self._target: dict[str, int] | None = None  # last sequences of a query that is to finish
-        self._admission: Admission | None = None
-        self._holds = Holds(options.hold_timeout_ns)
+        self._admission: BatchAdmission | None = None
+        self._holds = SourceHolds(options.hold_timeout_ns)
         self._quiet: dict[str, tuple[int, int]] = {}  # end of a stream without news, and when that was last so
         self._acks: dict[str, DurableAcks] = {}
         self._archive = StreamArchive(options) if options.archive else None
@@ -76,7 +76,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch ends, within the limits."""
         begin = Offset.from_json(start)
-        everything = isinstance(limit, ReadAllAvailable) and self.options.limits != Limits()
+        everything = isinstance(limit, ReadAllAvailable) and self.options.limits != ReadLimits()
         return self._ask(lambda connection: self._next_end(connection, begin, everything)).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -170,7 +170,7 @@ class SlipstreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _next_end(self, connection: Connection, begin: Offset, everything: bool) -> Offset:
         if self._admission is None:
             now = time.monotonic_ns()
-            self._admission = Admission(self.options.limits, filtered=bool(self.options.subjects), now_ns=now)
+            self._admission = BatchAdmission(self.options.limits, filtered=bool(self.options.subjects), now_ns=now)
             self._check_durable(connection, begin.positions)
             self._check_archive(connection)
             self._hold(connection, begin.positions)
