@@ -1,6 +1,6 @@
 """Layout of a segment file: names, header, and the payloads of control records.
 
-    0     header (512 bytes used)      2048  the same header again      4096  frames, see kernels/log/record.pyx
+    0     header (212 bytes used)      2048  the same header again      4096  frames, see kernels/log/record.pyx
 
 A segment describes itself: stream, place in the log, salt. `no` counts segments of a stream without gaps; a segment
 that was rewritten by compaction has a higher `generation`, and covers the numbers `no` to `last_no` when several were
