@@ -6,7 +6,8 @@ A document is a story: its blocks run in order, in one directory, against one se
 - `sh` blocks run line by line. `make` targets must exist (CI runs the important ones itself); servers are started until
   they are ready, then stopped; a line that ends with `&` runs until the document ends;
 - `conf` blocks must pass `slipstream-server -t`;
-- `json` blocks must parse.
+- `json` blocks must parse;
+- `yaml` blocks are the file `streams.yaml` from there on.
 
 The address nats://127.0.0.1:4222 means the document's server, in blocks as well as by default in commands. A document
 that speaks of files finds them in its directory (`FILES`).
@@ -78,6 +79,9 @@ class Story:
 
     def json(self, text: str) -> None:
         json.loads(text)
+
+    def yaml(self, text: str) -> None:
+        (self._directory / "streams.yaml").write_text(text)
 
     def end(self) -> None:
         for process in self._background:
