@@ -150,7 +150,7 @@ def test_written_through_memory_and_in_messages(ours: Launcher, tmp_path: Path) 
         with connect(ConnectOptions(server.url)) as client:
             client.link.may_share_memory = shares
             writer = client.stage(name, "T", subject=f"{name}.x")
-            assert bool(writer._rooms) is shares
+            assert bool(writer._slots) is shares
             part = writer.write(batch).write(batch).close()
             assert client.commit(name, "T", 1, [part]).count == 2 * len(payloads)
             read = client.read(name, 1, 2 * len(payloads), columns=("payload",))

@@ -164,7 +164,7 @@ class BulkWorld(World):
         self.ports.route(b"$JS.API.BULK.READ." + stream.encode(), inbox, None, json.dumps(body).encode())
         self.ports.settle()
         if "memory" in reading[0].answer:
-            reading[0].room = self.ports.rooms[reading[0].answer["memory"]["name"]].view
+            reading[0].room = self.ports.memories[reading[0].answer["memory"]["name"]].view
             self.confirm(reading[0], reading[0].answer["credit"], stream)
         return reading[0]
 

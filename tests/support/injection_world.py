@@ -298,7 +298,7 @@ def counters(c: Client) -> dict[str, int]:
         "fast batches": limits.fast_open,
         "staged bytes of batches": limits.staged_bytes,
         "jobs": len(c.ports.jobs),
-        "shared rooms": len(c.ports.rooms),
+        "shared memories": len(c.ports.memories),
         "lent files": len(c.ports.loans),
     }
     for name, stream in account.streams.items():

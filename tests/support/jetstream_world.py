@@ -46,16 +46,16 @@ class FakeSubscription:
             self._ports.subscriptions.remove(self)
 
 
-class FakeRoom:
+class FakeMemory:
     """Memory that nobody else has."""
 
-    def __init__(self, rooms: dict[str, FakeRoom], name: str, size: int) -> None:
+    def __init__(self, memories: dict[str, FakeMemory], name: str, size: int) -> None:
         self.path, self.view = f"/fake/{name}", memoryview(bytearray(size))
-        self._rooms, self._name = rooms, name
-        rooms[name] = self
+        self._memories, self._name = memories, name
+        memories[name] = self
 
     def close(self) -> None:
-        self._rooms.pop(self._name, None)
+        self._memories.pop(self._name, None)
 
 
 class FakeLoan:
@@ -87,7 +87,7 @@ class FakePorts:
         self.commits: list[Callable[[], None]] = []
         self.cores = 2
         self.reads = 0
-        self.rooms: dict[str, FakeRoom] = {}  # memory that is shared now, by name
+        self.memories: dict[str, FakeMemory] = {}  # memory that is shared now, by name
         self.shares_memory = True
         self.loans: list[FakeLoan] = []  # files that are lent now
         self._soon: list[Callable[[], None]] = []
@@ -118,8 +118,8 @@ class FakePorts:
         else:
             begin()
 
-    def share_memory(self, name: str, size: int, *, to_write: bool = False) -> FakeRoom | None:
-        return FakeRoom(self.rooms, name, size) if self.shares_memory else None
+    def share_memory(self, name: str, size: int, *, to_write: bool = False) -> FakeMemory | None:
+        return FakeMemory(self.memories, name, size) if self.shares_memory else None
 
     def lend_file(self, path: str) -> FakeLoan | None:
         return FakeLoan(self.loans, path) if self.shares_memory else None

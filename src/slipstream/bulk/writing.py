@@ -95,8 +95,8 @@ class StageWriter:
             body["keep_s"] = keep_s
         begun = link.request(f"BULK.STAGE.{stream}", body)
         self._id = str(begun["id"])
-        self._rooms: list[memoryview] = []  # of the shared memory, in the order they are filled
-        self._filled = 0  # rooms, one after the other and over again
+        self._slots: list[memoryview] = []  # of the shared memory, in the order they are filled
+        self._filled = 0  # slots, one after the other and over again
         self._share(begun)
         self._message_bytes = min(_MESSAGE_BYTES, link.max_payload)
         self._inbox: Inbox | None = link.open_inbox()
@@ -171,20 +171,20 @@ class StageWriter:
         if memory is None or not isinstance(size, int) or size < 1:
             self._link.may_share_memory = False
         else:
-            self._rooms = [memory[at : at + size] for at in range(0, len(memory) - size + 1, size)]
+            self._slots = [memory[at : at + size] for at in range(0, len(memory) - size + 1, size)]
 
     def _fill_room(self) -> bool:
-        """Encode rows into the next room of the memory; False when there is none, or a row does not fit."""
-        if not self._rooms:
+        """Encode rows into the next slot of the memory; False when there is none, or a row does not fit."""
+        if not self._slots:
             return False
-        number = self._filled % len(self._rooms)
-        while len(self._unconfirmed) >= len(self._rooms):
-            self._confirm()  # so that the server has taken what was in this room
-        used = self._encoder.fill(self._rooms[number])
+        number = self._filled % len(self._slots)
+        while len(self._unconfirmed) >= len(self._slots):
+            self._confirm()  # so that the server has taken what was in this slot
+        used = self._encoder.fill(self._slots[number])
         if not used:
             return False
         self._filled += 1
-        self._publish(f"M{self._sent}", b"%d %d" % (number * len(self._rooms[0]), used), used)
+        self._publish(f"M{self._sent}", b"%d %d" % (number * len(self._slots[0]), used), used)
         return True
 
     def _send(self, data: bytes) -> None:
@@ -214,7 +214,7 @@ class StageWriter:
         if self._inbox is not None:
             self._link.close_inbox(self._inbox)
             self._inbox = None
-            self._rooms = []
+            self._slots = []
 
 
 def commit(

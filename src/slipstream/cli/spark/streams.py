@@ -83,7 +83,7 @@ def materialize(session: Session, bucket: str, table: str, mode: str, master: st
 
 @click.command(cls=Command)
 @click.argument("stream")
-@click.option("--redrive", default=None, metavar="STREAM", help="Publish the letters of this stream again, once.")
+@click.option("--redrive", default=None, metavar="STREAM", help="Publish the dead letters of this stream again, once.")
 @click.option("--delete", is_flag=True, help="Remove what was published again.")
 @again_flag
 @click.option("--name", default="", help="Another name makes the same redrive a new one.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slipstream.bulk import BulkError
 from slipstream.spark.jobs.copying import Copied, copied_upto, copy_into, copy_name, open_target
-from slipstream.spark.jobs.letters import Goal, Letter, open_letter
+from slipstream.spark.jobs.dead_letters import Goal, Letter, open_letter
 from slipstream.spark.jobs.ranges import RETRY_NS, ReadRange, again, plan_stream, read_batches, reason, stream_facts
 from slipstream.spark.jobs.report import Report, Say, quiet
 from slipstream.spark.jobs.tasks import JobError, Result, run_tasks, waves
@@ -51,7 +51,7 @@ def dlq(
 ) -> Report:
     """Count dead letters by cause; publish them again.
 
-    Letters of consumers and of the Spark sink are understood: see `letters`. A letter of the sink that the stream
+    Letters of consumers and of the Spark sink are understood: see `dead_letters`. A letter of the sink that the stream
     cannot take (another subject, a payload that was cut) stays where it is and is counted.
 
     Args:

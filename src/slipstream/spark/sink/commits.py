@@ -41,7 +41,7 @@ class TaskDone(WriterCommitMessage):
     rows: int = 0
     dead: int = 0  # rows that went to the dead letters
     messages: list[PlainMessage] = field(default_factory=list)  # of an atomic batch
-    letters: list[PlainMessage] = field(default_factory=list)  # its dead letters
+    dead_letters: list[PlainMessage] = field(default_factory=list)  # its dead letters
     replacing: list[str] = field(default_factory=list)  # subjects of objects written, of keys purged
 
 
@@ -144,8 +144,8 @@ def commit_atomic(options: SinkOptions, done: Sequence[TaskDone], batch_id: int)
     """
     ordered = sorted(done, key=lambda one: one.partition)
     messages = [message for one in ordered for message in one.messages]
-    letters = [letter for one in ordered for letter in one.letters]
-    if not messages and not letters:
+    dead_letters = [letter for one in ordered for letter in one.dead_letters]
+    if not messages and not dead_letters:
         return
     if len(messages) > ATOMIC_MESSAGES_MAX:
         raise SparkSideError(
@@ -161,10 +161,10 @@ def commit_atomic(options: SinkOptions, done: Sequence[TaskDone], batch_id: int)
     if last is None:
         return
     with RowPublisher(options.reach, ATOMIC_MESSAGES_MAX + 1) as publisher:
-        for letter in letters:
+        for letter in dead_letters:
             publisher.publish(*letter)
         publisher.finish()
-        if letters:  # perhaps to this stream
+        if dead_letters:  # perhaps to this stream
             last = retrying(options.reach, options.write_timeout_ns, look)
         if messages and last is not None:
             publisher.publish_atomic(messages, last, f"{_MARK}: {txn} {batch_id}")

@@ -28,7 +28,11 @@ _rng = random.SystemRandom()
 
 
 def object_messages(
-    options: SinkOptions, room: Room, done: TaskDone, letters: DeadLetterRows | None, batches: Iterator[pa.RecordBatch]
+    options: SinkOptions,
+    room: Room,
+    done: TaskDone,
+    dead_letters: DeadLetterRows | None,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch | None]]:
     """The messages of the objects of a task; what they replace is noted in `done`.
 
@@ -48,10 +52,10 @@ def object_messages(
             content = data.encode() if isinstance(data, str) else data
             if not name:
                 bad = BadRow(row, "it has no name; every object of a store has one")
-                if letters is None:
+                if dead_letters is None:
                     raise refusal(room, [bad], batch.num_rows)
                 done.dead += 1
-                yield _batch(pa, []), letters.batch(_batch(pa, [("", content)]), [BadRow(0, bad.reason)])
+                yield _batch(pa, []), dead_letters.batch(_batch(pa, [("", content)]), [BadRow(0, bad.reason)])
                 continue
             text = descriptions[row].as_py() if descriptions is not None else None
             done.replacing.append(_description_subject(options.target.names[0], name))

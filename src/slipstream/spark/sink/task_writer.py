@@ -44,7 +44,7 @@ class _Task:
     room: Room
     place: TaskPlace
     done: TaskDone
-    letters: DeadLetterRows | None
+    dead_letters: DeadLetterRows | None
 
 
 def write_task(
@@ -59,12 +59,14 @@ def write_task(
     settle_worker()
     room = retrying(options.reach, options.write_timeout_ns, lambda connection: _room(options, mode, connection))
     with_ids = mode in ("msgid", "atomic")
-    letters = DeadLetterRows(options.dlq_subject, place.partition, with_ids=with_ids) if options.dlq_subject else None
-    task = _Task(options, mode, room, place, TaskDone(place.txn, place.partition), letters)
+    dead_letters = (
+        DeadLetterRows(options.dlq_subject, place.partition, with_ids=with_ids) if options.dlq_subject else None
+    )
+    task = _Task(options, mode, room, place, TaskDone(place.txn, place.partition), dead_letters)
     if rules.kind == "object":
         from slipstream.spark.sink.object_sink import object_messages
 
-        checked = object_messages(options, room, task.done, letters, batches)
+        checked = object_messages(options, room, task.done, dead_letters, batches)
     else:
         checked = _checked(task, rules, batches)
     writer = {"transaction": _stage, "append": _append, "msgid": _publish, "atomic": _collect}[mode]
@@ -90,13 +92,13 @@ def _checked(task: _Task, rules: RowRules, batches: Iterator[pa.RecordBatch]) ->
             messages = _numbered(messages, task.place, number)
         number += messages.num_rows
         bad = rules.bad_rows(batch, messages, task.room)
-        if bad and task.letters is None:
+        if bad and task.dead_letters is None:
             raise refusal(task.room, bad, messages.num_rows)
         good = _without(messages, bad)
         done.replacing += rules.purged(_without(batch, bad))
         done.rows += good.num_rows
         done.dead += len(bad)
-        yield good, task.letters.batch(messages, bad) if task.letters is not None and bad else None
+        yield good, task.dead_letters.batch(messages, bad) if task.dead_letters is not None and bad else None
 
 
 def _numbered(messages: pa.RecordBatch, place: TaskPlace, first: int) -> pa.RecordBatch:
@@ -126,12 +128,12 @@ def _stage(task: _Task, checked: _Checked) -> None:
         return connection
 
     connection = retrying(options.reach, options.write_timeout_ns, begin)
-    letters = dead_stream(connection, options.dlq_subject) if options.dlq_subject is not None else ""
+    dead_letters = dead_stream(connection, options.dlq_subject) if options.dlq_subject is not None else ""
     for messages, dead in checked:
         if messages.num_rows:
             stage(connection, task.room.stream).write(messages)
         if dead is not None:
-            stage(connection, letters).write(dead)
+            stage(connection, dead_letters).write(dead)
     task.done.parts = {stream: one.close() for stream, one in stages.items()}
 
 
@@ -161,11 +163,11 @@ def _publish(task: _Task, checked: _Checked) -> None:
 
 
 def _collect(task: _Task, checked: _Checked) -> None:
-    """Hand the messages to the driver, which publishes them as one batch, and the letters before it."""
+    """Hand the messages to the driver, which publishes them as one batch, and the dead letters before it."""
     for messages, dead in checked:
         task.done.messages += plain_messages(messages)
         if dead is not None:
-            task.done.letters += plain_messages(dead)
+            task.done.dead_letters += plain_messages(dead)
 
 
 def _room(options: SinkOptions, mode: str, connection: Connection) -> Room:

@@ -66,13 +66,13 @@ def test_everything_in_order(world: BulkWorld) -> None:
 def test_through_memory(world: BulkWorld) -> None:
     world.reads_memory = False
     plain = world.read(chunk_bytes=CHUNK)
-    assert plain.in_memory == 0 and not world.ports.rooms
+    assert plain.in_memory == 0 and not world.ports.memories
     shared = world.read(chunk_bytes=CHUNK, memory=True, credit=3)
     assert shared.answer["memory"]["bytes"] == 3 * CHUNK + 8, "and how long to pause, for readers of files"
     assert shared.in_memory == len(shared.chunks) > 3
     assert b"".join(shared.chunks) == b"".join(plain.chunks)
     assert shared.end == plain.end
-    assert not world.ports.rooms  # nobody keeps it
+    assert not world.ports.memories  # nobody keeps it
 
 
 def test_from_files(world: BulkWorld) -> None:
@@ -84,7 +84,7 @@ def test_from_files(world: BulkWorld) -> None:
     assert b"".join(looking.chunks) == b"".join(plain.chunks)
     if looking.in_files:
         assert looking.end == {**plain.end, "crc": None}, "nobody here has seen the checksums"
-    assert not world.ports.loans and not world.ports.rooms
+    assert not world.ports.loans and not world.ports.memories
     unable = world.begin_read(files=True)
     assert unable.in_files == 0, "only a reader that can open memory can open files"
 
@@ -180,7 +180,7 @@ def test_readers_that_have_ended_get_nothing_more(world: BulkWorld) -> None:
     assert not world.ports.loans
     ended.append(world.begin_read(memory=True, files=True, credit=8))
     world.api("STREAM.DELETE.S")
-    assert not world.ports.loans and not world.ports.rooms
+    assert not world.ports.loans and not world.ports.memories
     assert [one.end for one in ended[:2]] == ends and "error" not in ended[2].end
 
 
@@ -191,10 +191,10 @@ def test_memory_waits_until_it_was_opened(world: BulkWorld) -> None:
     world.ports.settle()
     ((_, begun),) = answers
     answer = json.loads(begun)
-    assert list(world.ports.rooms) == [answer["memory"]["name"]]
+    assert list(world.ports.memories) == [answer["memory"]["name"]]
     world.ports.route(f"$JS.API.BULK.CREDIT.S.{answer['id']}".encode(), None, None, b"4 messages")
     world.ports.settle()
-    assert not world.ports.rooms
+    assert not world.ports.memories
     assert len(answers) == 5 and all(header is None for header, _ in answers)
 
 
@@ -219,12 +219,12 @@ def test_what_does_not_fit_into_memory_comes_in_messages() -> None:
 def test_memory_goes_with_its_reader(world: BulkWorld) -> None:
     gone = world.begin_read(memory=True, chunk_bytes=CHUNK, credit=1)
     other = world.begin_read(memory=True, chunk_bytes=CHUNK, credit=1)
-    assert len(world.ports.rooms) == 2
+    assert len(world.ports.memories) == 2
     gone.subscription.close()
     world.ports.advance(BULK_SWEEP_NS)
-    assert list(world.ports.rooms) == [other.answer["memory"]["name"]]
+    assert list(world.ports.memories) == [other.answer["memory"]["name"]]
     world.account.shutdown()
-    assert not world.ports.rooms
+    assert not world.ports.memories
 
 
 def test_ranges_filters_and_times(world: BulkWorld) -> None:

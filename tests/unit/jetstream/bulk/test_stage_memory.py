@@ -26,7 +26,7 @@ def begin(world: BulkWorld) -> tuple[str, Any]:
     """The calls of a part, and its memory."""
     begun = world.api("BULK.STAGE.S", {"txn": "T", "part": 0, "memory": True})
     offer = begun["memory"]
-    room = world.ports.rooms[offer["name"]].view
+    room = world.ports.memories[offer["name"]].view
     assert len(room) == offer["bytes"] and offer["bytes"] % begun["room_bytes"] == 0
     assert begun["id"] in offer["name"]
     return f"BULK.STAGE.S.{begun['id']}", room
@@ -51,7 +51,7 @@ def test_records_in_memory_and_in_messages(world: BulkWorld) -> None:
     room[: len(three)] = three
     assert world.api(f"{call}.M{len(one + two)}", b"0 %d" % len(three))["offset"] == len(one + two + three)
     part = end(world, call)
-    assert world.ports.rooms == {}, "the memory is gone with the stage"
+    assert world.ports.memories == {}, "the memory is gone with the stage"
     assert world.commit(1, [part])["count"] == 3
     assert world.texts() == [b"1", b"2", b"3"]
 
@@ -76,15 +76,15 @@ def test_what_is_refused(world: BulkWorld) -> None:
 def test_memory_goes_with_what_it_was_for(world: BulkWorld) -> None:
     begin(world)
     begin(world)
-    assert len(world.ports.rooms) == 2
+    assert len(world.ports.memories) == 2
     world.api("BULK.ABORT.S", {"txn": "T"})
-    assert world.ports.rooms == {}
+    assert world.ports.memories == {}
     begin(world)
     world.ports.advance(BULK_STAGE_IDLE_NS + 2 * BULK_SWEEP_NS)
-    assert world.ports.rooms == {}, "nobody goes on with it"
+    assert world.ports.memories == {}, "nobody goes on with it"
     begin(world)
     world.api("STREAM.DELETE.S")
-    assert world.ports.rooms == {}
+    assert world.ports.memories == {}
 
 
 def test_a_server_that_cannot_share(world: BulkWorld) -> None:

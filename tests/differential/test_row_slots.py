@@ -15,7 +15,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(["a", "b.c"]), st.binary(max_size=90),
 
 
 @given(ROWS, st.integers(0, 400), st.booleans())
-def test_rooms_of_any_size(rows: list[tuple[str, bytes, bool]], size: int, twice: bool) -> None:
+def test_slots_of_any_size(rows: list[tuple[str, bytes, bool]], size: int, twice: bool) -> None:
     batch = pa.RecordBatch.from_arrays(
         [
             pa.array([subject for subject, _, _ in rows], pa.string()),
@@ -33,7 +33,7 @@ def test_rooms_of_any_size(rows: list[tuple[str, bytes, bool]], size: int, twice
         while filled.left:
             room = bytearray(b"\xaa" * (size + 8))
             used = filled.fill(memoryview(room)[:size])
-            assert used <= size and room[size:] == b"\xaa" * 8, "nothing is written behind the room"
+            assert used <= size and room[size:] == b"\xaa" * 8, "nothing is written behind the slot"
             if used:
                 found += room[:used]
             else:

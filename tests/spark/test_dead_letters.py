@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slipstream.spark import jobs
-from slipstream.spark.jobs.letters import Goal, open_letter
+from slipstream.spark.jobs.dead_letters import Goal, open_letter
 from slipstream.spark.runtime.target import Reach
 from support import nats_py
 from support.server_process import ServerProcess
