@@ -34,6 +34,7 @@ from slipstream.jetstream.consumer.priority import PriorityGroups
 from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.replies import Replies
+from slipstream.jetstream.consumer.sink import Sink
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.ports import Delivery, Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.values import ALL, Damaged
@@ -109,11 +110,14 @@ class Consumer:
             NoJournal() if in_memory else ConsumerJournal(self.store, name, state, owner.holding)
         )
         base = f"{stream.name}.{name}"
-        self.sink: PullSink | PushSink = (
-            PushSink(self, ports, f"$JS.FC.{base}.".encode())
-            if config.deliver_subject
-            else PullSink(self, ports, self.groups)
-        )
+        # It has one of the two, for as long as it lives.
+        self.pull: PullSink | None = None
+        self.push: PushSink | None = None
+        self.sink: Sink
+        if config.deliver_subject:
+            self.sink = self.push = PushSink(self, ports, f"$JS.FC.{base}.".encode())
+        else:
+            self.sink = self.pull = PullSink(self, ports, self.groups)
         self.deliverer = Deliverer(self)
         self.dead_letters = DeadLetters(self)
         self._base = base
@@ -133,11 +137,6 @@ class Consumer:
         """The configuration in force."""
         return self.state.config
 
-    @property
-    def pull(self) -> PullSink | None:
-        """The waiting requests, if this is a pull consumer."""
-        return self.sink if isinstance(self.sink, PullSink) else None
-
     def available(self) -> int:
         """Messages that could be delivered, again or for the first time."""
         return self.deliverer.undelivered.pending() + self.state.acks.queued_count
@@ -154,13 +153,13 @@ class Consumer:
         return limit - len(self.state.acks.pending)
 
     def heartbeat(self) -> bytes:
-        """See `PullOwner.heartbeat`."""
+        """See `SinkOwner.heartbeat`."""
         lines = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n" % (
             self.state.acks.dseq,
             self.state.next_seq - 1,
         )
-        if isinstance(self.sink, PushSink) and self.sink.flow_id:
-            lines += b"Nats-Consumer-Stalled: %b\r\n" % self.sink.flow_id
+        if self.push is not None and self.push.flow_id:
+            lines += b"Nats-Consumer-Stalled: %b\r\n" % self.push.flow_id
         return lines + b"\r\n"
 
     def ack_wait_ns(self, delivery: int) -> int:
@@ -195,10 +194,9 @@ class Consumer:
             long_form = f"$JS.ACK.{domain}.{self.owner.account_hash}.{self._base}.*.*.*.*.>"
             add(subscribe(long_form.encode(), self.replies.on_ack))
         add(subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{self._base}".encode(), self.on_request))
-        if isinstance(self.sink, PushSink):
-            if self.config.flow_control:
-                add(subscribe(f"$JS.FC.{self._base}.*".encode(), self.replies.on_flow_reply))
-            self.sink.start()
+        if self.push is not None and self.config.flow_control:
+            add(subscribe(f"$JS.FC.{self._base}.*".encode(), self.replies.on_flow_reply))
+        self.sink.start()
         self.idleness.arm()
         self.idleness.arm_pause()
         self.replies.arm()
@@ -212,10 +210,8 @@ class Consumer:
         if self.closed:
             return
         self.replies.flush()
-        if isinstance(self.sink, PullSink):
-            self.sink.end_all(status, counts=counts)
+        self.sink.close(status, counts=counts)
         self.closed = True
-        self.sink.close()
         self.deliverer.close()
         self.dead_letters.close()
         self.groups.forget()
@@ -231,7 +227,7 @@ class Consumer:
         """Become `config`, which was checked against the present one. Durable with the next commit."""
         old, state = self.config, self.state
         self.replies.flush()
-        if isinstance(self.sink, PushSink) and old.deliver_subject != config.deliver_subject:
+        if self.push is not None and old.deliver_subject != config.deliver_subject:
             state.acks.expire_all(self.ports.now_ns())
         if old.ack_wait_ns != config.ack_wait_ns:
             state.acks.shift_deadlines(config.ack_wait_ns - old.ack_wait_ns)
@@ -242,9 +238,9 @@ class Consumer:
             self.filters = Filters(subjects_of(config), self.stream.known_subjects)
             self.deliverer.undelivered.restart()
         self.deliverer.configure()
-        bound = ("deliver_subject", "deliver_group")
-        if isinstance(self.sink, PushSink) and any(getattr(old, name) != getattr(config, name) for name in bound):
-            self.sink.rebind()
+        bound = (old.deliver_subject, old.deliver_group)
+        if self.push is not None and bound != (config.deliver_subject, config.deliver_group):
+            self.push.rebind()
         if old.pause_until_ns != config.pause_until_ns:
             self.idleness.arm_pause()
             self.events.paused(config.pause_until_ns)
@@ -273,7 +269,7 @@ class Consumer:
         self.filters = Filters(subjects_of(self.config), self.stream.known_subjects)
         self.deliverer.configure()
         self.dead_letters.configure()
-        if isinstance(self.sink, PushSink) and self.sink.check_cycle(self.stream.config.subjects):
+        if self.push is not None and self.push.check_cycle(self.stream.config.subjects):
             self.log("WRN", "does not deliver: its stream takes the deliver subject")
         self.wake()
 
@@ -344,10 +340,9 @@ class Consumer:
         self.full = False
         paused = self.state.config.pause_until_ns is not None and self.is_paused()
         stop = Stop.IDLE if paused or self.deliverer.waits else self.deliverer.run(alone=alone)
-        if paused and isinstance(self.sink, PullSink):
+        if paused or stop is Stop.END:
             self.sink.on_end()
-        if stop is Stop.END and isinstance(self.sink, PullSink):
-            self.sink.on_end()
+        if stop is Stop.END:
             self.deliverer.expect()
         self.full = stop is Stop.FULL
         if stop in (Stop.END, Stop.REFUSED):
@@ -384,19 +379,16 @@ class Consumer:
         """A pull request."""
         if not reply:
             return
-        if not isinstance(self.sink, PullSink):
+        pull = self.pull
+        if pull is None:
             self._refuse(reply, b"409 Consumer is push based")
         elif header and not level_suffices(header):
             self._refuse(reply, b"412 Required Api Level")
         elif b"no_wait" in payload and not self.store.is_settled:
             # Who does not wait gets what was published before it asked, or hears that there is nothing.
-            self.stream.after_received(lambda: self._pull(self.sink, reply, payload))
+            self.stream.after_received(lambda: None if self.closed else pull.on_request(reply, payload))
         else:
-            self.sink.on_request(reply, payload)
-
-    def _pull(self, sink: PullSink | PushSink, reply: bytes, payload: bytes) -> None:
-        if isinstance(sink, PullSink) and not self.closed:
-            sink.on_request(reply, payload)
+            pull.on_request(reply, payload)
 
     def _refuse(self, reply: bytes, status: bytes) -> None:
         self.out.append((reply, reply, None, b"NATS/1.0 %b\r\n\r\n" % status, b""))
@@ -414,7 +406,7 @@ class Consumer:
         """What must hold between calls."""
         self.state.acks.check_invariants()
         assert not self.state.dead.keys() & self.state.acks.pending.keys()
-        if isinstance(self.sink, PullSink):
-            self.sink.waiting.check_invariants()
+        if self.pull is not None:
+            self.pull.waiting.check_invariants()
         limit = self.config.max_ack_pending
         assert limit <= 0 or len(self.state.acks.pending) <= limit or not limit

@@ -26,7 +26,6 @@ from slipstream.jetstream.consumer.limits import (
 )
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT
-from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.consumer.undelivered import Undelivered
 from slipstream.jetstream.ports import Cancel
@@ -36,7 +35,7 @@ from slipstream.kernels.fastpath.handout import Batch
 if TYPE_CHECKING:
     from slipstream.jetstream.config.structs import ConsumerConfig
     from slipstream.jetstream.consumer.consumer import Consumer
-    from slipstream.jetstream.consumer.requests import PullRequest
+    from slipstream.jetstream.consumer.sink import Expected
 
 __all__ = ["Deliverer", "Stop"]
 
@@ -70,7 +69,7 @@ class Deliverer:
         self._slice_bytes = 0  # read in the slice under way
         self._target = b""  # who got the last message
         self._congested = False  # and was near its limit then
-        self._expecting: tuple[PullRequest, ConsumerConfig] | None = None  # who gets the next message, and why
+        self._expecting: tuple[Expected, ConsumerConfig] | None = None  # who gets the next message, and why
         if consumer.config.replay_policy is ReplayPolicy.ORIGINAL:
             self._replay = Replay(self._store.last_seq)
         self.configure()
@@ -189,11 +188,12 @@ class Deliverer:
     def expect(self) -> None:
         """The stream has nothing more: remember who gets the next message, if that can be said now."""
         consumer = self._consumer
-        config, sink = consumer.config, consumer.sink
+        config = consumer.config
         if not self._as_stored or consumer.state.resume_seq or config.pause_until_ns is not None:
             return
-        if isinstance(sink, PullSink) and (request := sink.only_taker()) is not None and not self.undelivered.pending():
-            self._expecting = request, config
+        expected = consumer.sink.expect()
+        if expected is not None and not self.undelivered.pending():
+            self._expecting = expected, config
 
     def deliver_expected(self, seq: int) -> None:
         """Of the messages, only this one was committed since `expect`: hand it out, unless anything else has changed.
@@ -203,17 +203,16 @@ class Deliverer:
         """
         if self._expecting is None:
             return
-        request, config = self._expecting
+        expected, config = self._expecting
         self._expecting = None
         consumer, store, undelivered = self._consumer, self._store, self.undelivered
-        state, sink = consumer.state, consumer.sink
+        state = consumer.state
         if (
             state.config is not config
             or consumer.out
             or state.acks.next_redelivery()
             or not undelivered.follows(seq)
-            or not isinstance(sink, PullSink)
-            or not sink.is_only_taker(request)
+            or not expected.holds()
         ):
             return
         batch = store.gather(
@@ -222,7 +221,7 @@ class Deliverer:
         if not batch:
             return
         self._ports.hand_out(
-            request.reply,
+            expected.target,
             batch,
             0,
             1,
@@ -235,7 +234,7 @@ class Deliverer:
         self._ports.flush()
         undelivered.pending()
         self._record(batch, 1)
-        sink.took_one(request)
+        expected.took()
 
     # --- the careful way ---
 
@@ -289,26 +288,18 @@ class Deliverer:
         if self._must_wait(message, size, now_ns, first=deliveries == 1):
             return False
         sink = consumer.sink
-        if isinstance(sink, PullSink):
-            request = sink.take(size, pending)
-            if request is None:
-                return False
-            if consumer.config.priority_policy is PriorityPolicy.PINNED_CLIENT:
-                block = headers.append(block or b"", b"Nats-Pin-Id", consumer.groups.pin_id.encode())
-            self._target = request.reply
-            consumer.out.append((request.reply, message.subject, reply, block, payload))
-            sink.settle(request)
-        else:
-            if not sink.accepts():
-                return False
-            self._target = sink.target
-            consumer.out.append((sink.target, message.subject, reply, block, payload))
+        target = sink.take(size, pending)
+        if target is None:
+            return False
+        if consumer.config.priority_policy is PriorityPolicy.PINNED_CLIENT:
+            block = headers.append(block or b"", b"Nats-Pin-Id", consumer.groups.pin_id.encode())
+        self._target = target
+        consumer.out.append((target, message.subject, reply, block, payload))
         if deliveries == 1:
             self._record_first([message.seq])
         else:
             self._record_again(message.seq, now_ns)
-        if not isinstance(sink, PullSink):
-            sink.sent(size, size)
+        sink.sent(size)
         if self._replay is not None:
             self._replay.sent(message.ts_ns, now_ns)
         if self._rate is not None:

@@ -13,8 +13,6 @@ from slipstream.jetstream.consumer.limits import (
     CONSUMER_INACTIVE_SLACK_NS,
     CONSUMER_INACTIVE_SPREAD_MS,
 )
-from slipstream.jetstream.consumer.pull import PullSink
-from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.ports import Cancel
 from slipstream.units import MILLISECOND_NS
 
@@ -64,7 +62,7 @@ class Idleness:
         if not threshold_ns and not self._consumer.config.durable_name:
             threshold_ns = CONSUMER_INACTIVE_NS
         by_default = threshold_ns == CONSUMER_INACTIVE_NS and not self._consumer.config.durable_name
-        if threshold_ns and (isinstance(self._consumer.sink, PullSink) or by_default):
+        if threshold_ns and (self._consumer.pull is not None or by_default):
             return threshold_ns + CONSUMER_INACTIVE_SLACK_NS + self._spread_ns
         return threshold_ns  # somebody has chosen it, and a push consumer shows when nobody listens
 
@@ -74,8 +72,8 @@ class Idleness:
             self._timer()
             self._timer = None
         threshold_ns = self._threshold_ns()
-        sink = self._consumer.sink
-        in_use = isinstance(sink, PushSink) and sink.listening
+        push = self._consumer.push
+        in_use = push is not None and push.listening
         if not threshold_ns or self._consumer.closed or in_use:
             return
         self._timer = self._ports.call_later(delay_ns or threshold_ns, self._due)
@@ -90,14 +88,15 @@ class Idleness:
 
     def _busy_for_ns(self) -> int:
         """How much longer a consumer without requests may still be in use; 0: it is not."""
-        if isinstance(self._consumer.sink, PushSink):
+        pull = self._consumer.pull
+        if pull is None:
             return 0
         now_ns, threshold_ns = self._ports.now_ns(), self._threshold_ns()
-        since_ns = now_ns - self._consumer.sink.last_active_ns
+        since_ns = now_ns - pull.last_active_ns
         if since_ns < threshold_ns:
             return threshold_ns - since_ns
-        self._consumer.sink.drop_gone(now_ns)
-        if self._consumer.sink.waiting:
+        pull.drop_gone(now_ns)
+        if pull.waiting:
             return threshold_ns
         last_ns = self._consumer.state.acks.last_deadline_ns()
         return max(last_ns + threshold_ns - now_ns, 0) if last_ns else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG
 from slipstream.jetstream.config.versioning import shown
 from slipstream.jetstream.consumer.consumer import Consumer
-from slipstream.jetstream.consumer.pull import PullSink
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 
 __all__ = ["consumer_fields"]
@@ -31,7 +30,7 @@ def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> 
         "num_waiting": _waiting(consumer, now_ns),
         "num_pending": consumer.deliverer.undelivered.pending(),
     }
-    if not isinstance(consumer.sink, PullSink) and consumer.sink.listening:
+    if consumer.push is not None and consumer.push.listening:
         fields["push_bound"] = True
     until_ns = config.pause_until_ns
     if until_ns is not None and until_ns > now_ns:
@@ -58,10 +57,10 @@ def _pair(dseq: int, seq: int, last_ns: int) -> dict[str, object]:
 
 
 def _waiting(consumer: Consumer, now_ns: int) -> int:
-    if not isinstance(consumer.sink, PullSink):
+    if consumer.pull is None:
         return 0
-    consumer.sink.drop_gone(now_ns)
-    return len(consumer.sink.waiting)
+    consumer.pull.drop_gone(now_ns)
+    return len(consumer.pull.waiting)
 
 
 def _group(consumer: Consumer) -> dict[str, object]:

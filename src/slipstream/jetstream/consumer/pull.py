@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice, takewhile
-from typing import Protocol
 
 from slipstream.jetstream.config.enums import PriorityPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig
@@ -21,49 +20,39 @@ from slipstream.jetstream.consumer.limits import (
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT, Plan
 from slipstream.jetstream.consumer.priority import PriorityGroups, PriorityVerdict
 from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
+from slipstream.jetstream.consumer.sink import SinkOwner
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_duration
-from slipstream.jetstream.ports import Cancel, Delivery, Ports
+from slipstream.jetstream.ports import Cancel, Ports
 
-__all__ = ["PullOwner", "PullSink"]
+__all__ = ["PullSink"]
 
 _NO_PRIORITY = PriorityPolicy.NONE  # members of an enum are looked up slowly
 
 
-class PullOwner(Protocol):
-    """The consumer, as far as a sink needs it."""
+class _ExpectedRequest:
+    """The one request that waits."""
 
-    @property
-    def config(self) -> ConsumerConfig:
-        """Its configuration."""
-        ...
+    __slots__ = ("_request", "_sink", "target")
 
-    @property
-    def out(self) -> list[Delivery]:
-        """What is to be sent, in order."""
-        ...
+    def __init__(self, sink: PullSink, request: PullRequest) -> None:
+        self._sink = sink
+        self._request = request
+        self.target = request.reply
 
-    def available(self) -> int:
-        """Messages that could be delivered: new ones and those to be delivered again."""
-        ...
+    def holds(self) -> bool:
+        """Whether it still is the only one, and somebody is there to take a message."""
+        return self._sink.is_only_taker(self._request)
 
-    def ack_pending(self) -> int:
-        """Messages handed out and not acknowledged."""
-        ...
-
-    def heartbeat(self) -> bytes:
-        """A header block that says how far the consumer is."""
-        ...
-
-    def wake(self) -> None:
-        """Look for something to deliver at the end of this turn, and send what is in `out`."""
-        ...
+    def took(self) -> None:
+        """It got the message."""
+        self._sink.took_one(self._request)
 
 
 class PullSink:
     """The waiting requests of one consumer."""
 
-    def __init__(self, owner: PullOwner, ports: Ports, groups: PriorityGroups) -> None:
+    def __init__(self, owner: SinkOwner, ports: Ports, groups: PriorityGroups) -> None:
         """Serve requests for `owner`."""
         self._owner = owner
         self._ports = ports
@@ -75,6 +64,10 @@ class PullSink:
         self._swept_ns = 0  # when gone clients were last looked for
         self.waiting = WaitingRequests()
         self.last_active_ns = ports.now_ns()
+        self._taker: PullRequest | None = None  # got the message that is being sent
+
+    def start(self) -> None:
+        """Requests come as they come."""
 
     # --- requests ---
 
@@ -177,15 +170,15 @@ class PullSink:
             return False
         return self._has_interest(request.reply)
 
-    def only_taker(self) -> PullRequest | None:
+    def expect(self) -> _ExpectedRequest | None:
         """The one request that waits, if it may have any message; None: there is not one, or it has conditions."""
         if self._owner.config.priority_policy is not _NO_PRIORITY:
             return None
         only = self.waiting.only()
-        return None if only is None or only.bytes_left > 0 else only
+        return None if only is None or only.bytes_left > 0 else _ExpectedRequest(self, only)
 
     def is_only_taker(self, request: PullRequest) -> bool:
-        """Whether this one, which was `only_taker`, still is, and somebody is there to take a message."""
+        """Whether this one, which waited alone, still does, and somebody is there to take a message."""
         waiting = self.waiting
         return waiting.count == 1 and not request.ended and self._is_easy(request, self._now_ns())
 
@@ -207,8 +200,12 @@ class PullSink:
             assert self.waiting.first() is request
             self.took_one(request)
 
-    def take(self, size: int, pending: int) -> PullRequest | None:
+    def take(self, size: int, pending: int) -> bytes | None:
         """Who gets the next message of this size; those who cannot are told so. `pending` counts the message too."""
+        self._taker = request = self._choose(size, pending)
+        return None if request is None else request.reply
+
+    def _choose(self, size: int, pending: int) -> PullRequest | None:
         waiting, config = self.waiting, self._owner.config
         passed = 0
         while (request := waiting.first()) is not None:
@@ -237,8 +234,10 @@ class PullSink:
             return request
         return None
 
-    def settle(self, request: PullRequest) -> None:
-        """Its message is on the way: let it wait for more, or end."""
+    def sent(self, size: int) -> None:
+        """Its message is on the way: let the request wait for more, or end."""
+        request, self._taker = self._taker, None
+        assert request is not None
         self._served(request)
         if request.ended and request.bytes_left > 0:
             self._status(request.reply, b"409 Batch Completed", request)
@@ -290,15 +289,11 @@ class PullSink:
             self.waiting.watch(request)
         self._arm()
 
-    def end_all(self, status: bytes, *, counts: bool = False) -> None:
+    def close(self, status: bytes, *, counts: bool) -> None:
         """Tell everyone who waits why nothing comes any more."""
         for request in list(self.waiting):
             self._status(request.reply, status, request if counts else None)
             self.waiting.end(request)
-        self.close()
-
-    def close(self) -> None:
-        """No more timers."""
         if self._timer is not None:
             self._timer()
             self._timer = None

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import string
 from collections.abc import Sequence
-from typing import Protocol
 
 from slipstream.jetstream.config.enums import AckPolicy
-from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.limits import (
     CONSUMER_CAREFUL_MSGS,
     CONSUMER_SLICE_MSGS,
@@ -19,50 +17,21 @@ from slipstream.jetstream.consumer.limits import (
     FLOW_WINDOW_START,
 )
 from slipstream.jetstream.consumer.plan import Plan
-from slipstream.jetstream.ports import Cancel, Delivery, Ports
+from slipstream.jetstream.consumer.sink import Expected, SinkOwner
+from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.kernels.subjects.subject import matches
 from slipstream.subjects.outside import outside_only, unmarked
 
-__all__ = ["PushOwner", "PushSink"]
+__all__ = ["PushSink"]
 
 _LETTERS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 _ID_LENGTH = 4
 
 
-class PushOwner(Protocol):
-    """The consumer, as far as a sink needs it."""
-
-    @property
-    def config(self) -> ConsumerConfig:
-        """Its configuration."""
-        ...
-
-    @property
-    def out(self) -> list[Delivery]:
-        """What is to be sent, in order."""
-        ...
-
-    def ack_pending(self) -> int:
-        """Messages handed out and not acknowledged."""
-        ...
-
-    def heartbeat(self) -> bytes:
-        """A header block that says how far the consumer is."""
-        ...
-
-    def wake(self) -> None:
-        """Look for something to deliver at the end of this turn, and send what is in `out`."""
-        ...
-
-    def on_listening(self, listening: bool) -> None:
-        """Somebody came, or the last one left."""
-        ...
-
-
 class PushSink:
     """The deliver subject of one consumer."""
 
-    def __init__(self, owner: PushOwner, ports: Ports, flow_prefix: bytes) -> None:
+    def __init__(self, owner: SinkOwner, ports: Ports, flow_prefix: bytes) -> None:
         """Deliver for `owner`; flow control replies begin with `flow_prefix`."""
         self._owner = owner
         self._ports = ports
@@ -92,8 +61,11 @@ class PushSink:
             self._beat_ns = self._ports.now_ns() + config.idle_heartbeat_ns
             self._arm_beat()
 
-    def close(self) -> None:
-        """Watch and beat no more."""
+    def close(self, status: bytes, *, counts: bool) -> None:
+        """Watch and beat no more; nobody has asked, so nobody is told."""
+        self._stop()
+
+    def _stop(self) -> None:
         for cancel in (self._watch, self._beat_timer):
             if cancel is not None:
                 cancel()
@@ -101,7 +73,7 @@ class PushSink:
 
     def rebind(self) -> None:
         """The deliver subject or group has changed."""
-        self.close()
+        self._stop()
         self.start()
 
     def check_cycle(self, stream_subjects: Sequence[str]) -> bool:
@@ -128,13 +100,24 @@ class PushSink:
 
     def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
         """So many went to the deliver subject."""
-        self.sent(size, last_size)
+        self._went(size, last_size)
 
-    def accepts(self) -> bool:
-        """Whether one more message may go."""
-        return self.listening and self._unconfirmed <= self._window
+    def take(self, size: int, pending: int) -> bytes | None:
+        """The deliver subject, if one more message may go."""
+        return self.target if self.listening and self._unconfirmed <= self._window else None
 
-    def sent(self, size: int, last_size: int) -> None:
+    def sent(self, size: int) -> None:
+        """One message went."""
+        self._went(size, size)
+
+    def expect(self) -> Expected | None:
+        """Messages go to whoever listens when they are there."""
+        return None
+
+    def on_end(self) -> None:
+        """Nobody waits for an answer."""
+
+    def _went(self, size: int, last_size: int) -> None:
         """Messages of this size together went; only the last of them may have exceeded a limit."""
         self._quiet_from_now()
         config = self._owner.config

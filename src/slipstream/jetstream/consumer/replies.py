@@ -17,7 +17,6 @@ from slipstream.jetstream.consumer.config import sample_percent
 from slipstream.jetstream.consumer.delivery import FOREVER_NS
 from slipstream.jetstream.consumer.limits import REDELIVER_INTERVAL_MIN_NS, REDELIVER_SLICE_MSGS
 from slipstream.jetstream.consumer.naks import nak_delay_ns
-from slipstream.jetstream.consumer.push import PushSink
 from slipstream.jetstream.consumer.state import ACKED_UP_TO, GAVE_UP, POSTPONED
 from slipstream.jetstream.ports import Cancel
 from slipstream.kernels.fastpath.ackintake import AckIntake
@@ -190,9 +189,9 @@ class Replies:
     def on_flow_reply(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """The answer to a flow control request; for some consumers it is also an ack."""
         consumer = self._consumer
-        assert isinstance(consumer.sink, PushSink)
+        assert consumer.push is not None
         is_ack = consumer.config.ack_policy is AckPolicy.FLOW_CONTROL
-        if not consumer.sink.on_flow_reply(subject) or not is_ack or not header:
+        if not consumer.push.on_flow_reply(subject) or not is_ack or not header:
             return
         seq = headers.find(header, b"Nats-Last-Stream") or b""
         dseq = headers.find(header, b"Nats-Last-Consumer") or b"0"

@@ -314,7 +314,7 @@ class TestExpected:
         w.fill(1, "s.a")
         (message,) = inbox.messages()
         assert tokens(message)[:3] == (1, 2, 1) and tokens(message)[4] == 0
-        assert w.numbers() == (2, 0, 1, 0, 0) and not w.consumer().sink.waiting
+        assert w.numbers() == (2, 0, 1, 0, 0) and not w.consumer().pull.waiting
 
     @pytest.mark.parametrize("body", [{"batch": 1, "max_bytes": 500}, {"batch": 1, "expires": SECOND_NS}])
     def test_conditions_are_for_the_slice(self, monkeypatch: pytest.MonkeyPatch, body: object) -> None:
