@@ -34,6 +34,7 @@ from slipstream.config.account_options import (
 )
 from slipstream.errors import ConfigError
 from slipstream.kernels.subjects.subject import is_valid_publish, is_valid_subscription
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.auth.jwt.claims import AccountClaims, Export, Import, JetStreamLimits
@@ -61,7 +62,7 @@ class Claimed:
         self.claims = claims
         self.text = text  # empty: of an account that is only believed to exist
         self.updated_ns = now_ns
-        self.is_expired = False
+        self.is_expired = 0 < claims.exp * SECOND_NS <= now_ns
         self.incomplete = False  # something was left out
         self.next_change_s = 0  # when an activation that is used now ends; 0: never
         self.exports = Exports(_exports(claims))

@@ -16,9 +16,11 @@ from slipstream.monitoring.worker import Worker
 if TYPE_CHECKING:
     import ssl
 
+    from slipstream.monitoring.claims import ClaimsService, TokenStore
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.facts import Monitored
     from slipstream.monitoring.http import MonitoringListener
+    from slipstream.routing.operators import OperatorMode
 
 __all__ = ["Monitoring"]
 
@@ -35,6 +37,7 @@ class Monitoring:
         self.facts.queues["System recvQ"] = self._worker.__len__
         self._requests = Requests(self.facts, self._events, self._ready_sender, self._worker)
         self._has_system_account = False
+        self._claims: ClaimsService | None = None
 
     @property
     def url(self) -> str:
@@ -75,6 +78,17 @@ class Monitoring:
             self._requests.start()
             self._events.start()
 
+    def serve_claims(self, operators: OperatorMode, store: TokenStore | None) -> None:
+        """Take tokens of accounts over the system account."""
+        system = self.facts.hub.system_account
+        if system is None:
+            return
+        from slipstream.monitoring.claims import ClaimsService
+
+        server = self.facts.server
+        self._claims = ClaimsService(operators, store, self._ready_sender, server.turns, server.log)
+        self._claims.start(system)
+
     def reloaded(self) -> None:
         """The server uses other options, perhaps other accounts, from now on."""
         self.facts.reloaded()
@@ -104,6 +118,8 @@ class Monitoring:
         """Close the port and listen no more."""
         self._events.stop()
         self._requests.stop()
+        if self._claims is not None:
+            self._claims.stop()
         self._worker.stop()
         if self.listener is not None:
             await self.listener.stop()

@@ -51,6 +51,18 @@ class AccountResolver(Protocol):
         """Look for the token of an account; `done` gets it, or nothing and the reason. Perhaps at once."""
         ...
 
+    def fetch_now(self, name: str) -> str:
+        """The same at a start, when nobody can be kept waiting; empty when there is none.
+
+        Raises:
+            OSError: it cannot be looked for.
+        """
+        ...
+
+    def close(self) -> None:
+        """Look for nothing more."""
+        ...
+
 
 class Timers(Protocol):
     """What calls back after a while."""
@@ -148,15 +160,16 @@ class OperatorMode:
         known = self.claimed.accounts.get(name)
         if known is not None:
             self._log("DBG", f"Disable account {name} due to remove")
-            gone = Claimed(AccountClaims(sub=name, iss=known.claims.iss, name=known.claims.name), "", self._now())
-            self._put([gone])
+            gone = Claimed(AccountClaims(sub=name, iss=known.claims.iss, name=known.claims.name), "", self.now_ns())
             self._expire(name)
+            gone.is_expired = True
+            self._put([gone])
 
     def believe(self, name: str) -> None:
         """Take an account for granted whose token is not there yet: the system account, from which it is pushed."""
         issuer = self.trust.operators[0].iss
         limits = Limits(subs=NO_LIMIT, data=NO_LIMIT, payload=NO_LIMIT, conn=NO_LIMIT, leaf=NO_LIMIT)
-        self._put([Claimed(AccountClaims(sub=name, iss=issuer, nats=AccountPart(limits=limits)), "", self._now())])
+        self._put([Claimed(AccountClaims(sub=name, iss=issuer, nats=AccountPart(limits=limits)), "", self.now_ns())])
 
     def checked(self, name: str, text: str) -> Claimed:
         """A token, if it is one for this account that a trusted operator signed and that holds now.
@@ -167,9 +180,29 @@ class OperatorMode:
         claims = decode_account(text)
         if claims.iss not in self.trust.keys or claims.sub != name:
             raise InvalidToken("account validation failed")
-        if blocks(account_findings(claims, self._now() // SECOND_NS), with_time=True):
+        if blocks(account_findings(claims, self.now_ns() // SECOND_NS), with_time=True):
             raise InvalidToken("account validation failed")
-        return Claimed(claims, text, self._now())
+        return Claimed(claims, text, self.now_ns())
+
+    def load(self, name: str) -> bool:
+        """Get an account at a start, with what it imports; tells whether it is there."""
+        found: dict[str, Claimed] = {}
+        wanted = [name]
+        while wanted:
+            here = wanted.pop()
+            if here in found or self.claims_of(here) is not None or not is_public_key(here, KeyKind.ACCOUNT):
+                continue
+            try:
+                text = self.resolver.fetch_now(here)
+                claimed = self.checked(here, text) if text else None
+            except (OSError, InvalidToken) as error:
+                self._log("WRN", f"Account fetch failed: {error}")
+                claimed = None
+            if claimed is not None:
+                found[here] = claimed
+                wanted += [entry.account for entry in claimed.claims.imports]
+        self._put(found.values())
+        return self.claims_of(name) is not None
 
     def fetch(self, name: str, done: Callable[[Claimed | None], None]) -> None:
         """Ask the resolver for an account."""
@@ -208,7 +241,7 @@ class OperatorMode:
                 self._renew_clients(claimed)
 
     def _resolve(self, names: Iterable[str]) -> None:
-        now_s = self._now() // SECOND_NS
+        now_s = self.now_ns() // SECOND_NS
         changed = {}
         for name in names:
             changed[name], problems = self.claimed.resolve(name, self._options, now_s)
@@ -279,7 +312,8 @@ class OperatorMode:
 
     # --- time -----------------------------------------------------------------------------------------------------
 
-    def _now(self) -> int:
+    def now_ns(self) -> int:
+        """Wall clock."""
         return self._hub.clock.now_ns()
 
     def _at(self, when_ns: int, callback: Callable[[], None]) -> None:
@@ -295,12 +329,12 @@ class OperatorMode:
             self._timer = None
         if self._deadlines:
             # Far ends are looked at again now and then: timers count another clock.
-            delay_ns = min(max(self._deadlines[0][0] - self._now(), 0), _LOOK_AGAIN_NS)
+            delay_ns = min(max(self._deadlines[0][0] - self.now_ns(), 0), _LOOK_AGAIN_NS)
             self._timer = self._timers.call_later(delay_ns, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        while self._deadlines and self._deadlines[0][0] <= self._now():
+        while self._deadlines and self._deadlines[0][0] <= self.now_ns():
             heapq.heappop(self._deadlines)[2]()
         self._set_timer()
 

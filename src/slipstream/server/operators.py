@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 from slipstream.auth.jwt.checks import account_findings, blocks
 from slipstream.auth.jwt.token import InvalidToken, decode_account, decode_operator, undecorated
 from slipstream.auth.jwt.trust import trust_of, trust_problems
+from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.config.options import SYSTEM_ACCOUNT, Position, ResolverOptions
 from slipstream.config.record import replace
 from slipstream.errors import ConfigError
 from slipstream.routing.operators import OperatorMode
-from slipstream.server.resolvers import MemoryResolver
+from slipstream.server.resolvers import DirectoryResolver, MemoryResolver, UrlResolver
+from slipstream.server.token_directory import DirectoryError, TokenDirectory
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from slipstream.routing.operators import AccountResolver
     from slipstream.server.server import Server
 
-__all__ = ["operator_problems", "start_operators", "with_tokens", "zone"]
+__all__ = ["load_accounts_on_disk", "operator_problems", "start_operators", "with_tokens", "zone"]
 
 _TOKEN_START = "eyJ"  # base64 of `{"`
 _TOKEN_FILE_BYTES_MAX = 1024 * 1024
@@ -67,23 +70,59 @@ def start_operators(server: Server) -> OperatorMode:
     """Trust the operators of a configuration, and get the system account.
 
     Raises:
-        ConfigError: the system account cannot be had, or the tokens contradict the configuration.
+        ConfigError: the resolver or the system account cannot be had.
     """
     options = server.options
     trust = trust_of(options.operator, options.trusted_keys)
     _announce(server, trust.operators)
-    resolver: AccountResolver = MemoryResolver(options.resolver_preload)
+    resolver = _resolver(server)
     mode = OperatorMode(server.hub, trust, resolver, server.turns, zone, server.log)
     server.hub.trust(mode)
     _check_preloads(server)
     system = options.system_account
     if system and system != SYSTEM_ACCOUNT:
-        mode.lookup(system, lambda: None)
-        if mode.claims_of(system) is None:
-            raise ConfigError("error resolving system account: account missing")
+        if not mode.load(system):
+            # Its token may follow: it is pushed through itself.
+            if isinstance(resolver, MemoryResolver) or len(trust.operators) != 1:
+                raise ConfigError("error resolving system account: account missing")
+            mode.believe(system)
         if server.hub.topology.graph.accounts[system].options.jetstream is not None and options.jetstream.enabled:
             raise ConfigError("Not allowed to enable JetStream on the system account")
     return mode
+
+
+def load_accounts_on_disk(mode: OperatorMode, directory: str) -> None:
+    """Get the accounts that have streams: these go on whether a client comes or not."""
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for name in sorted(names):
+        if is_public_key(name, KeyKind.ACCOUNT):
+            mode.load(name)
+
+
+def _resolver(server: Server) -> AccountResolver:
+    options, preload = server.options, server.options.resolver_preload
+    chosen = options.resolver
+    if chosen is None or chosen.type == "memory":
+        return MemoryResolver(preload)
+    if chosen.type == "url":
+        if preload:
+            raise ConfigError("resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR")
+        resolver = UrlResolver(chosen.url, options.resolver_tls, server.turns)
+        try:
+            resolver.fetch_now("")
+        except OSError as error:
+            raise ConfigError(str(error)) from error
+        return resolver
+    try:
+        directory = TokenDirectory(chosen, server.clock.now_ns)
+        for name, text in preload.items():
+            directory.save_if_newer(name, text)
+    except (OSError, DirectoryError) as error:
+        raise ConfigError(str(error)) from error
+    kind = "some" if chosen.type == "cache" else "all"
+    server.log("INF", f"Managing {kind} jwt in exclusive directory {directory.path}")
+    return DirectoryResolver(chosen, server.turns, directory)
 
 
 def _announce(server: Server, operators: tuple[OperatorClaims, ...]) -> None:

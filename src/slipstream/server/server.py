@@ -196,6 +196,10 @@ class Server:
         except StorageFault as error:
             raise StartError(f"Can't start JetStream: {error}") from error
         announce(self.log, self.options.jetstream, self._storage.directory)
+        if self._operators is not None:
+            from slipstream.server.operators import load_accounts_on_disk
+
+            load_accounts_on_disk(self._operators, self._storage.directory)
         if self.opens_late and not self._storage.has_streams:
             from slipstream.server.jetstream_door import JetStreamDoor, may_open_later
 
@@ -249,6 +253,12 @@ class Server:
             await self.monitoring.start(self._https_context())
             self.hub.describe_server = self.monitoring.introduction
             self._show_jetstream()
+            if self._operators is not None:
+                from slipstream.server.resolvers import DirectoryResolver
+
+                resolver = self._operators.resolver
+                store = resolver if isinstance(resolver, DirectoryResolver) else None
+                self.monitoring.serve_claims(self._operators, store)
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 
@@ -363,6 +373,7 @@ class Server:
         self.stop_accepting()
         if self._operators is not None:
             self._operators.close()
+            self._operators.resolver.close()
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._stop_jetstream()

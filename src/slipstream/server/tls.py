@@ -107,6 +107,32 @@ def tls_problem(options: TLSOptions) -> str | None:
     return None
 
 
+def client_context(options: TLSOptions | None) -> ssl.SSLContext:
+    """A context for connections that the server makes itself.
+
+    Raises:
+        ConfigError: a file is missing or damaged.
+    """
+    import ssl
+
+    context = ssl.create_default_context(cafile=None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if options is None:
+        return context
+    if options.ca_file:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        _load_authorities(context, options.ca_file)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
+    _set_cipher_suites(context, options)
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.cert_file and options.key_file:
+        context.load_cert_chain(options.cert_file, options.key_file, password="")
+    return context
+
+
 def go_cipher_suite(openssl_name: str) -> str:
     """The name that Go, and so monitoring, has for a cipher suite of OpenSSL."""
     return _GO_NAMES.get(openssl_name, openssl_name)

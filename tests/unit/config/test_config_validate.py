@@ -99,7 +99,6 @@ ASKED = {
     "gateway": "gateway { name: a, port: 1 }",
     "leafnodes": 'leafnodes { remotes: [{url: "nats://a"}] }',
     "mqtt": "mqtt { port: 1883 }",
-    "resolver": "resolver { type: full, dir: a }",
     "authorization": "authorization { auth_callout { issuer: "
     "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA, auth_users: [a] } }",
     "ocsp": "ocsp: true",
