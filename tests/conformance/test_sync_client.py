@@ -163,11 +163,12 @@ def test_consume_and_acknowledge(jetstream: JetStream) -> None:
     first.ack(wait=True)
     second.nak()
     third.term("broken")
-    again, *_rest = consumer.fetch(3)
-    assert (again.data, again.tries) == (b"1", 2)
-    again.in_progress()
-    again.ack(wait=True)
-    for message in _rest:
+    left = []
+    while len(left) < 3:  # the nak takes its time
+        left += consumer.fetch(3)
+    assert {message.data: message.tries for message in left} == {b"1": 2, b"3": 1, b"4": 1}
+    for message in left:
+        message.in_progress()
         message.ack(wait=True)
     assert consumer.info()["ack_floor"]["stream_seq"] == 5
     with pytest.raises(ClientError, match="nobody waits for an ack"):
@@ -182,7 +183,8 @@ def test_messages_that_were_fetched_and_not_used_are_given_back(jetstream: JetSt
     messages = consumer.messages()
     next(messages).ack(wait=True)
     messages.close()  # type: ignore[attr-defined]
-    assert [(message.data, message.tries) for message in consumer.messages(timeout=SOON)] == [(b"1", 2), (b"2", 2)]
+    again = islice(consumer.messages(), 2)
+    assert sorted((message.data, message.tries) for message in again) == [(b"1", 2), (b"2", 2)]
     consumer.delete()
     with pytest.raises(NoSuchItem):
         consumer.fetch(timeout=SOON)

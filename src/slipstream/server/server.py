@@ -141,6 +141,11 @@ class Server:
             host = "127.0.0.1"
         return f"nats://{f'[{host}]' if ':' in host else host}:{self.port}"
 
+    def _repr_html_(self) -> str:
+        from slipstream.notebook import server_html
+
+        return server_html(self)
+
     async def start(self) -> None:
         """Open everything; returns when clients can connect.
 

@@ -151,6 +151,14 @@ class JetStream:
         self.api(f"STREAM.CREATE.OBJ_{checked_bucket(bucket)}", object_config(bucket, _fields(config)))
         return self.objects(bucket)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.prefix}>"
+
+    def _repr_html_(self) -> str:
+        from slipstream.notebook import streams_html
+
+        return streams_html(self)
+
     # --- the API -----------------------------------------------------------------------------------------------------
 
     def api(self, verb: str, body: object = None, *, timeout: timedelta | float = 0) -> dict[str, Any]:

@@ -107,6 +107,11 @@ class KeyValue:
         found = self._read(pattern, deliver_policy="last_per_subject", headers_only=True)
         return [entry.key for entry in found if entry.operation == "PUT"]
 
+    def newest(self, pattern: str = ">") -> Iterator[KvEntry]:
+        """The keys that have a value and match, with it; read as they are used."""
+        found = self._read(pattern, deliver_policy="last_per_subject")
+        return (entry for entry in found if entry.operation == "PUT")
+
     def history(self, key: str) -> list[KvEntry]:
         """What is kept of a key, oldest first, deletions included.
 
@@ -164,6 +169,11 @@ class KeyValue:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.bucket}>"
+
+    def _repr_html_(self) -> str:
+        from slipstream.notebook import bucket_html
+
+        return bucket_html(self)
 
     def _last(self, key: str, revision: int = 0) -> KvEntry | None:
         subject = self._subject(key)

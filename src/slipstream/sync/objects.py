@@ -151,6 +151,11 @@ class ObjectBucket:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.bucket}>"
 
+    def _repr_html_(self) -> str:
+        from slipstream.notebook import objects_html
+
+        return objects_html(self)
+
     def _find(self, name: str) -> ObjectFacts | None:
         try:
             return _facts(self.stream.last(self._meta_subject(name)).data)

@@ -57,6 +57,15 @@ class StreamHandle:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
+    def _repr_html_(self) -> str:
+        from slipstream.notebook import stream_html
+
+        return stream_html(self)
+
+    def latest(self) -> dict[str, Any]:
+        """The info that was got last, by a listing or by asking; asked for if there is none."""
+        return self._info or self.info()
+
     def get(self, seq: int) -> Delivered:
         """The message with this sequence.
 

@@ -46,6 +46,11 @@ class ServerThread:
         """The client port."""
         return self.server.port
 
+    def _repr_html_(self) -> str:
+        from slipstream.notebook import server_html
+
+        return server_html(self.server)
+
     def start(self) -> None:
         """Start; returns when clients can connect.
 
