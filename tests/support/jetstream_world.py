@@ -17,7 +17,7 @@ from typing import Any
 from slipstream.errors import StorageFault
 from slipstream.jetstream.account.account import JetStreamAccount, JetStreamServer
 from slipstream.jetstream.api.api import open_api
-from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS
+from slipstream.jetstream.api.subjects import API_SUBSCRIPTIONS
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.ports import AccountLimits, Cancel, OnMessage, Recovered, ServerFacts, Subscription

@@ -20,7 +20,7 @@ from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.jetstream.account.account import JetStreamAccount, JetStreamServer
 from slipstream.jetstream.account.directory import DirectoryStores, account_directory
 from slipstream.jetstream.api.api import open_api
-from slipstream.jetstream.api.dispatch import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
+from slipstream.jetstream.api.subjects import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for

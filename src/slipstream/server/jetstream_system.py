@@ -14,7 +14,7 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.directory import account_directory
 from slipstream.jetstream.advisories import Advisories
-from slipstream.jetstream.api.dispatch import API_PREFIX, TYPE_PREFIX
+from slipstream.jetstream.api.subjects import API_PREFIX, TYPE_PREFIX
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.commit.pubacks import error_object

@@ -10,7 +10,8 @@ import pytest
 from slipstream.errors import ApiError
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api.api import open_api
-from slipstream.jetstream.api.dispatch import API_SUBSCRIPTIONS, ApiRequest
+from slipstream.jetstream.api.request import ApiRequest
+from slipstream.jetstream.api.subjects import API_SUBSCRIPTIONS
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.ports import AccountLimits
 from slipstream.testing.sim_disk import SimDisk

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slipstream.jetstream.account.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.received import all_received
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.versioning import API_LEVEL
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slipstream.jetstream.account.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.limits import (
     BULK_CHUNK_BYTES,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from slipstream.errors import ApiError
 from slipstream.jetstream.account.account import JetStreamAccount
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.commits import CommitOutcome, Commits
 from slipstream.jetstream.bulk.fences import find_fence

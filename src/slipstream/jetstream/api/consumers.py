@@ -16,8 +16,9 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.ack_subjects import account_hash
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.api.rights import judge_consumer
 from slipstream.jetstream.config.enums import AckPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG, ConsumerConfig

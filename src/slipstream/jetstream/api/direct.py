@@ -17,9 +17,10 @@ import msgspec
 
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api.bodies import MSG_GET, MsgGetRequest
-from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES, level_suffices
+from slipstream.jetstream.api.dispatch import LONG_BODIES_AT_ONCE, LONG_BODY_BYTES
 from slipstream.jetstream.api.limits import DIRECT_MULTI_LAST_MAX
 from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.ports import Ports, Subscription

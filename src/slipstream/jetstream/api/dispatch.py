@@ -17,8 +17,8 @@ dispatched here: streams and consumers subscribe to theirs, so that a missing on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,62 +26,18 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
-from slipstream.jetstream.api.load import INFO_PATTERNS, ApiLoad
+from slipstream.jetstream.api.load import ApiLoad
+from slipstream.jetstream.api.request import ApiRequest, ApiRoute, Fields, Grants
+from slipstream.jetstream.api.routes import Routes
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.commit.faults import store_error
-from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.units import KIB, SECOND_NS
 
-__all__ = [
-    "API_PREFIX",
-    "API_SUBSCRIPTIONS",
-    "LONG_BODIES_AT_ONCE",
-    "LONG_BODY_BYTES",
-    "TYPE_PREFIX",
-    "ApiCounters",
-    "ApiDispatcher",
-    "ApiRequest",
-    "Handler",
-    "keeps_silent",
-    "level_suffices",
-]
+__all__ = ["LONG_BODIES_AT_ONCE", "LONG_BODY_BYTES", "ApiCounters", "ApiDispatcher"]
 
-API_PREFIX: Final = "$JS.API."
-TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
-# What the server subscribes to for the dispatcher: all of the API but what streams and consumers answer themselves.
-API_SUBSCRIPTIONS: Final = (
-    "$JS.API.*",
-    "$JS.API.STREAM.>",
-    "$JS.API.META.>",
-    "$JS.API.SERVER.>",
-    "$JS.API.ACCOUNT.>",
-    "$JS.API.BULK.>",
-    *(
-        f"$JS.API.CONSUMER.{verb}.>"
-        for verb in (
-            "CREATE",
-            "DURABLE",
-            "NAMES",
-            "LIST",
-            "INFO",
-            "DELETE",
-            "PAUSE",
-            "LEADER",
-            "UNPIN",
-            "RESET",
-        )
-    ),
-)
-
-_ANSWERED_BY_STREAMS: Final = (f"{API_PREFIX}DIRECT.GET.", f"{API_PREFIX}CONSUMER.MSG.NEXT.")
-
-Fields = Mapping[str, object]
-Grants = Callable[[bytes], bool]
-_PATTERN_TOKENS_MAX = 4  # literal tokens in front of the variable ones
 LONG_BODY_BYTES: Final = 16 * KIB  # reading and judging a longer one takes more than some milliseconds
 # Of an account, and of direct gets of a stream; more are read in their turn, so that clients cannot pile them up.
 LONG_BODIES_AT_ONCE: Final = 8
@@ -96,148 +52,12 @@ class ApiCounters:
     errors: int = 0
 
 
-class ApiRequest:
-    """One call, and the way to answer it. Answering twice is a bug."""
-
-    __slots__ = (
-        "_answered",
-        "_dispatcher",
-        "_route",
-        "_waits",
-        "body",
-        "checked",
-        "client",
-        "decoded",
-        "grants",
-        "header",
-        "names",
-        "reply",
-        "subject",
-    )
-
-    def __init__(
-        self,
-        dispatcher: ApiDispatcher,
-        route: _Route,
-        subject: str,
-        names: list[str],
-        reply: bytes | None,
-        header: bytes,
-        body: bytes,
-        client: Fields | Callable[[], Fields] | None,
-        grants: Grants,
-    ) -> None:
-        """Hold a call; `names` are the variable tokens of the subject."""
-        self._dispatcher = dispatcher
-        self._route = route
-        self._answered = False
-        self._waits = False  # counted among the calls that are not answered yet
-        self.subject = subject
-        self.names = names
-        self.reply = reply
-        self.header = header
-        self.body = body
-        self.client = client
-        self.decoded: object = None  # see `bodies.prepare`
-        self.checked: object = None  # a configuration that was found to be good before its turn
-        self.grants = grants
-        """Whether who asks may publish to a subject, or to all that a pattern matches."""
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the caller has an answer."""
-        return self._answered
-
-    @property
-    def strict(self) -> bool:
-        """Whether unknown names in the body are refused."""
-        return self._dispatcher.strict
-
-    def complain(self, problem: Exception) -> None:
-        """Log what is wrong with the body, when that is not an error."""
-        self._dispatcher.complain(self.subject, problem)
-
-    def respond(self, fields: Fields, *, audited: bool = True) -> None:
-        """Answer with success. `audited=False`: neither counted nor in the audit (MSG.GET)."""
-        self._send({"type": self._route.response_type, **fields}, error=False, audited=audited)
-
-    def fail(self, error: ApiError) -> None:
-        """Answer with an error, and the members this answer has even then."""
-        fields = {"type": self._route.response_type, "error": error_object(error), **self._route.error_fields}
-        self._send(fields, error=True, audited=True)
-
-    def wait(self) -> None:
-        """Its handler returned; unless it has answered already, the call waits. For the dispatcher."""
-        if not self._answered and not self._waits:
-            self._dispatcher.load.wait(looks=self._route.looks)
-            self._waits = True
-            self._dispatcher.watch()
-
-    def __del__(self) -> None:
-        """Nothing can answer the call any more. This may run in any thread: the dispatcher answers when it looks."""
-        if getattr(self, "_waits", False) and not self._answered:
-            self._dispatcher.lost.append(self)
-
-    def attempt(self, work: Callable[[], None]) -> None:
-        """Go on with a call in a later turn: what `work` raises is answered as if its handler had raised it."""
-        try:
-            work()
-        except ApiError as error:
-            self.fail(error)
-        except StorageFault as fault:
-            self.fail(store_error(fault))
-
-    def settle(self, fields: Fields) -> Callable[[ApiError | None], None]:
-        """A callback for `Stream.after_commit`: success with `fields`, or the commit's error."""
-        return lambda error: self.respond(fields) if error is None else self.fail(error)
-
-    def _send(self, fields: Fields, *, error: bool, audited: bool) -> None:
-        assert not self._answered
-        payload = encode(fields)
-        if self._waits:
-            self._dispatcher.load.answered(looks=self._route.looks)
-        self._answered = True
-        self._dispatcher.send(self, payload, error=error, audited=audited)
-
-
-Handler = Callable[[ApiRequest], Fields | None]
-
-
 def _everything(_subject: bytes) -> bool:
     return True
 
 
 def _nothing(_subject: bytes) -> bool:
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Route:
-    response_type: str
-    handler: Handler
-    error_fields: Fields
-    checks_level: bool
-    prepare: Callable[[ApiRequest], object] | None
-    looks: bool  # changes nothing: counted apart from calls that do
-
-
-@dataclass(slots=True)
-class _Table:
-    """Routes by literal prefix; under a prefix, by how many variable tokens follow."""
-
-    exact: dict[tuple[str, int], _Route] = field(default_factory=dict)
-    open_ended: dict[str, tuple[int, _Route]] = field(default_factory=dict)  # prefix → least tokens, route
-
-
-def keeps_silent(subject: bytes) -> bool:
-    """Whether a request that nobody took is met with silence instead of "no responders", as with nats-server.
-
-    That is all of `$JS.API.` but what streams and consumers would have answered.
-    """
-    text = subject.decode("utf-8", "replace")
-    if not text.startswith(API_PREFIX) or text == f"{API_PREFIX}DIRECT.GET":
-        return False
-    return not text.startswith(_ANSWERED_BY_STREAMS)
 
 
 class ApiDispatcher:
@@ -258,7 +78,8 @@ class ApiDispatcher:
         self.load = load
         self._ports = ports
         self._advisories = advisories
-        self._table = _Table()
+        self._routes = Routes()
+        self.register = self._routes.add
         self.counters = ApiCounters()
         self.enabled = True  # False: the account may not use JetStream now
         self.account = account
@@ -266,45 +87,6 @@ class ApiDispatcher:
         self.lost: deque[ApiRequest] = deque()  # calls that nothing else will answer
         self._look: Cancel | None = None
         self._preparing = 0  # calls whose long bodies are being read in threads
-
-    def register(
-        self,
-        pattern: str,
-        response_type: str,
-        handler: Handler,
-        *,
-        error_fields: Fields | None = None,
-        checks_level: bool = True,
-        prepare: Callable[[ApiRequest], object] | None = None,
-    ) -> None:
-        """Answer calls on a subject.
-
-        Args:
-            pattern: behind `$JS.API.`: literal tokens, then `*`s, then perhaps `>`.
-            response_type: behind `io.nats.jetstream.api.v1.`.
-            handler: see `Handler`.
-            error_fields: members an error answer has beside `error`.
-            checks_level: whether `Nats-Required-Api-Level` is looked at first.
-            prepare: what can be done for a call with a long body in a thread, before its turn: it changes nothing.
-        """
-        tokens = pattern.split(".")
-        literal = [token for token in tokens if token not in ("*", ">")]
-        assert tokens[: len(literal)] == literal and len(literal) <= _PATTERN_TOKENS_MAX, pattern
-        route = _Route(
-            TYPE_PREFIX + response_type,
-            handler,
-            error_fields or {},
-            checks_level,
-            prepare,
-            looks=pattern in INFO_PATTERNS,
-        )
-        prefix, variable = ".".join(literal), len(tokens) - len(literal)
-        if tokens[-1] == ">":
-            assert prefix not in self._table.open_ended, pattern
-            self._table.open_ended[prefix] = (variable, route)
-        else:
-            assert (prefix, variable) not in self._table.exact, pattern
-            self._table.exact[prefix, variable] = route
 
     def handle(
         self,
@@ -330,7 +112,7 @@ class ApiDispatcher:
             asked_elsewhere = header is not None and headers.find(header, b"Nats-Request-Info") is not None
             grants = _nothing if asked_elsewhere else _everything
         text = subject.decode("utf-8", "replace")
-        found = self._find(text)
+        found = self._routes.find(text)
         if found is None:
             return
         route, names = found
@@ -355,17 +137,17 @@ class ApiDispatcher:
         except Exception:  # found again, and answered, when the handler does the same
             request.decoded = request.checked = None
 
-    def _prepared(self, request: ApiRequest, route: _Route) -> None:
+    def _prepared(self, request: ApiRequest, route: ApiRoute) -> None:
         self._preparing -= 1
         self._go(request, route)
 
-    def _go(self, request: ApiRequest, route: _Route) -> None:
+    def _go(self, request: ApiRequest, route: ApiRoute) -> None:
         try:
             self._run(request, route)
         except Exception as error:
             self._broke(request, error)
 
-    def _run(self, request: ApiRequest, route: _Route) -> None:
+    def _run(self, request: ApiRequest, route: ApiRoute) -> None:
         try:
             if route.checks_level and not level_suffices(request.header):
                 raise TableError(table.REQUIRED_API_LEVEL)
@@ -431,19 +213,3 @@ class ApiDispatcher:
         if audited:
             client = request.client() if callable(request.client) else request.client
             self._advisories.api_audit(request.subject, request.body, payload, client)
-
-    def _find(self, subject: str) -> tuple[_Route, list[str]] | None:
-        if not subject.startswith(API_PREFIX):
-            return None
-        tokens = subject[len(API_PREFIX) :].split(".")
-        if not all(tokens):
-            return None
-        for count in range(min(len(tokens), _PATTERN_TOKENS_MAX), 0, -1):
-            prefix, names = ".".join(tokens[:count]), tokens[count:]
-            route = self._table.exact.get((prefix, len(names)))
-            if route is not None:
-                return route, names
-            least, open_route = self._table.open_ended.get(prefix, (0, None))
-            if open_route is not None and len(names) >= least:
-                return open_route, names
-        return None

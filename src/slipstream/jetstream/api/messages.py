@@ -7,7 +7,8 @@ from functools import partial
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson.times import format_time

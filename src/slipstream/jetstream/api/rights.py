@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from slipstream.jetstream.api.dispatch import ApiRequest
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.config.structs import ConsumerConfig, StreamConfig, StreamSource
 from slipstream.jetstream.consumer.deadletters import DLQ_KEY
 from slipstream.jetstream.errors import invalid_config

@@ -16,10 +16,12 @@ from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import TYPE_PREFIX, ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.info import config_fields, state_fields, stream_fields
 from slipstream.jetstream.api.limits import BACKUPS_MAX
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.api.rights import judge_consumer, judge_stream, target_for
+from slipstream.jetstream.api.subjects import TYPE_PREFIX
 from slipstream.jetstream.backup.content import backup_content
 from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.jetstream.backup.restore import Restore, StreamBounds

@@ -11,10 +11,11 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.api import bodies
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
 from slipstream.jetstream.api.info import stream_fields
 from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX, SUBJECT_DETAILS_MAX
 from slipstream.jetstream.api.received import all_committed, all_received
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
 from slipstream.jetstream.config.precheck import Prechecked

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.api.dispatch import ApiDispatcher, ApiRequest
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.errors import TableError
 
 __all__ = ["UnavailableApi"]
