@@ -141,7 +141,7 @@ class BatchMachine(RuleBasedStateMachine):
         stream.check_invariants()
         assert stream.store.last_seq == self.last_seq
         assert found(self.world) == self.messages
-        assert len(stream.batches.atomic) == len(self.open)
+        assert len(stream.ingest.batches.atomic) == len(self.open)
 
 
 def found(world: World) -> list[tuple[int, str, bytes]]:

@@ -122,13 +122,13 @@ def test_the_kernel_does_what_the_rules_say(
 def test_the_kernel_takes_what_needs_no_answer() -> None:
     side = Side({}, 100, by_kernel=True, disk_like=False)
     calls = []
-    judge = side.stream.batches.fast.on_message
+    judge = side.stream.ingest.batches.fast.on_message
 
     def watching(*message: Any) -> None:
         calls.append(message)
         judge(*message)
 
-    side.stream.batches.fast.__dict__["on_message"] = watching
+    side.stream.ingest.batches.fast.__dict__["on_message"] = watching
     for _ in range(250):
         side.take(("batch", "f", "next", "1", "fail", ""))
     assert len(calls) == 3  # the first, and each hundredth

@@ -143,7 +143,7 @@ def test_calls_of_one_account_do_not_take_the_places_of_another() -> None:
 def test_a_hook_that_raises_when_a_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     w = a_world()
     w.account.on_stopped.insert(0, raising)
-    monkeypatch.setattr(w.account.streams["S"].batches, "stop", raising)
+    monkeypatch.setattr(w.account.streams["S"].ingest.batches, "stop", raising)
     assert w.api("STREAM.DELETE.S")["success"] is True
     w.create("S", subjects=["s.>"])
     assert is_well(w)

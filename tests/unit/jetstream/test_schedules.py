@@ -155,12 +155,12 @@ def test_many_at_once_keep_their_order() -> None:
         schedule(world, "@at 2020-01-01T00:00:00Z", f"s.n.{number}", b"%d" % number)
     world.ports.advance(10 * SECOND_NS)
     assert [int(payload) for _, payload, _ in published(world)] == list(range(2500))
-    assert len(world.account.streams["S"].appends.schedules) == 0
+    assert len(world.account.streams["S"]._schedules) == 0
 
 
 def test_schedules_whose_messages_went_are_forgotten() -> None:
     world = world_with()
-    schedules = world.account.streams["S"].appends.schedules
+    schedules = world.account.streams["S"]._schedules
     for number in range(3000):
         schedule(world, "@at 2120-01-01T00:00:00Z", f"s.n.{number}")
         if number % 1000 == 999:

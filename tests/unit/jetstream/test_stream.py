@@ -58,7 +58,7 @@ class TestCommit:
         w.ports.run_jobs()
         assert [json.loads(payload)["seq"] for _, payload in sent_to(w, b"r")] == list(range(1, 9))
 
-    def test_the_short_way_stays_open_over_commits(self) -> None:
+    def test_the_fast_path_stays_open_over_commits(self) -> None:
         w = world(disk_like=True)
         w.create("S", subjects=["s"])
         intake = w.account.streams["S"].ingest.intake
@@ -76,7 +76,7 @@ class TestCommit:
         assert w.publish("s", b"4")["seq"] == 4 and intake.is_open
         w.account.streams["S"].check_invariants()
 
-    def test_the_short_way_is_closed_by_a_fault_and_by_settings(self) -> None:
+    def test_the_fast_path_is_closed_by_a_fault_and_by_settings(self) -> None:
         w = world(disk_like=True)
         w.create("S", subjects=["s"])
         intake = w.account.streams["S"].ingest.intake

@@ -481,7 +481,7 @@ class JetStreamAccount:
         stream.stop(deleted=deleted)
         call(self.ports, f"The end of stream '{stream.name}'", stream.health.report_size, 0)
         each(self.ports, f"The end of stream '{stream.name}'", self.on_stopped, stream)
-        stream.ingest.admission.resources.release()
+        stream.appends.resources.release()
 
     def _wait(self, name: str, retry: Callable[[], None]) -> bool:
         """Whether file work on this name is under way; then `retry` is called when it is done."""

@@ -38,7 +38,7 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
 from slipstream.jetstream.store.values import Job
-from slipstream.jetstream.stream.admission.conditions import message_ttl
+from slipstream.jetstream.stream.admission.ttl import message_ttl
 from slipstream.limits import RESTORE_COMMIT_BYTES
 from slipstream.units import MIB, SECOND_NS
 

@@ -22,7 +22,7 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
-from slipstream.jetstream.bulk.entry import Entry
+from slipstream.jetstream.bulk.entry import CommitUnit
 from slipstream.jetstream.bulk.fences import Fence, fence_notes, find_fence
 from slipstream.jetstream.bulk.limits import (
     BULK_COMMIT_BACKLOG_BYTES,
@@ -87,7 +87,7 @@ class _Commit:
     """The next ones to be appended, being read, or read."""
     waits: bool = False
     """The disk has to catch up."""
-    entry: Entry | None = None
+    unit: CommitUnit | None = None
     """Set while the unit is open."""
     gone: bool = False
 
@@ -131,7 +131,7 @@ class Commits:
             done: gets the outcome.
             brief: the transaction has this batch only.
             after: the batch that the transaction must have committed last; -1 for none, None for any.
-            copied: another stream has taken the messages before; see `Entry`.
+            copied: another stream has taken the messages before; see `CommitUnit`.
 
         Raises:
             ApiError: too many wait.
@@ -216,14 +216,14 @@ class Commits:
             return
         # Better now than when everything was written.
         fence_notes(stream.store, commit.txn, Fence(0, 0, 0, 0, self._ports.now_ns(), brief=commit.brief))
-        commit.entry = Entry(
+        commit.unit = CommitUnit(
             stream,
             self._ports,
             count=sum(part.count for part in commit.parts),
             copied=commit.copied,
         )
         commit.slices = _slices(
-            commit.parts, BULK_COMMIT_CAREFUL_BYTES if commit.entry.careful else BULK_COMMIT_SLICE_BYTES
+            commit.parts, BULK_COMMIT_CAREFUL_BYTES if commit.unit.careful else BULK_COMMIT_SLICE_BYTES
         )
         self._read_ahead(stream, commit)
         if not commit.ahead:
@@ -238,15 +238,15 @@ class Commits:
 
     def _go_on(self, stream: Stream, commit: _Commit) -> None:
         """Append the next slice if it was read, while others are being read; or close the unit."""
-        entry = commit.entry
-        if commit.gone or entry is None or commit.waits:
+        unit = commit.unit
+        if commit.gone or unit is None or commit.waits:
             return
         if not stream.store.atomic_open:
             # A fault has taken the unit.
             self._fail(stream, commit, TableError(errors.READ_FAILED, err="the disk failed during the commit"))
             return
         if not commit.ahead:
-            self._close(stream, commit, entry)
+            self._close(stream, commit, unit)
             return
         if commit.ahead[0].data is None:
             return
@@ -260,7 +260,7 @@ class Commits:
         piece = commit.ahead.popleft()
         self._read_ahead(stream, commit)
         try:
-            _append(entry, piece)
+            _append(unit, piece)
         except ApiError as error:
             self._fail(stream, commit, error)
             return
@@ -274,27 +274,27 @@ class Commits:
         commit.waits = False
         self._go_on(stream, commit)
 
-    def _close(self, stream: Stream, commit: _Commit, entry: Entry) -> None:
+    def _close(self, stream: Stream, commit: _Commit, unit: CommitUnit) -> None:
         try:
-            first_seq, last_seq, count = entry.first_seq, entry.next_seq - 1, entry.count
+            first_seq, last_seq, count = unit.first_seq, unit.last_seq, unit.count
             fence = Fence(
                 commit.batch_id,
                 first_seq if count else 0,
                 last_seq if count else 0,
                 count,
-                entry.ts_ns,
-                count + entry.left_out,
+                unit.ts_ns,
+                count + unit.left_out,
                 commit.brief,
             )
-            entry.close(fence_notes(stream.store, commit.txn, fence))
+            unit.close(fence_notes(stream.store, commit.txn, fence))
         except ApiError as error:
             self._fail(stream, commit, error)
             return
         except (StorageFault, ValueError) as error:
             self._fail(stream, commit, store_error(fault_of(error)))
             return
-        outcome = CommitOutcome(fence.first_seq, fence.last_seq, count, entry.left_out, offered=fence.offered)
-        commit.entry = None
+        outcome = CommitOutcome(fence.first_seq, fence.last_seq, count, unit.left_out, offered=fence.offered)
+        commit.unit = None
         stream.after_commit(lambda error: self._answer(stream, commit, error or outcome))
         stream.ingest.let_go()
         self._end(stream)
@@ -307,9 +307,9 @@ class Commits:
         commit.done(outcome)
 
     def _fail(self, stream: Stream, commit: _Commit, error: ApiError) -> None:
-        if commit.entry is not None:
-            commit.entry.give_up()
-            commit.entry = None
+        if commit.unit is not None:
+            commit.unit.give_up()
+            commit.unit = None
             stream.ingest.let_go()
         commit.done(error)
         self._end(stream)
@@ -338,7 +338,7 @@ def _read(area: StageArea, piece: _Slice) -> None:
         piece.data = store_error(fault_of(error))
 
 
-def _append(entry: Entry, piece: _Slice) -> None:
+def _append(unit: CommitUnit, piece: _Slice) -> None:
     """Append a slice to the unit.
 
     Raises:
@@ -352,7 +352,7 @@ def _append(entry: Entry, piece: _Slice) -> None:
     if len(data) != piece.length:
         raise TableError(errors.PART_INVALID, err=f"{part.name} is shorter than it was")
     if piece.offset == 0:
-        entry.begin_part()
-    entry.append(data)
+        unit.begin_part()
+    unit.append(data)
     if piece.offset + piece.length == part.bytes:
-        entry.end_part(part)
+        unit.end_part(part)

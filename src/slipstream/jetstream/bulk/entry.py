@@ -1,7 +1,8 @@
-"""The unit of one commit: messages joining the log, each held to what a publish is held to.
+"""The unit of one commit: messages joining the log, each held to the rules of a bulk commit (`rule_table`).
 
-Most messages are ordinary and appended by the kernel. The others are looked at here one by one: those with headers
-that begin with `Nats-`, and all of them when the stream's settings concern each message (`careful`).
+Most messages are ordinary and appended by the kernel. The others are judged here one by one: those with headers that
+begin with `Nats-`, and all of them when the stream's settings concern each message (`careful`). One that is refused
+refuses the commit; one that is a duplicate, or that nobody wants, is left out.
 
 Invariant: nothing outside the unit changes before `close`: message ids, deadlines, limits and republished copies follow
 from the unit only when it is whole.
@@ -13,43 +14,108 @@ from collections.abc import Mapping
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream import headers
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.parts import Part
-from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.bulk import unit_subject_state
+from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.values import SEQ_LAST, SubjectState
-from slipstream.jetstream.stream.admission.appends import exhausted
-from slipstream.jetstream.stream.admission.conditions import message_ttl
-from slipstream.jetstream.stream.admission.settings_rules import at_least_marker_ttl
-from slipstream.jetstream.stream.admission.ttl import deadline
+from slipstream.jetstream.stream.admission.dedup import cost_of
+from slipstream.jetstream.stream.admission.verdict import Admitted, Draft, Origin, Refused
+from slipstream.jetstream.stream.admission.views import AssignedView
 from slipstream.jetstream.stream.commit.point import AfterCommit
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.stagedrows import StagedRows
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 
-__all__ = ["Entry"]
+__all__ = ["CommitUnit", "UnitView"]
 
-# Headers that mean something else than a message to store, and conditions that look beyond its own subject.
-_NOT_COMMITTED = (
-    b"Nats-Rollup",
-    b"Nats-Incr",
-    b"Nats-Batch-Id",
-    b"Nats-Schedule",
-    b"Nats-Scheduler",
-    b"Nats-Stream-Source",
-    b"Nats-Expected-Last-Msg-Id",
-    b"Nats-Expected-Last-Subject-Sequence-Subject",
-)
-# Of these a stream keeps more than the message: a copy of the message is not a copy of what it stands for.
-_NOT_COPIED = (b"Nats-Incr", b"Nats-Schedule", b"Nats-Scheduler")
 _SLICE_ROWS = 1 << 30
 
 
-class Entry:
+class UnitView:
+    """The stream with the messages of a unit that is being written. Implements `View`."""
+
+    def __init__(self, base: AssignedView, store: Store) -> None:
+        """Nothing is written yet."""
+        self._base = base
+        self._store = store
+        self.settings = base.settings
+        self.server_exceeded = base.server_exceeded
+        self.is_limited = base.is_limited
+        self.last_seq = base.last_seq
+        self.last_ts_ns = base.last_ts_ns
+        self.last_id = base.last_id
+        self.count = 0
+        self.ids: dict[bytes, int] = {}
+        self._ids_bytes = 0
+        self._bytes = 0  # of those that were judged
+        self.size_of = base.size_of
+        self.size_at = base.size_at
+        self.newest = base.newest
+        self.has_interest = base.has_interest
+
+    def add_plain(self, count: int) -> None:
+        """So many ordinary messages were written."""
+        self.last_seq += count
+        self.count += count
+        if count:
+            self.last_id = b""
+
+    def add(self, verdict: Admitted) -> None:
+        """One that was judged was written."""
+        self.last_seq = verdict.seq
+        self.last_id = verdict.message_id
+        self.count += 1
+        self._bytes += self.size_of(verdict.subject, verdict.header, verdict.payload)
+        if verdict.message_id:
+            self.ids[verdict.message_id] = verdict.seq
+            self._ids_bytes += cost_of(verdict.message_id)
+
+    @property
+    def messages(self) -> int:
+        """See `View.messages`."""
+        return self._base.messages + self.count
+
+    @property
+    def size_bytes(self) -> int:
+        """See `View.size_bytes`. Where somebody asks, all messages are judged."""
+        return self._base.size_bytes + self._bytes
+
+    def would_exceed(self, extra_bytes: int) -> bool:
+        """See `View.would_exceed`. What was staged is counted against the account already."""
+        return self._base.would_exceed(0)
+
+    def can_remember(self, message_id: bytes) -> bool:
+        """See `View.can_remember`."""
+        return self._base.can_remember(message_id, self._ids_bytes)
+
+    def original(self, message_id: bytes, now_ns: int) -> int | None:
+        """See `View.original`."""
+        if self._base.ids.window_ns <= 0:
+            return None
+        return self.ids.get(message_id) or self._base.original(message_id, now_ns)
+
+    def last_seq_of(self, subject: bytes) -> int:
+        """See `View.last_seq_of`; only for literal subjects."""
+        return self.subject_state(subject).last_seq
+
+    def subject_state(self, subject: bytes) -> SubjectState:
+        """See `View.subject_state`."""
+        before = self._base.subject_state(subject)
+        first, last, count = unit_subject_state(self._store.bulk, subject)
+        if not count:
+            return before
+        return SubjectState(before.first_seq or first, last, before.count + count)
+
+    def has_written(self, subject: bytes = b"") -> bool:
+        """See `View.has_written`. Who stages the messages knows their sequences, so conditions may be about them."""
+        return False
+
+
+class CommitUnit:
     """Messages of one commit on their way into a stream."""
 
     def __init__(self, stream: Stream, ports: Ports, *, count: int, copied: bool = False) -> None:
@@ -62,56 +128,49 @@ class Entry:
             ApiError: the stream takes no messages, or not as many.
             StorageFault: the store takes no changes.
         """
-        config = stream.config
-        if config.sealed:
-            raise TableError(table.STREAM_SEALED)
+        config, appends = stream.config, stream.appends
         if config.mirror is not None:
             raise TableError(errors.INVALID_REQUEST, err="a mirror takes no messages")
-        if config.allow_msg_counter:
-            raise TableError(table.MESSAGE_INCR_MISSING)
-        # What was staged is counted against the account already.
-        refusal = stream.ingest.admission.no_resources(0)
-        if refusal is not None:
-            raise refusal
+        self._view = UnitView(appends.view, stream.store)
+        self._rules = appends.rules
+        opening = self._rules.objection(Draft(Origin.UNIT, b"", b"", b"", ports.now_ns()), self._view)
+        if isinstance(opening, Refused):
+            raise opening.error
+        if self._view.last_seq + count > SEQ_LAST:
+            raise TableError(table.STREAM_STORE_FAILED, err="no sequences left")
         self._stream = stream
         self._ports = ports
-        self._copied = copied
-        self._discards_new = config.discard is DiscardPolicy.NEW
-        self._interest_only = config.retention is RetentionPolicy.INTEREST
-        if self._discards_new and 0 < config.max_msgs < stream.store.assigned.messages + count:
-            raise TableError(table.STREAM_STORE_FAILED, err="maximum messages exceeded")
-        self.careful = (
-            self._discards_new
-            or self._interest_only
-            or config.max_msgs_per_subject > 0
-            or config.subject_transform is not None
-            or config.allow_msg_schedules
-            or stream.appends.republisher is not None
-        )
+        self._origin = Origin.BULK_COPY if copied else Origin.BULK
+        # Whether each message has to be judged, or its subject to be known.
+        self.careful = not self._rules.is_plain or config.max_msgs_per_subject > 0
         self._subjects = tuple(subject.encode() for subject in config.subjects)
-        if stream.store.last_seq + count > SEQ_LAST:
-            raise exhausted()
         self._rows = StagedRows()
         stream.store.begin_atomic()
         stream.ingest.hold_back()
-        self.first_seq = self.next_seq = stream.store.last_seq + 1
-        self.ts_ns = max(ports.now_ns(), stream.appends.last_ts_ns)
-        self.count = 0
+        self.first_seq = self._view.last_seq + 1
+        self._now_ns = ports.now_ns()
+        self.ts_ns = max(self._now_ns, self._view.last_ts_ns)
         self.left_out = 0
-        self._last_id = b""
-        self._ids: dict[bytes, int] = {}
         self._expiries: list[tuple[int, int]] = []
         self._effects: list[AfterCommit] = []
-        self._newest: dict[bytes, int] = {}  # by subject, where a message ends a schedule on its subject
-        self._added: dict[bytes, int] = {}  # messages by subject, where a limit per subject needs them
-        self._bytes = 0  # by the formula of the limits, when careful
+        self._has_subjects = config.max_msgs_per_subject > 0 or config.allow_msg_schedules
+        self._newest: dict[bytes, int] = {}  # by subject, where limits or schedules need that
+
+    @property
+    def count(self) -> int:
+        """Messages in the unit."""
+        return self._view.count
+
+    @property
+    def last_seq(self) -> int:
+        """Sequence of the last one."""
+        return self._view.last_seq
 
     def begin_part(self) -> None:
         """The next bytes are the first of a part."""
-        limit, most = self._stream.config.max_msg_size, self._stream.ingest.admission.max_payload_bytes
-        self._rows = StagedRows(
-            self._subjects, min(limit, most) if limit >= 0 else most, STREAM_HEADER_BYTES_MAX, self.careful
-        )
+        settings = self._rules.settings
+        size_max = min(settings.max_msg_size, settings.max_payload_bytes)
+        self._rows = StagedRows(self._subjects, size_max, STREAM_HEADER_BYTES_MAX, self.careful)
 
     def end_part(self, part: Part) -> None:
         """Compare what came with what was staged.
@@ -130,24 +189,22 @@ class Entry:
             ApiError: a message is refused; the unit has to be given up.
             StorageFault: the store takes no more; likewise.
         """
-        rows, store = self._rows, self._stream.store
+        rows, view, store = self._rows, self._view, self._stream.store
         rows.feed(data)
-        self.ts_ns = max(self._ports.now_ns(), self.ts_ns)
+        self._now_ns = self._ports.now_ns()
+        self.ts_ns = view.last_ts_ns = max(self._now_ns, self.ts_ns)
         writer = None  # the first message of a slice goes through the store, which then has room for more
         while True:
-            done, reason = rows.append_to(writer, self.next_seq, self.ts_ns, _SLICE_ROWS if writer else 0)
-            self.next_seq += done
-            self.count += done
-            if done:
-                self._last_id = b""
+            done, reason = rows.append_to(writer, view.last_seq + 1, self.ts_ns, _SLICE_ROWS if writer else 0)
+            view.add_plain(done)
             if reason == stagedrows.MORE:
                 return
             if reason == stagedrows.SPECIAL:
-                self._add_special()
+                self._judge_next()
             elif reason in (stagedrows.LIMIT, stagedrows.NO_ROOM):
                 subject, header, payload = rows.current()
-                store.append_atomic(self.next_seq, self.ts_ns, subject, header, payload)
-                self._took(b"")
+                store.append_atomic(view.last_seq + 1, self.ts_ns, subject, header, payload)
+                view.add_plain(1)
             else:
                 raise self._refusal(reason)
             rows.skip()
@@ -160,16 +217,16 @@ class Entry:
             StorageFault: the store takes no changes.
             ValueError: there are too many notes.
         """
-        stream = self._stream
+        stream, view = self._stream, self._view
         stream.store.end_atomic(notes)
-        if self.count:
-            stream.appends.unit_stored(self.next_seq - 1, self.ts_ns, self._last_id, self._ids)
+        if view.count:
+            stream.appends.unit_stored(view.last_seq, self.ts_ns, view.last_id, view.ids)
         for effect in self._effects:
             stream.committer.after(effect)
-        if stream.appends.schedules is not None:
+        if stream.config.allow_msg_schedules:
             for subject, seq in self._newest.items():
-                stream.appends.schedules.stored(seq, self.ts_ns, subject, b"")
-        stream.unit_stored(self._added, self._expiries)
+                stream.schedule_stored(seq, self.ts_ns, subject, b"")
+        stream.unit_stored(self._newest, self._expiries)
 
     def give_up(self) -> None:
         """As if it had never begun."""
@@ -177,105 +234,30 @@ class Entry:
 
     # --- one message ------------------------------------------------------------------------------------------------
 
-    def _add_special(self) -> None:
-        """A message that has to be looked at."""
-        stream = self._stream
+    def _judge_next(self) -> None:
+        """The next message has to be looked at."""
         subject, header, payload = self._rows.current()
+        appends, view = self._stream.appends, self._view
         if self.careful:
             # Whatever is asked about the subject is asked about the one it is stored under.
-            subject = stream.ingest.admission.transformed(subject)
-        message_id = b""
-        if header:
-            header = headers.remove(headers.without_status(header), b"Nats-Request-Info")
-        if header and b"Nats-" in header:
-            refusal = self._broken_condition(subject, header)
-            if refusal is not None:
-                raise self._named(refusal)
-            message_id = headers.find(header, b"Nats-Msg-Id") or b""
-            if message_id and not self._copied and self._is_repeated(message_id):
-                self.left_out += 1
-                return
-        if self._interest_only and not stream.has_interest(subject):
+            subject = appends.stored_under(subject)
+        verdict = self._rules.judge(Draft(self._origin, subject, header, payload, self._now_ns), view)
+        if isinstance(verdict, Refused):
+            raise self._named(verdict.error)
+        if not isinstance(verdict, Admitted):
             self.left_out += 1
             return
-        ttl = message_ttl(header) if header else 0
-        if ttl is None:
-            raise self._named(TableError(table.MESSAGE_TTL_INVALID))
-        if self.careful:
-            self._check_room(subject, header, payload)
-        header, ttl = at_least_marker_ttl(stream.config, header, ttl)
-        expires_ns = deadline(self.ts_ns, ttl)
-        seq = self.next_seq
-        republisher = stream.appends.republisher
-        previous = self.subject_state(subject).last_seq if republisher is not None else 0
-        stream.store.append_atomic(seq, self.ts_ns, subject, header, payload, expires_ns)
-        self._took(message_id)
-        if message_id:
-            self._ids[message_id] = seq
-        if expires_ns:
-            self._expiries.append((seq, expires_ns))
-        if stream.appends.schedules is not None:
+        subject, header, seq = verdict.subject, verdict.header, verdict.seq
+        self._stream.store.append_atomic(seq, verdict.ts_ns, subject, header, payload, verdict.expires_ns)
+        view.add(verdict)
+        if verdict.expires_ns:
+            self._expiries.append((seq, verdict.expires_ns))
+        if self._has_subjects:
             self._newest[subject] = seq
-        if republisher is not None:
-            effect = republisher.effect(seq, self.ts_ns, subject, header, payload, previous)
+        if appends.republisher is not None:
+            effect = appends.republisher.effect(seq, self.ts_ns, subject, header, payload, verdict.previous_seq)
             if effect is not None:
                 self._effects.append(effect)
-
-    def _broken_condition(self, subject: bytes, header: bytes) -> ApiError | None:
-        """The first thing a message asks for that does not hold here, or cannot be had in a commit."""
-        stream = self._stream
-        for name in _NOT_COPIED if self._copied else _NOT_COMMITTED:
-            if headers.find(header, name):
-                return TableError(errors.PART_INVALID, err=f"{name.decode()} cannot be committed")
-        if not stream.config.allow_msg_ttl and message_ttl(header):
-            return TableError(table.MESSAGE_TTL_DISABLED)
-        if self._copied:
-            # A stream with sources finds out by this header how far it has come with them.
-            known = stream.config.sources and headers.find(header, b"Nats-Stream-Source")
-            return TableError(errors.PART_INVALID, err="it has come from a source before") if known else None
-        expected = headers.find(header, b"Nats-Expected-Stream")
-        if expected and expected != stream.name.encode():
-            return TableError(table.STREAM_NOT_MATCH)
-        expected = headers.find(header, b"Nats-Expected-Last-Subject-Sequence")
-        if expected:
-            actual = self.subject_state(subject).last_seq
-            if expected != b"%d" % actual:
-                return TableError(table.STREAM_WRONG_LAST_SEQUENCE, seq=actual)
-        expected = headers.find(header, b"Nats-Expected-Last-Sequence")
-        if expected and expected != b"%d" % (self.next_seq - 1):
-            return TableError(table.STREAM_WRONG_LAST_SEQUENCE, seq=self.next_seq - 1)
-        return None
-
-    def _took(self, message_id: bytes) -> None:
-        self.next_seq += 1
-        self.count += 1
-        self._last_id = message_id
-
-    def _is_repeated(self, message_id: bytes) -> bool:
-        ids = self._stream.appends.ids
-        if ids.window_ns <= 0:
-            return False
-        return message_id in self._ids or ids.find(message_id, self._ports.now_ns()) is not None
-
-    def _check_room(self, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Limits of a stream that discards new messages."""
-        store, config = self._stream.store, self._stream.config
-        self._bytes += store.message_bytes(len(subject), len(header), len(payload))
-        if config.max_msgs_per_subject > 0:
-            added = self._added[subject] = self._added.get(subject, 0) + 1
-            full = store.assigned.subject_state(subject).count + added > config.max_msgs_per_subject
-            if full and config.discard_new_per_subject and self._discards_new:
-                raise self._named(TableError(table.STREAM_STORE_FAILED, err="maximum messages per subject exceeded"))
-        if self._discards_new and 0 < config.max_bytes < store.assigned.size_bytes + self._bytes:
-            raise TableError(table.STREAM_STORE_FAILED, err="maximum bytes exceeded")
-
-    def subject_state(self, subject: bytes) -> SubjectState:
-        """What is under a literal subject, with the messages of this unit."""
-        before = self._stream.store.assigned.subject_state(subject)
-        first, last, count = unit_subject_state(self._stream.store.bulk, subject)
-        if not count:
-            return before
-        return SubjectState(before.first_seq or first, last, before.count + count)
 
     def _refusal(self, reason: str) -> ApiError:
         if reason == stagedrows.TOO_LARGE:

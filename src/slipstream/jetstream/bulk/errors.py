@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from slipstream.jetstream.errors_table import ErrorSpec
+from slipstream.jetstream.stream.admission.rules import PART_INVALID
 
 __all__ = [
     "COMMIT_RUNNING",
@@ -33,7 +34,6 @@ STREAM_GONE: Final = ErrorSpec(404, 30006, "stream was removed during the read")
 READ_FAILED: Final = ErrorSpec(503, 30007, "bulk read failed: {err}")
 TOO_MANY_HOLDS: Final = ErrorSpec(429, 30008, "too many holds on this stream")
 HOLD_NOT_FOUND: Final = ErrorSpec(404, 30009, "hold not found: it was released, expired, or did not outlive the server")
-PART_INVALID: Final = ErrorSpec(400, 30010, "staged part invalid: {err}")
 PART_NOT_FOUND: Final = ErrorSpec(404, 30011, "staged part not found: {part}")
 STAGE_FULL: Final = ErrorSpec(429, 30012, "no room to stage: {err}")
 COMMIT_RUNNING: Final = ErrorSpec(409, 30013, "the transaction is being committed")

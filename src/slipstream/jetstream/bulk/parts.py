@@ -51,7 +51,7 @@ class StagedParts:
         in_memory = stream.config.storage is StorageType.MEMORY
         self._bytes_max = BULK_STAGE_MEMORY_BYTES_MAX if in_memory else BULK_STAGE_BYTES_MAX
         self._bytes = 0
-        self._resources = stream.ingest.admission.resources
+        self._resources = stream.appends.resources
         self._until_ns: dict[str, int] = {}  # of parts that got whole in this run; names tell it of the others
 
     def load(self) -> None:

@@ -140,7 +140,7 @@ class Stages:
         now_ns = self._ports.now_ns()
         id_ = self._ports.new_nuid()
         name = part_name(txn, part, attempt, id_, now_ns, keep_ns)
-        rows = StagedRows(size_max=stream.ingest.admission.max_payload_bytes)  # what nobody could have published
+        rows = StagedRows(size_max=stream.appends.rules.settings.max_payload_bytes)  # what nobody could have published
         stage = _Stage(id_, stream, name, rows, now_ns, keep_ns)
         if memory:
             size = BULK_MEMORY_CREDIT * BULK_MEMORY_CHUNK_BYTES

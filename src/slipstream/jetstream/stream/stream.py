@@ -18,6 +18,7 @@ an answer that says "done" leaves only after the commit of what was done.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
@@ -31,15 +32,14 @@ from slipstream.jetstream.stream.admission.id_window import IdWindow
 from slipstream.jetstream.stream.admission.ingest import Ingest
 from slipstream.jetstream.stream.admission.ingest_ports import Resources
 from slipstream.jetstream.stream.admission.known_subjects import known_subjects, remember_others
-from slipstream.jetstream.stream.admission.stream_batches import StreamBatches
 from slipstream.jetstream.stream.admission.traced import TracedStream
+from slipstream.jetstream.stream.admission.verdict import Origin
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.commit.health import StoreHealth
 from slipstream.jetstream.stream.commit.point import AfterCommit, Removed
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.copies.copy_in import CopyIn
 from slipstream.jetstream.stream.copies.upstream import NoUpstream, Upstream
-from slipstream.jetstream.stream.features.republish import Republisher
 from slipstream.jetstream.stream.features.schedules import Schedules
 from slipstream.jetstream.stream.limits import PURGE_WAITING_MSGS
 from slipstream.jetstream.stream.retention.expirer import Expirer
@@ -76,6 +76,7 @@ class Stream:
         self._ports = ports
         self._subscriptions: dict[str, Subscription] = {}
         self._stopped = False
+        self._schedules: Schedules | None = None  # there once the configuration has allowed them
         self.holds = Holds(ports)  # what retention must leave alone
         self.holds.released.append(self._released)
         self.slices = Slices(ports, self._pace)  # removals that take several turns
@@ -91,23 +92,10 @@ class Stream:
             sync_always=facts.sync_always and config.persist_mode is not PersistMode.ASYNC,
             sync_interval_ns=facts.sync_interval_ns,
         )
-        self.ingest = Ingest(
-            store,
-            ports,
-            self,
-            intake,
-            self.committer,
-            acks,
-            resources,
-            max_buffered_msgs=facts.max_buffered_msgs,
-            max_buffered_bytes=facts.max_buffered_bytes,
-            max_payload_bytes=facts.max_payload_bytes,
-        )
+        self.ingest = Ingest(config, store, ports, facts, self, intake, self.committer, acks, resources)
         self._traced = TracedStream(self.name, self.ingest)
         self.appends = self.ingest.appends
-        self.copy_in = CopyIn(self.ingest, self.committer)
-        self.batches = StreamBatches(self.ingest, self.committer, ports, facts)
-        self.ingest.batches = self.batches
+        self.copy_in = CopyIn(self.ingest, ports, self.committer)
         self.removals = Removals(
             store, self, self.appends, self.committer, self.slices, is_untouched=config.first_seq == 0
         )
@@ -147,15 +135,15 @@ class Stream:
             self._expirer.stop,
             self._ids.stop,
             self._listen_no_more,
-            self.batches.stop,
+            self.ingest.batches.stop,
             lambda: self.upstream.stop(deleted=deleted),
             lambda: self.interest.stop(deleted=deleted),
             self.slices.stop,
             lambda: self.committer.stop(deleted=deleted),
             self.holds.stop,
         ]
-        if self.appends.schedules is not None:
-            parts.append(self.appends.schedules.stop)
+        if self._schedules is not None:
+            parts.append(self._schedules.stop)
         each(self._ports, f"The end of stream '{self.name}'", parts)
 
     def update(self, config: StreamConfig) -> None:
@@ -163,6 +151,7 @@ class Stream:
         remember_others(self.config, config, self.store)
         self.store.set_config(to_stored(config, self.created_ns))
         old, self.config = self.config, config
+        self.ingest.configure(config)
         self._configure(config)
         self._subscribe(config.subjects)
         if old.duplicate_window_ns < config.duplicate_window_ns:
@@ -250,6 +239,11 @@ class Stream:
         elif config.max_age_ns and self.appends.last_ts_ns + config.max_age_ns < self._expirer.due_ns:
             self._expirer.arm()
 
+    def schedule_stored(self, seq: int, ts_ns: int, subject: bytes, header: bytes) -> None:
+        """A message joined that may be a schedule, or the end of one."""
+        if self._schedules is not None:
+            self._schedules.stored(seq, ts_ns, subject, header)
+
     # --- called by the committer ---
 
     def on_removed(self, removed: Removed) -> None:
@@ -280,18 +274,15 @@ class Stream:
         """Derive anew what was derived from the store."""
         self.appends.take_over(b"")
         self._expirer.rebuild()
-        if self.appends.schedules is not None:
-            self.appends.schedules.rebuild()
+        if self._schedules is not None:
+            self._schedules.rebuild()
         self._ids.rebuild(self.config)
         self.interest.on_purged(b"")
         self.upstream.on_fault()
 
     def _configure(self, config: StreamConfig) -> None:
-        republisher = Republisher(config.name, config.republish, self._ports) if config.republish else None
-        self.ingest.configure(config, republisher)
-        self.batches.configure(config)
-        if config.allow_msg_schedules and self.appends.schedules is None:
-            self.appends.schedules = Schedules(self.store, self._ports, self.copy_in.store)
+        if config.allow_msg_schedules and self._schedules is None:
+            self._schedules = Schedules(self.store, self._ports, partial(self.copy_in.store, origin=Origin.SCHEDULE))
         self._limits.configure(config)
         self._expirer.configure(config)
 

@@ -6,7 +6,8 @@
 
 A record must be whole and match its checksum; its number must follow the one before, so that nothing is lost, repeated
 or exchanged between stage and commit. Its subject must be a valid literal that the stream takes, its size within the
-stream's limit. Ordinary is a record without a header that begins with `Nats-`; what those mean is decided in Python.
+stream's limit. Ordinary is a record without a header that begins with `Nats-` and without a status; what those mean is
+decided in Python.
 
 The bytes of a record that is cut by the end of a piece are kept and completed by the next `feed`; a record that says it
 will be too large is refused before it is whole, so that no more than one message's bytes are ever kept.
@@ -72,10 +73,12 @@ cdef Py_ssize_t padded_size(const unsigned char *p, Py_ssize_t room) noexcept no
     return (<Py_ssize_t>HEAD + get32(p + 4) + get16(p + 24) + get32(p + 28) + 7) & ~<Py_ssize_t>7
 
 
-cdef bint mentions_nats(const unsigned char *p, Py_ssize_t n) noexcept nogil:
-    """Whether `Nats-` occurs in a header block."""
+cdef bint is_looked_at(const unsigned char *p, Py_ssize_t n) noexcept nogil:
+    """Whether a header block has a status, or `Nats-` occurs in it."""
     cdef const unsigned char *end = p + n
     cdef const unsigned char *found
+    if n >= 9 and memcmp(p, b"NATS/1.0 ", 9) == 0:
+        return True
     while end - p >= 5:
         found = <const unsigned char *>memchr(p, c"N", end - p - 4)
         if found == NULL:
@@ -245,7 +248,7 @@ cdef class StagedRows:
             p = self.start + self.at
             refused = self.refused(p)
             if refused == NONE and (
-                self.all_special or (get32(p + 4) and mentions_nats(p + HEAD + get16(p + 24), get32(p + 4)))
+                self.all_special or (get32(p + 4) and is_looked_at(p + HEAD + get16(p + 24), get32(p + 4)))
             ):
                 refused = IS_SPECIAL
             if refused == NONE and done >= max_rows:

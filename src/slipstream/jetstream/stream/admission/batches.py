@@ -5,7 +5,7 @@ States of a batch::
     (none) ──sequence 1──► open ──next sequence──► open ──commit──► stored, or refused as a whole
                              └──gap, too large, bad commit, silence──► abandoned (an advisory says why)
 
-Messages wait in memory. Only the commit looks at conditions, ids and limits (`staging`); if all hold, the messages get
+Messages wait in memory. Only the commit looks at conditions, ids and limits; if all hold, the messages get
 consecutive sequences in one unit of the store, which a crash leaves whole or not at all. Everything before the commit
 is answered with an empty ack, the commit with the last sequence, the id and the count.
 
@@ -14,8 +14,10 @@ Invariant: what a batch holds counts towards `BatchLimits` until it is stored, r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
@@ -27,39 +29,15 @@ from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.limits import BATCH_ID_BYTES_MAX
 from slipstream.jetstream.ports import BatchLimits, Cancel, Ports
-from slipstream.jetstream.stream.admission.conditions import sequence_of
-from slipstream.jetstream.stream.admission.ingest_ports import Resources
-from slipstream.jetstream.stream.admission.staging import Prepared, StagedState, Staging
+from slipstream.jetstream.stream.admission.appends import Appends
+from slipstream.jetstream.stream.admission.rules import sequence_of
+from slipstream.jetstream.stream.admission.verdict import Admitted, Draft, Duplicate, Origin, Refused, Unwanted
+from slipstream.jetstream.stream.admission.views import StagedView
+from slipstream.jetstream.stream.commit.answers import Answers
 
-__all__ = ["AtomicBatches", "BatchTarget", "batch_tail"]
+__all__ = ["AtomicBatches", "batch_tail"]
 
 _END: Final = b"eob"
-
-
-class BatchTarget(StagedState, Protocol):
-    """The stream's ingest, as far as batches need it."""
-
-    def too_large_or_full(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
-        """Why no message like this can be stored whatever it says: sealed, no resources, too large."""
-        ...
-
-    def transformed(self, subject: bytes) -> bytes:
-        """The subject a message is stored under."""
-        ...
-
-    def store_unit(self, messages: list[Prepared], reply: bytes | None, tail: bytes) -> ApiError | None:
-        """Store all of these or none; the ack ends with `tail`."""
-        ...
-
-    def refuse(self, reply: bytes | None, error: ApiError) -> None:
-        """Answer with an error, if the publisher wants an answer."""
-        ...
-
-    def reassure(self, reply: bytes | None) -> None:
-        """Answer with an empty ack."""
-        ...
-
-
 # Of a message in an open batch beside its own bytes: a tuple and three bytes objects.
 MESSAGE_OVERHEAD_BYTES: Final = 180
 
@@ -78,14 +56,15 @@ class AtomicBatches:
     """The open batches of one stream."""
 
     def __init__(
-        self, target: BatchTarget, ports: Ports, advisories: Advisories, limits: BatchLimits, resources: Resources
+        self, appends: Appends, answers: Answers, ports: Ports, advisories: Advisories, limits: BatchLimits
     ) -> None:
-        """Store into `target`, within the limits all streams share."""
-        self._target = target
+        """Store by `appends`, within the limits all streams share."""
+        self._appends = appends
+        self._answers = answers
         self._ports = ports
         self._advisories = advisories
         self._limits = limits
-        self._resources = resources
+        self._resources = appends.resources
         self._open: dict[bytes, _Batch] = {}
 
     def __len__(self) -> int:
@@ -96,7 +75,7 @@ class AtomicBatches:
         """A message with a batch id arrived."""
         error = self._take(batch_id, subject, reply, header, payload)
         if error is not None:
-            self._target.refuse(reply, error)
+            self._answers.refuse(reply, error)
 
     def refusal(
         self, batch_id: bytes, subject: bytes, header: bytes, payload: bytes
@@ -105,9 +84,9 @@ class AtomicBatches:
 
         None: the message does not touch any batch.
         """
-        target = self._target
-        error = target.too_large_or_full(subject, header, payload)
-        if error is None and not target.config.allow_atomic:
+        appends = self._appends
+        error = appends.refused_on_arrival(subject, header, payload)
+        if error is None and not appends.rules.settings.config.allow_atomic:
             error = TableError(table.ATOMIC_PUBLISH_DISABLED)
         if error is None and len(batch_id) > BATCH_ID_BYTES_MAX:
             error = TableError(table.ATOMIC_PUBLISH_INVALID_BATCH_ID)
@@ -163,26 +142,29 @@ class AtomicBatches:
             batch.size_bytes += size
             self._limits.staged_bytes += size
         if commit is None:
-            self._target.reassure(reply)
+            # Nothing was promised, so nothing has to be waited for.
+            if reply and self._answers.wanted:
+                self._ports.publish(reply, None, None, b"")
             return None
         self._end(batch_id)
         return self._commit(batch_id, batch, reply, by_marker=commit == _END)
 
     def _commit(self, batch_id: bytes, batch: _Batch, reply: bytes | None, *, by_marker: bool) -> ApiError | None:
-        target = self._target
-        staging = Staging(target)
-        prepared: list[Prepared] = []
-        for subject, block, payload in batch.messages:
-            if headers.find(block, b"Nats-Expected-Last-Msg-Id"):
-                return TableError(table.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header="Nats-Expected-Last-Msg-Id")
-            checked = staging.check(target.transformed(subject), headers.remove(block, b"Nats-Request-Info"), payload)
-            if not isinstance(checked, Prepared):
-                return checked.error
-            prepared.append(checked)
+        appends, view, now_ns = self._appends, StagedView(self._appends.view), self._ports.now_ns()
+        verdicts: list[Admitted | Unwanted] = []
+        for subject, header, payload in batch.messages:
+            draft = Draft(Origin.BATCH, appends.stored_under(subject), header, payload, now_ns)
+            verdict = appends.rules.judge(draft, view)
+            if isinstance(verdict, Duplicate):
+                return TableError(table.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE)
+            if isinstance(verdict, Refused):
+                return verdict.error
+            view.add(verdict)
+            verdicts.append(verdict)
         if by_marker:
-            last = prepared[-1]
-            prepared[-1] = replace(last, header=headers.append(last.header, b"Nats-Batch-Commit", b"1"))
-        return target.store_unit(prepared, reply, batch_tail(batch_id, len(prepared)))
+            header = headers.append(verdicts[-1].header, b"Nats-Batch-Commit", b"1")
+            verdicts[-1] = msgspec.structs.replace(verdicts[-1], header=header)
+        return appends.apply_unit(verdicts, reply, batch_tail(batch_id, len(verdicts)))
 
     def _too_large(self) -> ApiError:
         return TableError(table.ATOMIC_PUBLISH_TOO_LARGE_BATCH, size=self._limits.msgs_max)
@@ -223,7 +205,7 @@ class AtomicBatches:
 
     def _abandon(self, batch_id: bytes, reason: str) -> None:
         self._end(batch_id)
-        stream = self._target.config.name
+        stream = self._appends.rules.settings.config.name
         self._advisories.publish(
             f"STREAM.BATCH_ABANDONED.{stream}",
             "stream_batch_abandoned",

@@ -16,7 +16,7 @@ What this is not: atomic. Invariant: an `ack` leaves only after the commit of ev
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
@@ -27,14 +27,16 @@ from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.limits import BATCH_ID_BYTES_MAX
 from slipstream.jetstream.ports import BatchLimits, Ports
-from slipstream.jetstream.stream.admission.batches import BatchTarget, batch_tail
-from slipstream.jetstream.stream.admission.staging import Prepared, Refused, Staging
+from slipstream.jetstream.stream.admission.appends import Appends
+from slipstream.jetstream.stream.admission.batches import batch_tail
+from slipstream.jetstream.stream.admission.verdict import Duplicate, Origin, Refused
+from slipstream.jetstream.stream.commit.answers import Answers
 from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.limits import FAST_BATCH_ACK_EVERY_MAX
 from slipstream.kernels.fastpath.fastbatch import FastBatch
 from slipstream.kernels.fastpath.fastbatch import parse_reply as read_reply
 
-__all__ = ["FAST_SUFFIX", "FastBatches", "FastTarget", "Operation", "parse_reply"]
+__all__ = ["FAST_SUFFIX", "FastBatches", "Operation", "parse_reply"]
 
 FAST_SUFFIX: Final = b".$FI"
 _COMMIT, _END, _PING = 2, 3, 4
@@ -56,26 +58,6 @@ class Operation(NamedTuple):
         return self.kind in (_COMMIT, _END)
 
 
-class FastTarget(BatchTarget, Protocol):
-    """The stream's ingest, as far as fast batches need it."""
-
-    def wrong_last_id(self, header: bytes) -> ApiError | None:
-        """Why a message may not follow the last one, by the id that one should have."""
-        ...
-
-    def store_one(self, message: Prepared) -> ApiError | None:
-        """Store one message, without an answer; its sequence is `last_seq` then."""
-        ...
-
-    def tell(self, reply: bytes | None, payload: bytes) -> None:
-        """Answer once everything decided before is committed; an error in its place if it cannot be."""
-        ...
-
-    def ack_stored(self, reply: bytes | None, seq: int, tail: bytes) -> None:
-        """The same with the ack of a stored message."""
-        ...
-
-
 def parse_reply(reply: bytes) -> Operation | None:
     """What a reply subject that ends with `FAST_SUFFIX` says; None if it is malformed."""
     found = read_reply(reply)
@@ -85,12 +67,13 @@ def parse_reply(reply: bytes) -> Operation | None:
 class FastBatches:
     """The open fast batches of one stream."""
 
-    def __init__(self, target: FastTarget, ports: Ports, limits: BatchLimits, batches: dict[bytes, FastBatch]) -> None:
-        """Store into `target`, within the limits all streams share; the intake knows the open `batches`, too."""
-        self._target = target
+    def __init__(self, appends: Appends, answers: Answers, ports: Ports, limits: BatchLimits) -> None:
+        """Store by `appends`, within the limits all streams share; the intake knows the open batches, too."""
+        self._appends = appends
+        self._answers = answers
         self._ports = ports
         self._limits = limits
-        self._open = batches
+        self._open: dict[bytes, FastBatch] = appends.intake.batches
 
     def __len__(self) -> int:
         """Open batches."""
@@ -98,10 +81,10 @@ class FastBatches:
 
     def on_message(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         """A message with a reply subject of this kind arrived."""
-        target = self._target
+        appends = self._appends
         operation = parse_reply(reply)
-        error = target.too_large_or_full(subject, header, payload)
-        if error is None and not target.config.allow_batched:
+        error = appends.refused_on_arrival(subject, header, payload)
+        if error is None and not appends.rules.settings.config.allow_batched:
             error = TableError(table.BATCH_PUBLISH_DISABLED)
         if error is None and operation is None:
             error = TableError(table.BATCH_PUBLISH_INVALID_PATTERN)
@@ -109,7 +92,7 @@ class FastBatches:
             assert operation is not None
             error = self._take(operation, subject, reply, header, payload)
         if error is not None:
-            target.refuse(reply, error)
+            self._answers.refuse(reply, error)
 
     def _take(
         self, operation: Operation, subject: bytes, reply: bytes, header: bytes, payload: bytes
@@ -169,59 +152,62 @@ class FastBatches:
     def _store(
         self, batch: FastBatch, operation: Operation, subject: bytes, reply: bytes, header: bytes, payload: bytes
     ) -> None:
-        target = self._target
         if operation.seq == 1 and not operation.commits:
             self._ack(batch, reply)
-        block = headers.remove(header, b"Nats-Request-Info") if header else header
-        checked = Staging(target).check(target.transformed(subject), block, payload)
-        if isinstance(checked, Prepared):
-            error = target.wrong_last_id(checked.header) if checked.header else None
-            if error is not None:
-                # Looked at only when all else holds: it concerns this message alone and does not end the batch.
-                target.refuse(reply, error)
-                if operation.commits:
-                    self._end(operation.batch_id)
-                return
-            error = target.store_one(checked)
-            checked = Refused(error) if error is not None else checked
-        if isinstance(checked, Refused):
-            self._refused(batch, operation, reply, checked)
+        appends = self._appends
+        verdict = appends.judge(Origin.FAST_BATCH, appends.stored_under(subject), header, payload)
+        if isinstance(verdict, Duplicate):
+            self._repeated(batch, operation, reply, verdict.seq)
             return
-        batch.stream_seq = target.last_seq
+        error = verdict.error if isinstance(verdict, Refused) else appends.apply(verdict)
+        if error is not None:
+            self._refused(batch, operation, reply, error)
+            return
+        appends.open_fast_path()
+        batch.stream_seq = appends.last_seq
         batch.stored = batch.seq
         if operation.commits:
             self._finish(batch, operation.batch_id, reply)
         else:
             self._ack_if_due(batch, reply)
 
-    def _refused(self, batch: FastBatch, operation: Operation, reply: bytes, refused: Refused) -> None:
-        if refused.is_repeated:
-            batch.stored = operation.seq
-            self._ack_if_due(batch, reply)
-            if not operation.commits:
-                return
+    def _repeated(self, batch: FastBatch, operation: Operation, reply: bytes, seq: int) -> None:
+        """The message is there already, at `seq`."""
+        batch.stored = operation.seq
+        self._ack_if_due(batch, reply)
+        if not operation.commits:
+            return
         if not operation.gap_ok and batch.seq == 1:
             # The first of a batch is answered like a message of its own.
             self._end(operation.batch_id)
-            if refused.is_repeated and refused.seq:
-                tail = b',"duplicate": true' + batch_tail(operation.batch_id, operation.seq)
-                self._target.ack_stored(reply, refused.seq, tail)
-            else:
-                self._target.refuse(reply, refused.error)
+            tail = b',"duplicate": true' + batch_tail(operation.batch_id, operation.seq)
+            self._answers.stored(reply, seq, tail)
+        else:
+            self._finish(batch, operation.batch_id, reply)
+
+    def _refused(self, batch: FastBatch, operation: Operation, reply: bytes, error: ApiError) -> None:
+        if error.err_code == table.STREAM_WRONG_LAST_MSG_ID.err_code:
+            # It concerns this message alone and does not end the batch.
+            self._answers.refuse(reply, error)
+            if operation.commits:
+                self._end(operation.batch_id)
             return
-        if not refused.is_repeated:
-            self._tell(reply, {"type": "err", "seq": operation.seq, "error": error_object(refused.error)})
+        if not operation.gap_ok and batch.seq == 1:
+            # The first of a batch is answered like a message of its own.
+            self._end(operation.batch_id)
+            self._answers.refuse(reply, error)
+            return
+        self._tell(reply, {"type": "err", "seq": operation.seq, "error": error_object(error)})
         if operation.gap_ok and not operation.commits:
             return
-        if not refused.is_repeated:
-            batch.seq -= 1
-            batch.stored = batch.seq
+        batch.seq -= 1
+        batch.stored = batch.seq
         self._finish(batch, operation.batch_id, reply)
 
     def _finish(self, batch: FastBatch, batch_id: bytes, reply: bytes) -> None:
         """Answer for the whole batch."""
         self._end(batch_id)
-        self._target.ack_stored(reply, batch.stream_seq, batch_tail(batch_id, batch.seq))
+        self._answers.stored(reply, batch.stream_seq, batch_tail(batch_id, batch.seq))
 
     # --- flow control ---
 
@@ -241,13 +227,13 @@ class FastBatches:
         return True
 
     def _ack(self, batch: FastBatch, reply: bytes) -> None:
-        self._target.tell(reply, b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.ack_every))
+        self._answers.tell(reply, b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.ack_every))
 
     def _tell_gap(self, reply: bytes, expected_seq: int, seq: int) -> None:
         self._tell(reply, {"type": "gap", "last_seq": expected_seq, "seq": seq})
 
     def _tell(self, reply: bytes, fields: dict[str, object]) -> None:
-        self._target.tell(reply, encode(fields))
+        self._answers.tell(reply, encode(fields))
 
     # --- life of a batch ---
 

@@ -1,15 +1,11 @@
-"""One publish: accept it, refuse it, or recognise it as a repetition.
+"""A publish arrives: it is a message of a batch, or it is judged alone, stored or not, and answered.
 
 Input is what the router delivers; the outcome is an append to the store and an answer that leaves after the commit, or
-only an answer. A decision is made against what was *assigned* so far, so two publishes in one batch see each other.
+only an answer. What is decided is decided by the rules (`rule_table`) and carried out by `appends`.
 
-The order of checks is nats-server's: transform, sealed, size, conditions in headers (`conditions`), duplicate, last
-message id, roll-up, and then, in `appends`: resources, interest, TTL, discard-new limits, append, discard-old limits,
-roll-up.
-
-Three paths. A message without headers into a stream without special settings takes `on_publish` alone, and opens the
-fast path (`Intake`) for the ones that follow it into the same commit, and after an inline commit into the next.
-Everything else goes through `_publish`, which is the specification of all three.
+A message without headers, or with headers that are no business of a server, goes into a stream where the rules have
+nothing to say about such messages (`is_plain`) by `on_publish` alone. That opens the fast path of the kernel (`Intake`)
+for the ones without headers that follow it into the same commit, and after an inline commit into the next.
 
 Invariant: while a unit of many messages is being written, publishes wait (`held`) and are taken afterwards, in order.
 """
@@ -17,30 +13,30 @@ Invariant: while a unit of many messages is being written, publishes wait (`held
 from __future__ import annotations
 
 from slipstream.errors import ApiError, StorageFault
-from slipstream.jetstream import headers
+from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.errors import TableError
+from slipstream.jetstream.ports import Ports, ServerFacts
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.values import SEQ_LAST
-from slipstream.jetstream.stream.admission.admission import Admission
-from slipstream.jetstream.stream.admission.appends import Appends, exhausted
-from slipstream.jetstream.stream.admission.conditions import first_refusal
+from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.admission.fast_batches import FAST_SUFFIX
-from slipstream.jetstream.stream.admission.ingest_ports import Batches, IngestOwner, Resources
-from slipstream.jetstream.stream.admission.settings_rules import wrong_rollup
+from slipstream.jetstream.stream.admission.ingest_ports import IngestOwner, Resources
+from slipstream.jetstream.stream.admission.rule_table import is_looked_at
+from slipstream.jetstream.stream.admission.stream_batches import StreamBatches
+from slipstream.jetstream.stream.admission.traced import REPEATED
+from slipstream.jetstream.stream.admission.verdict import Duplicate, Origin, Refused
 from slipstream.jetstream.stream.commit.answers import Answers
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
-from slipstream.jetstream.stream.features import schedule_rules
-from slipstream.jetstream.stream.features.republish import Republisher
 from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["Ingest"]
 
 
 class Ingest:
-    """The way in to one stream."""
+    """The way in to one stream for its publishers."""
 
     __slots__ = (
         "_append",
@@ -51,7 +47,6 @@ class Ingest:
         "_now",
         "_resources",
         "_store",
-        "admission",
         "answers",
         "appends",
         "batches",
@@ -61,22 +56,20 @@ class Ingest:
 
     def __init__(
         self,
+        config: StreamConfig,
         store: Store,
         ports: Ports,
+        facts: ServerFacts,
         owner: IngestOwner,
         intake: Intake,
         committer: Committer,
         acks: PubAcks,
         resources: Resources,
-        *,
-        max_buffered_msgs: int,
-        max_buffered_bytes: int,
-        max_payload_bytes: int,
     ) -> None:
-        """Take publishes into `store`, so many that are not committed yet; `configure` must follow."""
+        """Take publishes into `store`, as many that are not committed yet as the server allows."""
         self.intake = intake
-        self._buffered_msgs_max = max_buffered_msgs
-        self._buffered_bytes_max = max_buffered_bytes
+        self._buffered_msgs_max = facts.max_buffered_msgs
+        self._buffered_bytes_max = facts.max_buffered_bytes
         self._store = store
         self._append = store.append
         self._now = ports.now_ns
@@ -86,18 +79,15 @@ class Ingest:
         self.held: list[tuple[bytes, bytes | None, bytes | None, bytes]] | None = None
         self._held_bytes = 0
         self.answers = Answers(ports, committer, acks)
-        self.admission = Admission(store, ports, owner, resources, max_payload_bytes)
-        self.appends = Appends(store, ports, owner, intake, committer, self.admission, self.answers)
-        self.batches: Batches | None = None  # the stream puts it here
+        self.appends = Appends(
+            config, store, ports, owner, intake, committer, self.answers, resources, facts.max_payload_bytes
+        )
+        self.batches = StreamBatches(self.appends, self.answers, ports, facts)
 
-    def configure(self, config: StreamConfig, republisher: Republisher | None) -> None:
-        """Take over a (new) configuration."""
-        self.intake.close()
-        self.answers.wanted = not config.no_ack
-        self.admission.configure(config, republishes=republisher is not None)
-        self.appends.configure(config, republisher)
-        self.intake.answers = self.answers.wanted
-        self.intake.payload_bytes_max = self.admission.max_msg_size
+    def configure(self, config: StreamConfig) -> None:
+        """Go on by another configuration."""
+        self.appends.configure(config)
+        self.batches.configure(config)
 
     def on_publish(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         """A message arrived on one of the stream's subjects."""
@@ -115,32 +105,34 @@ class Ingest:
             self._hold(subject, reply, header, payload)
             return
         intake, resources = self.intake, self._resources
+        block = header or b""
         if (
-            header
-            or not self.admission.is_plain
+            not self.appends.rules.is_plain
+            or (header and is_looked_at(header))
             or (reply is not None and reply.endswith(FAST_SUFFIX))
             or resources.limited
             or resources.server_exceeded
-            or len(payload) > intake.payload_bytes_max
+            or len(block) + len(payload) > intake.payload_bytes_max
             or intake.buffered_bytes > self._buffered_bytes_max
             or len(intake.acks) > self._buffered_msgs_max
+            or intake.last_seq >= SEQ_LAST
         ):
-            self._publish(subject, reply, header or b"", payload)
+            self._publish(subject, reply, block, payload)
             return
         seq = intake.last_seq + 1
-        if seq > SEQ_LAST:
-            self.answers.refuse(reply, exhausted())
-            return
         ts_ns = max(self._now(), intake.last_ts_ns)
         try:
-            self._append(seq, ts_ns, subject, b"", payload)
+            self._append(seq, ts_ns, subject, block, payload)
         except StorageFault as fault:
             self.answers.refuse(reply, store_error(fault))
+            return
+        except ValueError as error:
+            self.answers.refuse(reply, TableError(table.STREAM_STORE_FAILED, err=error))
             return
         intake.last_seq = seq
         intake.last_ts_ns = ts_ns
         intake.last_id = b""
-        intake.buffered_bytes += len(payload)
+        intake.buffered_bytes += len(block) + len(payload)
         if reply and intake.answers:
             intake.acks.append((reply, seq))
         if intake.appended is not None:
@@ -157,15 +149,14 @@ class Ingest:
 
     def judged(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | str | None:
         """Why a message would not be stored, as far as that can be said without storing it."""
-        self.answers.refusal = None
-        self._publish(subject, None, header, payload, stores=False)
-        return self.answers.refusal
-
-    def open_short_way(self) -> None:
-        """A message was appended by another way, and its commit is on its way: plain ones may follow it directly."""
-        resources = self._resources
-        if self.admission.is_plain and not (resources.limited or resources.server_exceeded or self.intake.is_open):
-            self.intake.open(self._store.direct_writer())
+        refusal = self.batches.refusal(subject, header, payload)
+        if refusal is not None:
+            return refusal
+        appends = self.appends
+        verdict = appends.judge(Origin.TRACE, appends.stored_under(subject), header, payload)
+        if isinstance(verdict, Duplicate):
+            return REPEATED
+        return verdict.error if isinstance(verdict, Refused) else None
 
     def resume(self) -> bool:
         """The fast path was left open by an inline commit: look at what may have changed since, once a batch."""
@@ -177,59 +168,23 @@ class Ingest:
         self._committer.wake()
         return True
 
-    def _publish(
-        self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes, *, stores: bool = True
-    ) -> None:
-        """Check a message, and store it if it `stores`."""
-        committer, appends, admission, answers = self._committer, self.appends, self.admission, self.answers
+    def _publish(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> None:
+        """The way of every message that is not plain."""
+        committer, appends, answers = self._committer, self.appends, self.answers
         if committer.waiting_bytes > self._buffered_bytes_max or committer.waiting > self._buffered_msgs_max:
             answers.overloaded(reply)
             return
-        if header:
-            header = headers.without_status(header)
-        if self.batches is not None:
-            if stores and self.batches.takes(subject, reply, header, payload):
-                return
-            not_taken = None if stores else self.batches.refusal(subject, header, payload)
-            if not_taken is not None:
-                answers.refuse(reply, not_taken)
-                return
-        subject = admission.transformed(subject)
-        message_id = rollup = tail = b""
-        refusal = admission.closed_or_too_large(len(header), len(payload))
-        if refusal is not None:
-            answers.refuse(reply, refusal)
+        if self.batches.takes(subject, reply, header, payload):
             return
-        # Only headers of ours are looked at, and they all begin alike.
-        if header and header.find(b"Nats-") >= 0:
-            header = headers.remove(header, b"Nats-Request-Info")
-            refusal = first_refusal(appends, subject, header, payload)
-            if refusal is not None:
-                answers.refuse(reply, refusal)
-                return
-            header = schedule_rules.with_rollup(header, self._now())
-            message_id = headers.find(header, b"Nats-Msg-Id") or b""
-            if message_id:
-                original = appends.ids.find(message_id, self._now())
-                if original is not None:
-                    answers.repeated(reply, original)
-                    return
-            rollup = (headers.find(header, b"Nats-Rollup") or b"").lower()
-            refusal = appends.wrong_last_id(header) or wrong_rollup(admission.config, rollup)
-            if refusal is not None:
-                answers.refuse(reply, refusal)
-                return
-        if admission.counter is not None:
-            counted = admission.counted(subject, header, payload)
-            if isinstance(counted, ApiError):
-                answers.refuse(reply, counted)
-                return
-            header, payload, tail = counted
-        if not stores:
-            return
-        refusal = appends.add(subject, reply, header, payload, message_id=message_id, rollup=rollup, tail=tail)
-        if refusal is not None:
-            answers.refuse(reply, refusal)
+        verdict = appends.judge(Origin.PUBLISH, appends.stored_under(subject), header, payload)
+        if isinstance(verdict, Refused):
+            answers.refuse(reply, verdict.error)
+        elif isinstance(verdict, Duplicate):
+            answers.repeated(reply, verdict.seq)
+        else:
+            error = appends.apply(verdict, reply)
+            if error is not None:
+                answers.refuse(reply, error)
 
     # --- while a unit is being written ------------------------------------------------------------------------------
 

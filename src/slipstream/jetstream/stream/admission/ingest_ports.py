@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from slipstream.errors import ApiError
+__all__ = ["IngestOwner", "Newest", "Resources"]
 
-__all__ = ["Batches", "IngestOwner", "Resources"]
+Newest = Callable[[bytes], tuple[bytes, bytes] | None]
+"""Header and body of the newest message under a subject, if there is one that can be read."""
 
 
 class Resources(Protocol):
@@ -73,14 +75,6 @@ class IngestOwner(Protocol):
         """A message id was added to the window."""
         ...
 
-
-class Batches(Protocol):
-    """Where messages of publish batches go."""
-
-    def takes(self, subject: bytes, reply: bytes | None, header: bytes, payload: bytes) -> bool:
-        """Whether the message belongs to a batch; then it was taken care of."""
-        ...
-
-    def refusal(self, subject: bytes, header: bytes, payload: bytes) -> ApiError | None:
-        """Why a message would not be taken into the batch that it belongs to, if it does to one."""
+    def schedule_stored(self, seq: int, ts_ns: int, subject: bytes, header: bytes) -> None:
+        """A message joined a stream that has schedules: it may be one, or the end of one."""
         ...

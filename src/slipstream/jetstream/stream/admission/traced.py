@@ -47,8 +47,9 @@ class TracedStream:
             # What consumers get must not be traced again.
             header = headers.put(header, b"Nats-Trace-Dest", b"trace disabled")
             outcome = ingest.told(subject, reply, header, payload)
-        stored = ingest.admission.transformed(subject)
-        unwanted = not ingest.admission.is_wanted(stored)
+        appends = ingest.appends
+        stored = appends.stored_under(subject)
+        unwanted = appends.rules.settings.interest_only and not appends.view.has_interest(stored)
         if outcome is None:
             return stored, unwanted, ""
         if isinstance(outcome, str):

@@ -4,7 +4,7 @@ The body is `{"val":"<number>"}`; numbers have as many digits as they need. A me
 stream (`Nats-Stream-Source`) brings that stream's whole value: what is added is the difference to what came from there
 before, which `Nats-Counter-Sources` remembers by stream and subject.
 
-What this is not: storing. `Counter.counted` gives what has to be stored in the place of what came.
+What this is not: storing. `counted` gives what has to be stored in the place of what came.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import JsonError, encode
 from slipstream.jetstream.gojson.bind import STRING, Field, GoStruct
-from slipstream.jetstream.store.contract import Store
-from slipstream.jetstream.store.values import Damaged
+from slipstream.jetstream.stream.admission.ingest_ports import Newest
 
-__all__ = ["Counted", "Counter", "Total", "increment_of", "number", "refusal", "text_of_number"]
+__all__ = ["Counted", "counted", "increment_of", "number", "refusal", "text_of_number"]
 
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _CHUNK = 4000  # digits the interpreter converts at once
@@ -46,7 +45,7 @@ Sources = dict[str, dict[str, str]]
 """Stream, subject there, value of that counter."""
 
 
-class Total(NamedTuple):
+class _Total(NamedTuple):
     """What a counter is at, and what came from other streams so far."""
 
     value: int
@@ -54,11 +53,10 @@ class Total(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A message to be stored, and the total it leaves behind."""
+    """What is stored in the place of a message that counts."""
 
     header: bytes
     payload: bytes
-    total: Total
 
 
 def increment_of(header: bytes) -> bytes | None:
@@ -82,65 +80,56 @@ def refusal(header: bytes, payload: bytes, *, allowed: bool) -> ApiError | None:
     return None
 
 
-class Counter:
-    """The counters of one stream."""
+def counted(subject: bytes, header: bytes, payload: bytes, newest: Newest) -> Counted | ApiError:
+    """What to store for a message that passed `refusal`.
 
-    __slots__ = ("_store",)
-
-    def __init__(self, store: Store) -> None:
-        """Count what lies in `store`."""
-        self._store = store
-
-    def counted(self, subject: bytes, header: bytes, payload: bytes, before: Total | None = None) -> Counted | ApiError:
-        """What to store for a message that passed `refusal`.
-
-        Args:
-            subject: of the counter.
-            header: of the message.
-            payload: of the message: empty, or the origin's value.
-            before: what the counter is at, if that is not in the store yet.
-        """
-        written = increment_of(header)
-        if written is None:
-            return TableError(table.MESSAGE_INCR_MISSING)
-        if not _INTEGER.fullmatch(written):
-            return TableError(table.MESSAGE_INCR_INVALID)
-        total = before or self._last(subject)
-        if total is None:
+    Args:
+        subject: of the counter.
+        header: of the message.
+        payload: of the message: empty, or the origin's value.
+        newest: finds what the counter is at.
+    """
+    written = increment_of(header)
+    if written is None:
+        return TableError(table.MESSAGE_INCR_MISSING)
+    if not _INTEGER.fullmatch(written):
+        return TableError(table.MESSAGE_INCR_INVALID)
+    total = _total(newest(subject))
+    if total is None:
+        return TableError(table.MESSAGE_COUNTER_BROKEN)
+    increment, sources = number(written), total.sources
+    origin = headers.find(header, b"Nats-Stream-Source")
+    if origin:
+        theirs = _value(payload)
+        if theirs is None:
             return TableError(table.MESSAGE_COUNTER_BROKEN)
-        increment, sources = number(written), total.sources
-        origin = headers.find(header, b"Nats-Stream-Source")
-        if origin:
-            theirs = _value(payload)
-            if theirs is None:
-                return TableError(table.MESSAGE_COUNTER_BROKEN)
-            fields = origin.decode("utf-8", "replace").split(" ")
-            stream, source_subject = fields[0], fields[4] if len(fields) >= 5 else subject.decode("utf-8", "replace")
-            known = sources.get(stream, {})
-            increment = theirs - _number_or_zero(known.get(source_subject, ""))
-            sources = {**sources, stream: {**known, source_subject: text_of_number(theirs)}}
-            header = headers.put(header, b"Nats-Incr", text_of_number(increment).encode())
-        if sources:
-            ordered = {name: dict(sorted(sources[name].items())) for name in sorted(sources)}
-            header = headers.put(header, b"Nats-Counter-Sources", encode(ordered))
-        value = total.value + increment
-        return Counted(header, b'{"val":"%b"}' % text_of_number(value).encode(), Total(value, sources))
+        fields = origin.decode("utf-8", "replace").split(" ")
+        stream, source_subject = fields[0], fields[4] if len(fields) >= 5 else subject.decode("utf-8", "replace")
+        known = sources.get(stream, {})
+        increment = theirs - _number_or_zero(known.get(source_subject, ""))
+        sources = {**sources, stream: {**known, source_subject: text_of_number(theirs)}}
+        header = headers.put(header, b"Nats-Incr", text_of_number(increment).encode())
+    if sources:
+        ordered = {name: dict(sorted(sources[name].items())) for name in sorted(sources)}
+        header = headers.put(header, b"Nats-Counter-Sources", encode(ordered))
+    return Counted(header, b'{"val":"%b"}' % text_of_number(total.value + increment).encode())
 
-    def _last(self, subject: bytes) -> Total | None:
-        """The total under a subject: zero if nothing is there, None if what is there is no counter."""
-        last = self._store.get(self._store.assigned.last_seq_of(subject))
-        if last is None or isinstance(last, Damaged):
-            return Total(0, {})
-        value = _value(last.payload)
-        if value is None:
-            return None
-        written = headers.find(last.headers, b"Nats-Counter-Sources") if last.headers else None
-        if not written:
-            return Total(value, {})
-        try:
-            return Total(value, msgspec.json.decode(written, type=Sources))
-        except UNREADABLE:
-            return None
+
+def _total(last: tuple[bytes, bytes] | None) -> _Total | None:
+    """The total that a message leaves behind: zero if there is none, None if it is no counter."""
+    if last is None:
+        return _Total(0, {})
+    header, payload = last
+    value = _value(payload)
+    if value is None:
+        return None
+    written = headers.find(header, b"Nats-Counter-Sources") if header else None
+    if not written:
+        return _Total(value, {})
+    try:
+        return _Total(value, msgspec.json.decode(written, type=Sources))
+    except UNREADABLE:
+        return None
 
 
 def _value(payload: bytes) -> int | None:

@@ -24,8 +24,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS, format_time, parse_duration, parse_time
-from slipstream.jetstream.store.contract import Store
-from slipstream.jetstream.store.values import Damaged
+from slipstream.jetstream.stream.admission.ingest_ports import Newest
 from slipstream.jetstream.stream.admission.ttl import parse_ttl
 from slipstream.jetstream.stream.features.cron import Cron, OffsetAt, parse_cron, utc
 from slipstream.jetstream.stream.limits import SCHEDULE_ZONES_MAX
@@ -133,8 +132,16 @@ def _zone(name: str) -> OffsetAt | None:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def refusal(config: StreamConfig, store: Store, subject: bytes, header: bytes, now_ns: int) -> ApiError | None:
-    """Why a message must not be stored because of what it schedules or cancels; None for most messages."""
+def refusal(config: StreamConfig, subject: bytes, header: bytes, now_ns: int, newest: Newest) -> ApiError | None:
+    """Why a message must not be stored because of what it schedules or cancels; None for most messages.
+
+    Args:
+        config: of the stream.
+        subject: of the message.
+        header: of the message.
+        now_ns: wall clock.
+        newest: finds the message that is cancelled.
+    """
     if header.find(b"\r\nNats-Schedule") < 0:
         return None
     found = moment_of(header, now_ns, now_ns)
@@ -144,11 +151,11 @@ def refusal(config: StreamConfig, store: Store, subject: bytes, header: bytes, n
             spec = table.MESSAGE_SCHEDULES_DISABLED
         if spec is not None:
             return TableError(spec)
-    spec = wrong_cancel(config, subject, header)
+    spec = _wrong_cancel(config, subject, header)
     if spec is None and headers.find(header, b"Nats-Schedule-Next"):
         # What is cancelled must be a schedule, or nothing.
-        last = store.get(store.assigned.last_seq_of(headers.find(header, b"Nats-Scheduler") or b""))
-        if last is not None and not isinstance(last, Damaged) and not is_schedule(last.headers):
+        last = newest(headers.find(header, b"Nats-Scheduler") or b"")
+        if last is not None and not is_schedule(last[0]):
             spec = table.MESSAGE_SCHEDULES_SCHEDULER_INVALID
     return None if spec is None else TableError(spec)
 
@@ -180,7 +187,7 @@ def _collected(config: StreamConfig, subject: bytes) -> bool:
     return any(overlaps(own.encode(), subject) for own in config.subjects)
 
 
-def wrong_cancel(config: StreamConfig, subject: bytes, header: bytes) -> ErrorSpec | None:
+def _wrong_cancel(config: StreamConfig, subject: bytes, header: bytes) -> ErrorSpec | None:
     """What is wrong with headers that cancel a schedule, as far as they alone tell."""
     scheduler = headers.find(header, b"Nats-Scheduler")
     following = headers.find(header, b"Nats-Schedule-Next")

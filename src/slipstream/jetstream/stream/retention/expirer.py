@@ -18,6 +18,7 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.values import Damaged
 from slipstream.jetstream.stream.admission.appends import Appends
+from slipstream.jetstream.stream.admission.verdict import Admitted, Origin, Unwanted
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.limits import (
     EXPIRE_INTERVAL_MIN_NS,
@@ -169,7 +170,9 @@ class Expirer:
             ttl = format_duration(marker_ttl_ns // SECOND_NS * SECOND_NS).encode()
             block = b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl
             # The marker is a roll-up: storing it removes the message it stands for.
-            self._appends.add_internal(message.subject, block, b"")
+            marker = self._appends.judge(Origin.MARKER, message.subject, block, b"")
+            if isinstance(marker, (Admitted, Unwanted)):
+                self._appends.apply(marker)
         else:
             self._removals.delete(seq, erase=False)
 

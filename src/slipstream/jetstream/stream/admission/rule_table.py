@@ -1,0 +1,241 @@
+"""Which rules a message is held to, and in which order.
+
+The order is visible to clients, because the first broken rule is the one they hear of. nats-server looks at a message
+of a batch in another order than at one alone; so the order is data, for each origin its own, over the same rules.
+
+A stream's `StreamRules` are built from its configuration and replaced as a whole. They leave out the rules that cannot
+say anything in this stream; of the others a message meets those that its headers call for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.stream.admission import rules
+from slipstream.jetstream.stream.admission.rules import Check, Rule, admitted
+from slipstream.jetstream.stream.admission.settings import StreamSettings
+from slipstream.jetstream.stream.admission.verdict import Draft, Origin, Verdict
+from slipstream.jetstream.stream.admission.views import View
+from slipstream.limits import STREAM_HEADER_BYTES_MAX
+
+__all__ = ["CHECKED_BY_FAST_PATHS", "ORDERS", "StreamRules", "fields_of", "is_looked_at"]
+
+_CONDITIONS: Final = (
+    rules.status_removed,
+    rules.sealed,
+    rules.too_large,
+    rules.header_too_large,
+    rules.request_info_removed,
+    rules.wrong_increment,
+    rules.expected_stream,
+    rules.ttl_disabled,
+    rules.expected_last_subject_seq,
+    rules.expected_last_seq,
+    rules.wrong_schedule,
+    rules.source_forged,
+    rules.rollup,
+    rules.schedule_rolls_up,
+    rules.message_id,
+    rules.duplicate,
+    rules.expected_last_id,
+    rules.wrong_rollup,
+    rules.counted,
+)
+_ROOM: Final = (
+    rules.server_room,
+    rules.id_room,
+    rules.sequences_left,
+    rules.interest,
+    rules.account_room,
+    rules.ttl,
+    rules.subject_full,
+    rules.messages_full,
+    rules.bytes_full,
+    rules.outlives_marker,
+)
+_IN_BATCH: Final = (
+    rules.status_removed,
+    rules.request_info_removed,
+    rules.header_too_large,
+    rules.wrong_increment,
+    rules.expected_stream,
+    rules.ttl_disabled,
+    rules.ttl,
+    rules.message_id,
+    rules.duplicate,
+    rules.source_forged,
+    rules.counted,
+    rules.expected_last_seq,
+    rules.expected_last_subject_seq,
+    rules.wrong_schedule,
+    rules.rollup,
+    rules.schedule_rolls_up,
+    rules.wrong_rollup,
+    rules.messages_full,
+    rules.bytes_full,
+    rules.subject_full,
+)
+# Conditions of the publisher held at the origin.
+_COPIED: Final = (
+    rules.sealed,
+    rules.too_large,
+    rules.header_too_large,
+    rules.request_info_removed,
+    rules.message_id,
+    rules.duplicate,
+    rules.rollup,
+    rules.rollup_ignored,
+    rules.wrong_rollup,
+    rules.counted,
+    *_ROOM,
+)
+# Account and server had room when the commit began: what was staged was counted then.
+_BULK_ROOM: Final = (
+    rules.interest,
+    rules.id_room,
+    rules.sequences_left,
+    rules.ttl,
+    rules.subject_full,
+    rules.messages_full,
+    rules.bytes_full,
+    rules.outlives_marker,
+)
+
+ORDERS: Final[Mapping[Origin, tuple[Rule, ...]]] = {
+    Origin.PUBLISH: (*_CONDITIONS, *_ROOM),
+    Origin.TRACE: _CONDITIONS,
+    Origin.ARRIVAL: (rules.status_removed, rules.sealed, rules.server_room, rules.account_room, rules.too_large),
+    Origin.BATCH: (
+        rules.last_id_expected_in_batch,
+        *_IN_BATCH,
+        rules.server_room,
+        rules.account_room,
+        rules.id_room,
+        rules.sequences_left,
+        rules.interest,
+        rules.outlives_marker,
+    ),
+    # The id of the last message comes late: it concerns this message alone and does not end the batch.
+    Origin.FAST_BATCH: (
+        *_IN_BATCH,
+        rules.expected_last_id,
+        rules.server_room,
+        rules.id_room,
+        rules.sequences_left,
+        rules.interest,
+        rules.account_room,
+        rules.outlives_marker,
+    ),
+    Origin.SOURCE: _COPIED,
+    # A mirror's messages are where they are at the origin, each once.
+    Origin.MIRROR: tuple(rule for rule in _COPIED if rule is not rules.duplicate),
+    Origin.SCHEDULE: _COPIED,
+    # What it replaces makes place for it, and it has no id.
+    Origin.MARKER: (rules.rollup, *_ROOM),
+    Origin.UNIT: (rules.sealed, rules.counters_in_bulk, rules.server_room, rules.account_room),
+    Origin.BULK: (
+        rules.status_removed,
+        rules.request_info_removed,
+        rules.too_large,
+        rules.header_too_large,
+        rules.not_in_bulk,
+        rules.ttl_disabled,
+        rules.expected_stream,
+        rules.expected_last_subject_seq,
+        rules.expected_last_seq,
+        rules.wrong_schedule,
+        rules.message_id,
+        rules.duplicate,
+        *_BULK_ROOM,
+    ),
+    Origin.BULK_COPY: (
+        rules.status_removed,
+        rules.request_info_removed,
+        rules.too_large,
+        rules.header_too_large,
+        rules.not_copied_in_bulk,
+        rules.ttl_disabled,
+        rules.sourced_before,
+        rules.message_id,
+        *_BULK_ROOM,
+    ),
+}
+
+# Rules that the fast paths check themselves, or that have nothing to say about a message whose header is not looked at.
+CHECKED_BY_FAST_PATHS: Final = frozenset(
+    {
+        rules.status_removed,
+        rules.too_large,
+        rules.header_too_large,
+        rules.server_room,
+        rules.sequences_left,
+        rules.account_room,
+    }
+)
+_LOOKED_AT: Final = sorted({name for order in ORDERS.values() for rule in order for name in rule.headers})
+_FIELD: Final = re.compile(
+    rb"\r\n(%b): *+([^\r]*+(?:\r(?!\n)[^\r]*+)*+)(?=\r\n)" % b"|".join(map(re.escape, _LOOKED_AT)),
+)
+# Combinations of headers whose rules are kept, an origin: publishers use a few, in the order of their library.
+_SELECTIONS_MAX: Final = 256
+
+
+def is_looked_at(header: bytes) -> bool:
+    """Whether a rule could say something about a message because of its header block."""
+    return header.find(b"\r\nNats-") >= 0 or len(header) > STREAM_HEADER_BYTES_MAX or header.startswith(b"NATS/1.0 ")
+
+
+def fields_of(header: bytes) -> dict[bytes, bytes]:
+    """The headers that rules look at, as `headers.find` finds them: of two with the same name the first."""
+    if header.find(b"\r\nNats-") < 0:
+        return {}
+    return dict(reversed(_FIELD.findall(header)))
+
+
+class StreamRules:
+    """The rules of one stream. Immutable."""
+
+    __slots__ = ("_orders", "_selections", "is_plain", "settings")
+
+    def __init__(self, config: StreamConfig, max_payload_bytes: int) -> None:
+        """Those of a configuration that was checked, on a server with this `max_payload`."""
+        self.settings = settings = StreamSettings.of(config, max_payload_bytes)
+        self._orders = [
+            tuple(rule for rule in ORDERS[origin] if rule.where is None or rule.where(settings)) for origin in Origin
+        ]
+        self._selections: list[dict[tuple[bytes, ...], tuple[Check, ...]]] = [{} for _ in Origin]
+        # Whether a message whose header is not looked at needs no look but at its size and at the room, and has no
+        # consequences.
+        self.is_plain = not (settings.transform or settings.republishes or config.allow_msg_schedules) and all(
+            rule.headers or rule in CHECKED_BY_FAST_PATHS
+            for origin in (Origin.PUBLISH, Origin.SOURCE, Origin.MIRROR, Origin.BULK, Origin.BULK_COPY)
+            for rule in self._orders[origin]
+        )
+
+    def judge(self, draft: Draft, view: View) -> Verdict:
+        """What becomes of a draft that would join the state in `view`."""
+        return self.objection(draft, view) or admitted(draft, view)
+
+    def objection(self, draft: Draft, view: View) -> Verdict | None:
+        """The first thing that a rule has against a draft, which is rewritten on the way."""
+        fields = draft.fields = fields_of(draft.header)
+        for check in self._selections[draft.origin].get(tuple(fields)) or self._select(draft.origin, fields):
+            verdict = check(draft, view)
+            if verdict is not None:
+                return verdict
+        return None
+
+    def _select(self, origin: Origin, fields: Mapping[bytes, bytes]) -> tuple[Check, ...]:
+        """The rules for a message with these headers."""
+        selections = self._selections[origin]
+        if len(selections) >= _SELECTIONS_MAX:
+            selections.clear()
+        selected = selections[tuple(fields)] = tuple(
+            rule.check
+            for rule in self._orders[origin]
+            if not rule.headers or any(name in fields for name in rule.headers)
+        )
+        return selected
