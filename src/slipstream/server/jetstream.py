@@ -24,7 +24,7 @@ from slipstream.jetstream.api.subjects import API_PREFIX, API_SUBSCRIPTIONS, kee
 from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
-from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.kernels.subjects.subject import matches
 from slipstream.server.file_threads import FileWork

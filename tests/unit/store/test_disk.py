@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.file import disk as disk_module
-from slipstream.jetstream.store.file.disk import Disk, RealDisk, make_dirs, open_files_max
+from slipstream.jetstream.store.file import group_sync, real_disk
+from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.open_files import open_files_max
+from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.limits import STORE_OPEN_FILES_MAX
 from slipstream.kernels.log.stretches import read_stretches
 from slipstream.testing.sim_disk import SimDisk
@@ -100,15 +102,15 @@ def test_files(disk: Disk, tmp_path: Path) -> None:
 
 def test_open_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = RealDisk()
-    monkeypatch.setattr(disk, "_open_max", 4)
+    monkeypatch.setattr(disk._files, "most", 4)
     for i in range(20):
         path = str(tmp_path / str(i))
         disk.create(path)
         disk.write(path, 0, b"%d" % i)
-    assert len(disk._open) <= 4
+    assert len(disk._files) <= 4
     assert [disk.read(str(tmp_path / str(i)), 0, 5) for i in range(20)] == [b"%d" % i for i in range(20)]
     disk.close()
-    assert not disk._open
+    assert not len(disk._files)
 
 
 def test_descriptors_are_shared_with_clients() -> None:
@@ -122,12 +124,11 @@ def test_files_give_way_when_there_are_no_descriptors_left(tmp_path: Path) -> No
     """In a process of its own: others have taken more descriptors than the files left to them."""
     code = """
 import os, resource, sys
-from slipstream.jetstream.store.file import disk as disk_module
-from slipstream.jetstream.store.file.disk import RealDisk
+from slipstream.jetstream.store.file.real_disk import RealDisk
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
 disk, home = RealDisk(), sys.argv[1]
-disk._open_max = 1000
+disk._files.most = 1000
 for i in range(300):
     disk.create(f"{home}/{i}")
     disk.write(f"{home}/{i}", 0, b"%d" % i)
@@ -146,8 +147,8 @@ disk.close()
 def test_a_file_that_goes_while_it_is_used_is_closed_by_its_last_user(tmp_path: Path) -> None:
     disk, path = RealDisk(), str(tmp_path / "f")
     disk.create(path)
-    with disk._file(path) as fd:
-        with disk._file(path):
+    with disk._files.using(path) as fd:
+        with disk._files.using(path):
             disk.remove(path)
         assert os.fstat(fd).st_nlink == 0
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -228,7 +229,7 @@ def test_directories_are_made_to_stay_one_after_the_other(tmp_path: Path, monkey
     assert synced == [home, f"{home}/a"] * 2 and disk.is_dir(f"{home}/a/b")
 
 
-@pytest.mark.parametrize("count", [1, disk_module.SYNC_WHOLE_FILES_MIN, 40])
+@pytest.mark.parametrize("count", [1, group_sync.SYNC_WHOLE_FILES_MIN, 40])
 def test_many_files_at_once(disk: Disk, tmp_path: Path, count: int) -> None:
     make_dirs(disk, str(tmp_path), below="" if isinstance(disk, SimDisk) else str(tmp_path.parent))
     paths = [str(tmp_path / f"f{number}") for number in range(count)]
@@ -252,13 +253,13 @@ class Syncs:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.whole = self.single = 0
-        self.file_s = disk_module.SYNC_FILE_S
+        self.file_s = group_sync.SYNC_FILE_S
         self.fails = False
         self.takes_s = 0.0
         self.now_s = 0.0
-        monkeypatch.setattr(disk_module, "sync_whole", self._whole)
+        monkeypatch.setattr(group_sync, "sync_whole", self._whole)
         monkeypatch.setattr(os, "fdatasync", self._single)
-        monkeypatch.setattr(disk_module.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(group_sync.time, "monotonic", lambda: self.now_s)
 
     def _whole(self, _fd: int) -> None:
         self.whole += 1
@@ -281,7 +282,7 @@ def files_to_sync(tmp_path: Path, count: int) -> tuple[RealDisk, list[str]]:
 
 
 def test_few_files_are_synced_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = disk_module.SYNC_WHOLE_FILES_MIN - 1
+    few = group_sync.SYNC_WHOLE_FILES_MIN - 1
     disk, paths = files_to_sync(tmp_path, few)
     syncs = Syncs(monkeypatch)
     disk.sync_many(paths)
@@ -313,14 +314,14 @@ def test_a_file_system_that_is_busy_with_others_is_left_alone_for_a_while(
 ) -> None:
     disk, paths = files_to_sync(tmp_path, 30)
     syncs = Syncs(monkeypatch)
-    syncs.takes_s = 100 * disk_module.SYNC_FILE_S
+    syncs.takes_s = 100 * group_sync.SYNC_FILE_S
     disk.sync_many(paths)
     disk.sync_many(paths)
     assert (syncs.whole, syncs.single) == (1, 31)
-    syncs.now_s += disk_module.SYNC_WHOLE_PAUSE_S
+    syncs.now_s += group_sync.SYNC_WHOLE_PAUSE_S
     disk.sync_many(paths)
     assert syncs.whole == 2
-    syncs.file_s = 50 * disk_module.SYNC_FILE_S  # it would have been faster than this
+    syncs.file_s = 50 * group_sync.SYNC_FILE_S  # it would have been faster than this
     for _ in range(3):
         disk.sync_many(paths)
     assert syncs.whole > 2
@@ -339,7 +340,7 @@ def test_a_system_that_keeps_errors_to_itself_is_not_asked(tmp_path: Path, monke
 
 def test_much_is_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, path, piece = RealDisk(), str(tmp_path / "f"), 1_000
-    monkeypatch.setattr(disk_module, "STORE_WRITE_PIECE_BYTES", piece)
+    monkeypatch.setattr(real_disk, "STORE_WRITE_PIECE_BYTES", piece)
     sizes: list[int] = []
 
     def pwrite(fd: int, data: bytes | memoryview, offset: int) -> int:

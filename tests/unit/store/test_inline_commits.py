@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from slipstream.jetstream.store.file.disk import SLOW_SYNC_PAUSE, RealDisk, SyncedWrite
+from slipstream.jetstream.store.file.disk import SyncedWrite
 from slipstream.jetstream.store.file.group_commit import run_group
+from slipstream.jetstream.store.file.inline_sync import SLOW_SYNC_PAUSE, InlineSync
+from slipstream.jetstream.store.file.open_files import OpenFiles
+from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.store import FileStore
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import commit, new_file_store, reopen
@@ -101,24 +104,34 @@ def test_a_device_that_fails(slow: bool, monkeypatch: pytest.MonkeyPatch) -> Non
     assert store.last_seq == 1
 
 
-def test_the_real_disk_does_one_at_a_time_and_tells_errors(tmp_path: Path) -> None:
+def test_the_real_disk_does_one_at_a_time(tmp_path: Path) -> None:
     disk, path = RealDisk(), str(tmp_path / "file")
     disk.create(path)
     first = disk.begin_synced_write(path, 0, b"abc")
     assert first is not None and disk.begin_synced_write(path, 0, b"def") is None
     assert first.wait(-1) and disk.read(path, 0, 9) == b"abc"
-    os.close(disk._open[path].fd)  # the device is gone
-    second = disk.begin_synced_write(path, 0, b"def")
-    assert second is not None
+
+
+def test_an_error_is_told_and_the_file_is_free_again(tmp_path: Path) -> None:
+    files, path = OpenFiles(), str(tmp_path / "file")
+    (tmp_path / "file").touch()
+    syncs, file = InlineSync(files), files.acquire(path)
+    os.close(file.fd)  # the device is gone
+    begun = syncs.begin(path, 0, b"def")
+    assert begun is not None
     with pytest.raises(OSError, match="Bad file descriptor"):
-        second.wait(-1)
-    assert not disk.sync_thread.busy and not disk._open[path].users
+        begun.wait(-1)
+    assert file.users == 1, "only this test has it"
+    again = syncs.begin(path, 0, b"def")
+    assert again is not None, "the next one may begin"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        again.wait(-1)
 
 
 def test_after_one_that_took_long_the_loop_does_not_wait_for_a_while(tmp_path: Path) -> None:
-    disk, path = RealDisk(), str(tmp_path / "file")
-    disk.create(path)
-    disk.slow_syncs = SLOW_SYNC_PAUSE
-    tried = [disk.begin_synced_write(path, 0, b"abc") for _ in range(SLOW_SYNC_PAUSE + 1)]
+    syncs, path = InlineSync(OpenFiles()), str(tmp_path / "file")
+    (tmp_path / "file").touch()
+    syncs.pause = SLOW_SYNC_PAUSE
+    tried = [syncs.begin(path, 0, b"abc") for _ in range(SLOW_SYNC_PAUSE + 1)]
     assert tried[:-1] == [None] * SLOW_SYNC_PAUSE
     assert tried[-1] is not None and tried[-1].wait(-1)
