@@ -44,9 +44,7 @@ class Process:
             os.write(2, f"nats-server: {error}\n".encode())
             return 1
         try:
-            self._server = server = Server(self._options, log=log)
-            server.opens_late = True
-            server.on_reload_request = self._reload
+            self._server = server = Server(self._options, log=log, opens_late=True, on_reload_request=self._reload)
             asyncio.get_running_loop().set_exception_handler(self._on_exception)
             # Before the server says that it is ready: whoever waits for that may send a signal at once.
             self._listen_for_signals()

@@ -21,15 +21,16 @@ from slipstream.clock import SystemClock
 from slipstream.config.options import Options
 from slipstream.config.record import replace
 from slipstream.config.validate import unsupported
-from slipstream.errors import SlipstreamError, StorageFault
 from slipstream.kernels.wire.outbox import Outbox
 from slipstream.limits import AUTH_AFTER_TLS_NS, AUTH_TIMEOUT_NS
 from slipstream.protocol.texts import CloseReason
 from slipstream.routing.hub import Hub, ServerIdentity
 from slipstream.server.acceptor import Acceptor
 from slipstream.server.client_edge import ClientEdge
+from slipstream.server.errors import StartError
 from slipstream.server.files import PortsFile, write_pid_file
 from slipstream.server.identity import new_identity
+from slipstream.server.jetstream_switch import JetStreamSwitch
 from slipstream.server.limits import READ_BUFFER_BYTES
 from slipstream.server.listener import ClientProtocol, bind
 from slipstream.server.logs import Log, NullLog
@@ -46,21 +47,15 @@ if TYPE_CHECKING:
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
-    from slipstream.server.jetstream_door import JetStreamDoor
-    from slipstream.server.storage import Storage
     from slipstream.server.websocket_listener import WebsocketListener
 
-__all__ = ["Server", "StartError", "host_port"]
+__all__ = ["Server", "host_port"]
 
 
 class Closable(Protocol):
     """A listener beside the client port."""
 
     def close(self) -> None: ...
-
-
-class StartError(SlipstreamError):
-    """The server cannot start; the text is the fatal log line."""
 
 
 class Server:
@@ -71,11 +66,20 @@ class Server:
         log: where log lines go; nowhere by default.
         store_dir: turns JetStream on, with its streams below this directory.
         jetstream: True turns it on without `store_dir`: the streams go with the server. (Or `JetStreamOptions`.)
+        opens_late: JetStream may follow when the server is ready, if it has no streams.
+        on_reload_request: reads the configuration file again, for whoever knows it. Raises ConfigError.
         **overrides: single options by name, e.g. `port=-1`, `server_name="test"`.
     """
 
     def __init__(
-        self, options: Options | None = None, *, log: Log | None = None, store_dir: str = "", **overrides: Any
+        self,
+        options: Options | None = None,
+        *,
+        log: Log | None = None,
+        store_dir: str = "",
+        opens_late: bool = False,
+        on_reload_request: Callable[[], None] | None = None,
+        **overrides: Any,
     ) -> None:
         if overrides.get("port") == 0:
             overrides["port"] = -1
@@ -105,17 +109,14 @@ class Server:
         self.running = False
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
-        self.jetstream: JetStreamRunner | None = None
-        self.opens_late = False  # JetStream may follow when the server is ready, if it has no streams
-        self._door: JetStreamDoor | None = None  # where JetStream will be
-        self._storage: Storage | None = None
+        self._jetstream = JetStreamSwitch(self, opens_late=opens_late)
+        self._opens_late = opens_late
         self._listener: Acceptor | None = None
         self._gate: ClientGate | None = None
         self._others: list[Closable] = []
         self._ports_file: PortsFile | None = None
         self._leaving: asyncio.Task[None] | None = None
-        # Reads the configuration file again; set by whoever knows the file. Raises ConfigError.
-        self.on_reload_request: Callable[[], None] | None = None
+        self.on_reload_request = on_reload_request
         self._operators: OperatorMode | None = None
         self._stopped: asyncio.Event | None = None
 
@@ -161,7 +162,7 @@ class Server:
         self._announce()
         try:
             self._start_operators()
-            self._start_jetstream()
+            self._jetstream.start(self._operators)
             await self._open_listeners()
             self._write_files()
         except BaseException:
@@ -169,11 +170,11 @@ class Server:
             raise
         self.running = True
         self.log("INF", "Server is ready")
-        if self.opens_late:
+        if self._opens_late:
             from slipstream.server.late import load_the_rest
 
             answers_http = bool(self.options.http_port or self.options.https_port)
-            load_the_rest(self.turns.loop, self._door, answers_http=answers_http)
+            load_the_rest(self.turns.loop, self._jetstream.door, answers_http=answers_http)
 
     def _start_operators(self) -> None:
         if self.options.trusts_operators:
@@ -191,63 +192,14 @@ class Server:
         if self.jetstream is not None:
             self.jetstream.accounts_changed(names)
 
-    def _start_jetstream(self) -> None:
-        if not self.options.jetstream.enabled:
-            return
-        from slipstream.server.storage import announce, take_storage
-
-        try:
-            self._storage = take_storage(self.options.jetstream)
-        except StorageFault as error:
-            raise StartError(f"Can't start JetStream: {error}") from error
-        announce(self.log, self.options.jetstream, self._storage.directory)
-        if self._operators is not None:
-            from slipstream.server.operators import load_accounts_on_disk
-
-            load_accounts_on_disk(self._operators, self._storage.directory)
-        if self.opens_late and not self._storage.has_streams:
-            from slipstream.server.jetstream_door import JetStreamDoor, may_open_later
-
-            if may_open_later(self.options):
-                self._door = JetStreamDoor(self, self._open_late)
-                return
-        self._open_jetstream()
-
-    def _open_jetstream(self) -> None:
-        from slipstream.server.jetstream import JetStreamRunner
-
-        assert self._storage is not None
-        self.jetstream = JetStreamRunner(self, self.turns.loop, self._storage)
-        try:
-            self.jetstream.start()
-        except StorageFault as error:
-            raise StartError(f"Can't start JetStream: {error}") from error
-
-    def _open_late(self) -> None:
-        """JetStream, when the server is ready already: what is wrong with it is no reason to end."""
-        try:
-            self._open_jetstream()
-        except StartError as error:
-            self.log("ERR", str(error))
-            self._stop_jetstream()
-        self._show_jetstream()
+    @property
+    def jetstream(self) -> JetStreamRunner | None:
+        """JetStream, while it runs."""
+        return self._jetstream.runner
 
     def finish_start(self) -> None:
         """Do now what a start has left for later; whoever has to see all of the server asks for it."""
-        door, self._door = self._door, None
-        if door is not None:
-            door.open()
-
-    def _show_jetstream(self) -> None:
-        if self.monitoring is None:
-            return
-        self.monitoring.facts.before_jetstream = None if self._door is None else self.finish_start
-        if self.jetstream is None:
-            self.monitoring.facts.jetstream = None
-        else:
-            from slipstream.server.jetstream_facts import RunningJetStream
-
-            self.monitoring.facts.jetstream = RunningJetStream(self.jetstream)
+        self._jetstream.finish_start()
 
     async def _open_listeners(self) -> None:
         options = self.options
@@ -257,7 +209,7 @@ class Server:
             self.monitoring = Monitoring(self)
             await self.monitoring.start(self._https_context())
             self.hub.describe_server = self.monitoring.introduction
-            self._show_jetstream()
+            self._jetstream.show()
             if self._operators is not None:
                 from slipstream.server.resolvers import DirectoryResolver
 
@@ -364,7 +316,7 @@ class Server:
         if self.monitoring is not None:
             self.monitoring.announce_shutdown()
         self.stop_accepting()
-        self._stop_jetstream()  # while the clients are there: those who wait for messages are told
+        self._jetstream.stop()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
         self.turns.flush()
         # One turn lets transports send their last words and report that they are gone.
@@ -381,24 +333,12 @@ class Server:
             self._operators.resolver.close()
         if self.monitoring is not None:
             await self.monitoring.stop()
-        self._stop_jetstream()
+        self._jetstream.stop()
         self.edge.close_threads()
         if self._ports_file is not None:
             self._ports_file.remove()
         if self._scratch is not None:
             self._scratch.cleanup()
-
-    def _stop_jetstream(self) -> None:
-        if self._door is not None:
-            self._door.close()
-            self._door = None
-        if self.jetstream is not None:
-            self.jetstream.stop()
-            self.jetstream = None
-        if self._storage is not None:
-            self._storage.close()
-            self._storage = None
-        self.hub.jetstream = False
 
     def enter_lame_duck_mode(self) -> None:
         """Leave slowly; see `lame_duck`."""
@@ -422,23 +362,8 @@ class Server:
         self._gate = gate
         if self.websocket is not None and front is not None:
             self.websocket.front = front
-        self._reload_jetstream()
+        self._jetstream.reload(self._operators)
         self._say_notices(before)
-
-    def _reload_jetstream(self) -> None:
-        """Switch JetStream on or off, or let it take over what changed."""
-        self.finish_start()
-        if self.jetstream is not None and self.options.jetstream.enabled:
-            self.jetstream.reload()
-            return
-        self._stop_jetstream()
-        try:
-            self._start_jetstream()
-            self.finish_start()
-        except StartError as error:
-            self.log("WRN", str(error))
-            self._stop_jetstream()
-        self._show_jetstream()
 
     async def wait_stopped(self) -> None:
         """Wait until somebody stops the server."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import slipstream
-from slipstream.server.server import StartError
+from slipstream.server.errors import StartError
 from slipstream.testing import ServerThread
 
 

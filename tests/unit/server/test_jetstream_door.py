@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from slipstream.config.record import replace
+from slipstream.server.errors import StartError
 from slipstream.server.jetstream_door import WAITING_MAX, may_open_later
-from slipstream.server.server import Server, StartError
+from slipstream.server.server import Server
 from slipstream.server.storage import take_storage
 from support.config_loading import options
 
 
-def _server(directory: Path, text: str = "port: -1") -> Server:
-    server = Server(options(text), store_dir=str(directory), port=-1)
-    server.opens_late = True
-    return server
+def _server(directory: Path, text: str = "port: -1", *, late: bool = True) -> Server:
+    return Server(options(text), store_dir=str(directory), opens_late=late, port=-1)
 
 
 class Client:
@@ -45,9 +44,7 @@ class Client:
 
 @pytest.mark.parametrize("late", [True, False])
 async def test_calls_wait_and_are_answered(tmp_path: Path, late: bool) -> None:
-    server = _server(tmp_path)
-    server.opens_late = late
-    async with server:
+    async with _server(tmp_path, late=late) as server:
         assert (server.jetstream is None) == late
         client = await Client.of(server)
         client.ask("$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')
@@ -109,7 +106,7 @@ async def test_streams_that_are_there_do_not_wait(tmp_path: Path) -> None:
 
 async def test_no_more_than_so_many_calls_wait(tmp_path: Path) -> None:
     async with _server(tmp_path) as server:
-        account, door = server.hub.accounts["$G"], server._door
+        account, door = server.hub.accounts["$G"], server._jetstream.door
         assert door is not None
         for _ in range(WAITING_MAX + 5):
             account.publish(b"$JS.API.STREAM.NAMES", None, 0, b"")

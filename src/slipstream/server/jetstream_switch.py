@@ -1,0 +1,124 @@
+"""JetStream of a server: on, off, or behind a door until the server is ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slipstream.errors import StorageFault
+from slipstream.server.errors import StartError
+
+if TYPE_CHECKING:
+    from slipstream.routing.operators import OperatorMode
+    from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.jetstream_door import JetStreamDoor
+    from slipstream.server.server import Server
+    from slipstream.server.storage import Storage
+
+__all__ = ["JetStreamSwitch"]
+
+
+class JetStreamSwitch:
+    """Starts and stops JetStream as the options say, and shows it to monitoring."""
+
+    def __init__(self, server: Server, *, opens_late: bool) -> None:
+        """Off. `opens_late`: it may follow when the server is ready, if it has no streams."""
+        self._server = server
+        self._opens_late = opens_late
+        self.runner: JetStreamRunner | None = None
+        self.door: JetStreamDoor | None = None  # where JetStream will be
+        self._storage: Storage | None = None
+
+    def start(self, operators: OperatorMode | None) -> None:
+        """Switch it on, if the options say so.
+
+        Raises:
+            StartError: its directory cannot be used.
+        """
+        server = self._server
+        options = server.options.jetstream
+        if not options.enabled:
+            return
+        from slipstream.server.storage import announce, take_storage
+
+        try:
+            self._storage = take_storage(options)
+        except StorageFault as error:
+            raise StartError(f"Can't start JetStream: {error}") from error
+        announce(server.log, options, self._storage.directory)
+        if operators is not None:
+            from slipstream.server.operators import load_accounts_on_disk
+
+            load_accounts_on_disk(operators, self._storage.directory)
+        if self._opens_late and not self._storage.has_streams:
+            from slipstream.server.jetstream_door import JetStreamDoor, may_open_later
+
+            if may_open_later(server.options):
+                self.door = JetStreamDoor(server, self._open_late)
+                return
+        self._open()
+
+    def finish_start(self) -> None:
+        """Open the door now, if there is one."""
+        door, self.door = self.door, None
+        if door is not None:
+            door.open()
+
+    def stop(self) -> None:
+        """Switch it off; everything acknowledged is on disk."""
+        if self.door is not None:
+            self.door.close()
+            self.door = None
+        if self.runner is not None:
+            self.runner.stop()
+            self.runner = None
+        if self._storage is not None:
+            self._storage.close()
+            self._storage = None
+        self._server.hub.jetstream = False
+
+    def reload(self, operators: OperatorMode | None) -> None:
+        """Switch it on or off as the options say now, or let it take over what changed."""
+        self.finish_start()
+        if self.runner is not None and self._server.options.jetstream.enabled:
+            self.runner.reload()
+            return
+        self.stop()
+        try:
+            self.start(operators)
+            self.finish_start()
+        except StartError as error:
+            self._server.log("WRN", str(error))
+            self.stop()
+        self.show()
+
+    def show(self) -> None:
+        """Let monitoring see what runs."""
+        if self._server.monitoring is None:
+            return
+        facts = self._server.monitoring.facts
+        facts.before_jetstream = None if self.door is None else self.finish_start
+        if self.runner is None:
+            facts.jetstream = None
+        else:
+            from slipstream.server.jetstream_facts import RunningJetStream
+
+            facts.jetstream = RunningJetStream(self.runner)
+
+    def _open(self) -> None:
+        from slipstream.server.jetstream import JetStreamRunner
+
+        assert self._storage is not None
+        self.runner = JetStreamRunner(self._server, self._server.turns.loop, self._storage)
+        try:
+            self.runner.start()
+        except StorageFault as error:
+            raise StartError(f"Can't start JetStream: {error}") from error
+
+    def _open_late(self) -> None:
+        """When the server is ready already: what is wrong with it is no reason to end."""
+        try:
+            self._open()
+        except StartError as error:
+            self._server.log("ERR", str(error))
+            self.stop()
+        self.show()
