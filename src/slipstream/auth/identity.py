@@ -72,6 +72,7 @@ class TokenLogin(Record):
     """What a token says about a user, apart from the permissions."""
 
     claims: UserClaims
+    text: str = ""  # the token itself
     max_payload: int = -1
     max_subscriptions: int = -1
     until_ns: int = 0  # when the connection ends; 0: not by itself

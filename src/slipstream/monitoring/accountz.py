@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from slipstream.accounts.account import Account
+from slipstream.auth.nkeys import payload_of
 from slipstream.clock import rfc3339
 from slipstream.config.account_options import (
     ExportOptions,
@@ -87,7 +88,11 @@ class AccountDetail(msgspec.Struct, omit_defaults=True, kw_only=True):
     mappings: dict[str, list[MappingInfo]] = {}
     exports: list[ExportInfo] = []
     imports: list[ImportInfo] = []
+    jwt: str = ""
+    issuer_key: str = ""
     name_tag: str = ""
+    tags: Sequence[str] = ()
+    decoded_jwt: msgspec.Raw | None = None
     sublist_stats: TableStats | None = None
 
 
@@ -129,13 +134,13 @@ def account_detail(facts: Facts, name: str) -> AccountDetail:
     account = facts.accounts.get(name)
     if account is None:
         raise BadRequest(f"Account {name} does not exist")
-    options = facts.hub.topology.graph.accounts[name].options
+    options, claimed = facts.hub.topology.graph.accounts[name].options, facts.claimed(name)
     return AccountDetail(
         account_name=name,
-        update_time=rfc3339(facts.config_loaded_ns),
+        update_time=rfc3339(facts.config_loaded_ns if claimed is None else claimed.updated_ns),
         is_system=account.is_system,
-        expired=False,
-        complete=True,
+        expired=claimed is not None and claimed.is_expired,
+        complete=claimed is None or not claimed.incomplete,
         jetstream_enabled=_has_jetstream(facts, name),
         leafnode_connections=0,
         client_connections=len(account.connections),
@@ -143,7 +148,11 @@ def account_detail(facts: Facts, name: str) -> AccountDetail:
         mappings={mapping.source: _destinations(mapping) for mapping in options.mappings},
         exports=[_export(export) for export in options.exports] + _system_exports(facts, account),
         imports=_imports(options.imports) + _system_imports(facts, account),
-        name_tag=name,
+        jwt="" if claimed is None else claimed.text,
+        issuer_key="" if claimed is None else claimed.claims.iss,
+        name_tag=facts.name_tag_of(name),
+        tags=() if claimed is None else claimed.claims.nats.tags or (),
+        decoded_jwt=None if claimed is None or not claimed.text else msgspec.Raw(payload_of(claimed.text)),
         sublist_stats=stats_of([account.interest]),
     )
 

@@ -10,7 +10,7 @@ from slipstream.protocol.certificate import MalformedCertificate, read_certifica
 from slipstream.protocol.connection import ClientConnection
 from slipstream.units import MIB, SECOND_NS
 
-__all__ = ["certificate_expiry", "issuer_of", "text", "user_of"]
+__all__ = ["certificate_expiry", "issuer_of", "shown_token", "text", "user_of"]
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 
@@ -26,9 +26,17 @@ def user_of(connection: ClientConnection) -> str:
 
 
 def issuer_of(connection: ClientConnection) -> str:
-    """Who vouches for a client that proved a key: its account."""
+    """Who vouches for a client that proved a key: its account, or whoever signed its token."""
     identity = connection.identity
+    if identity is not None and identity.token is not None:
+        return identity.token.claims.iss
     return identity.account if identity is not None and identity.means == "nkey" else ""
+
+
+def shown_token(connection: ClientConnection) -> str:
+    """The token of a client, unless whoever has it is let in without another proof."""
+    token = connection.identity.token if connection.identity is not None else None
+    return "" if token is None or token.is_bearer else token.text
 
 
 def certificate_expiry(path: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from slipstream.clock import rfc3339
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.kernels.subjects.subject import overlaps
-from slipstream.monitoring.client_facts import issuer_of, text, user_of
+from slipstream.monitoring.client_facts import issuer_of, shown_token, text, user_of
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.gotext import round_trip_text, uptime
 from slipstream.monitoring.limits import MONITOR_PAGE, MONITOR_STEP_ENTRIES
@@ -87,8 +87,10 @@ class ConnectionInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     account: str = ""
     subscriptions_list: list[str] = []
     subscriptions_list_detail: list[SubscriptionDetail] = []
+    jwt: str = ""
     issuer_key: str = ""
     name_tag: str = ""
+    tags: list[str] = []
 
 
 class Connz(msgspec.Struct, kw_only=True):
@@ -299,7 +301,10 @@ def _add_identity(facts: Facts, connection: ClientConnection, entry: ConnectionI
     if account != GLOBAL_ACCOUNT:
         entry.account = account
     if is_open or account != GLOBAL_ACCOUNT:
-        entry.name_tag = account
+        entry.name_tag = facts.name_tag_of(account)
+    token = connection.identity.token if connection.identity is not None else None
+    if token is not None:
+        entry.jwt, entry.tags = shown_token(connection), token.claims.nats.tags or []
     tls = connection.peer.tls
     if tls is not None:
         entry.tls_peer_certs = [

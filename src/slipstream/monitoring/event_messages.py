@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from slipstream.accounts.account import Account
 from slipstream.clock import rfc3339
 from slipstream.monitoring.accstatz import AccountTraffic, MsgBytes, account_stat
-from slipstream.monitoring.client_facts import issuer_of, user_of
+from slipstream.monitoring.client_facts import issuer_of, shown_token, user_of
 from slipstream.monitoring.envelope import Sender, ServerFacts
 from slipstream.monitoring.gotext import round_trip
 from slipstream.monitoring.statsz import ServerStats, statsz
@@ -32,8 +34,10 @@ class ClientInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     ver: str = ""
     rtt: int = 0
     stop: str = ""
+    jwt: str = ""
     issuer_key: str = ""
     name_tag: str = ""
+    tags: Sequence[str] = ()
     kind: str
     client_type: str
 
@@ -131,6 +135,7 @@ def server_stats(sender: Sender) -> ServerStatsMessage:
 
 def _client(sender: Sender, connection: ClientConnection) -> ClientInfo:
     account = sender.facts.account_name_of(connection)
+    token = connection.identity.token if connection.identity is not None else None
     return ClientInfo(
         start=rfc3339(connection.start_ns),
         host=connection.peer.ip,
@@ -140,8 +145,10 @@ def _client(sender: Sender, connection: ClientConnection) -> ClientInfo:
         name=connection.name,
         lang=connection.lang,
         ver=connection.version,
+        jwt=shown_token(connection),
         issuer_key=issuer_of(connection),
-        name_tag=account,
+        name_tag=sender.facts.name_tag_of(account),
+        tags=() if token is None else token.claims.nats.tags or (),
         kind="Client",
         client_type=connection.peer.kind,
     )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import socket
 
     from slipstream.accounts.account import Account
+    from slipstream.accounts.claimed import Claimed
     from slipstream.accounts.member import Member
     from slipstream.clock import Clock
     from slipstream.config.listener_options import TLSOptions
@@ -197,6 +198,16 @@ class Facts:
             account.closed_in_msgs, account.closed_in_bytes, account.closed_out_msgs, account.closed_out_bytes
         )
         return _with_open(before, account.connections.values())
+
+    def claimed(self, account: str) -> Claimed | None:
+        """The token of an account, in operator mode."""
+        operators = self.hub.operators
+        return None if operators is None else operators.claimed.accounts.get(account)
+
+    def name_tag_of(self, account: str) -> str:
+        """What people call an account: in operator mode its name is a key."""
+        claimed = self.claimed(account)
+        return account if claimed is None else claimed.claims.name or account
 
     def account_name_of(self, connection: ClientConnection) -> str:
         """The account a connection counts for; one that has not said who it is counts for the global one."""

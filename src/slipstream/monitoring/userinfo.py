@@ -10,6 +10,7 @@ from slipstream.config.account_options import PermissionsOptions, SubjectPermiss
 from slipstream.monitoring.client_facts import user_of
 from slipstream.monitoring.facts import Facts
 from slipstream.protocol.connection import ClientConnection
+from slipstream.units import SECOND_NS
 
 __all__ = ["UserInfo", "user_info"]
 
@@ -42,6 +43,7 @@ class UserInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     user: str
     account: str
     account_name: str = ""
+    user_name: str = ""
     permissions: UserRights | None = None
     expires: int = 0
 
@@ -50,11 +52,15 @@ def user_info(facts: Facts, connection: ClientConnection) -> UserInfo:
     """Who a client is."""
     account = facts.account_name_of(connection)
     permissions = connection.permissions
+    token = connection.identity.token if connection.identity is not None else None
+    left_ns = token.until_ns - facts.now_ns() if token is not None and token.until_ns else 0
     return UserInfo(
         user=user_of(connection),
         account=account,
-        account_name=account,
+        account_name=facts.name_tag_of(account),
+        user_name="" if token is None else token.claims.name,
         permissions=None if permissions is None else _rights(permissions.options),
+        expires=left_ns // SECOND_NS * SECOND_NS,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from slipstream.auth.nkeys import payload_of
 from slipstream.clock import rfc3339
 from slipstream.monitoring import varz_blocks as blocks
 from slipstream.monitoring.facts import Facts
@@ -103,7 +104,10 @@ class Varz(msgspec.Struct, omit_defaults=True, kw_only=True):
     tags: Sequence[str] = ()
     metadata: Mapping[str, str] = {}
     feature_flags: Mapping[str, bool] = {}
+    trusted_operators_jwt: Sequence[str] = ()
+    trusted_operators_claim: Sequence[msgspec.Raw] = ()
     system_account: str = ""
+    pinned_account_fails: int = 0
     slow_consumer_stats: ConnectionKinds
     stale_connection_stats: ConnectionKinds
     disk_io_wait_stats: DiskWaits
@@ -189,7 +193,10 @@ def _varz(facts: Facts) -> Varz:
         tags=options.server_tags,
         metadata=dict(sorted(options.server_metadata.items())),
         feature_flags=facts.feature_flags,
+        trusted_operators_jwt=options.operator,
+        trusted_operators_claim=[msgspec.Raw(payload_of(text)) for text in options.operator],
         system_account=facts.system_account,
+        pinned_account_fails=0 if hub.operators is None else hub.operators.verifier.pinned_refusals,
         slow_consumer_stats=ConnectionKinds(clients=hub.slow_consumers),
         stale_connection_stats=ConnectionKinds(clients=hub.stale_connections),
         disk_io_wait_stats=DiskWaits(),

@@ -96,12 +96,17 @@ class OperatorMode:
         self._timer: Cancellable | None = None
         # Whoever depends on accounts: told the names of those that came or changed.
         self.on_changed: list[Callable[[Iterable[str]], None]] = []
-        self.use(hub.options)
+        self._options = hub.options
+        self.verifier = self._new_verifier()
 
     def use(self, options: Options) -> None:
         """Decide by these options from now on."""
         self._options = options
-        self.verifier = TokenVerifier(options, self.trust, self, self._hub.clock.now_ns, self._zones)
+        refused, self.verifier = self.verifier.pinned_refusals, self._new_verifier()
+        self.verifier.pinned_refusals = refused
+
+    def _new_verifier(self) -> TokenVerifier:
+        return TokenVerifier(self._options, self.trust, self, self._hub.clock.now_ns, self._zones)
 
     # --- accounts -------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
@@ -270,6 +271,49 @@ def test_jetstream_comes_and_goes(both: Both) -> None:
             if at == 1:
                 assert "error" not in json.loads(member.answer("$JS.API.STREAM.CREATE.S", stream))
         assert shown == [(10039, None, None), (None, 2, 0), (None, 5, 1), (10039, None, None), (None, 2, 1)]
+
+
+# --- what monitoring shows -------------------------------------------------------------------------------------------
+
+
+def test_monitoring_shows_who_vouches(both: Both) -> None:
+    pair = both.fresh(MEMORY + "http: 127.0.0.1:-1\n")
+    claims = user_claims(issuer_account=app.public, tags=["team:a"], pub={"allow": ["_INBOX.>", "$SYS.>"]})
+    text = token(signer, ann, claims, exp=LATER)
+    shown = []
+    for server in (pair.real, pair.ours):
+        member = Member(server, text)
+
+        def get(path: str, port: int = server.monitor_port) -> dict[str, Json]:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                found: dict[str, Json] = json.load(answer)
+                return found
+
+        [connection] = get("/connz?auth=1")["connections"]  # type: ignore[misc]
+        detail, server_facts = get(f"/accountz?acc={app.public}")["account_detail"], get("/varz")
+        user = member.ask("$SYS.REQ.USER.INFO")["data"]
+        assert isinstance(connection, dict)
+        assert isinstance(detail, dict)
+        assert isinstance(user, dict)
+        assert detail["decoded_jwt"]["sub"] == app.public  # type: ignore[call-overload, index]
+        assert user.pop("expires") > 0  # type: ignore[operator]
+        shown.append(
+            [
+                {
+                    key: connection[key]
+                    for key in ("jwt", "issuer_key", "name_tag", "tags", "account", "authorized_user")
+                },
+                {key: detail[key] for key in ("jwt", "issuer_key", "name_tag", "expired", "complete", "account_name")},
+                {key: server_facts.get(key) for key in ("trusted_operators_jwt", "system_account", "auth_required")},
+                user,
+            ]
+        )
+    assert shown[1] == shown[0]
+    bearer = Member(pair.ours, BEARER)
+    url = f"http://127.0.0.1:{pair.ours.monitor_port}/connz?auth=1"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        assert BEARER not in answer.read().decode(), "whoever reads it could come in with it"
+    bearer.close()
 
 
 # --- directories -----------------------------------------------------------------------------------------------------

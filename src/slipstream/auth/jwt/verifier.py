@@ -56,13 +56,14 @@ class TokenVerifier:
         self._accounts = accounts
         self._now_ns = now_ns
         self._zones = zones
+        self.pinned_refusals = 0  # users whose account is not one of those that are pinned
 
     def authenticate(
         self, credentials: Credentials, peer: PeerFacts, *, proxied: bool
     ) -> Granted | Denied | NeedsAccount:
         """Decide about one CONNECT."""
         try:
-            user = self._user(credentials)
+            text, user = self._user(credentials)
         except InvalidToken as error:
             return Denied(str(error))
         if user.nats.proxy_required and not proxied:
@@ -71,6 +72,7 @@ class TokenVerifier:
         if blocks(user_findings(user, now_ns // SECOND_NS, self._zones), with_time=True):
             return Denied("User JWT no longer valid")
         if self._pinned is not None and user.account not in self._pinned:
+            self.pinned_refusals += 1
             return Denied(f"Account {user.account} not listed as operator pinned account")
         account = self._accounts.claims_of(user.account)
         if account is None:
@@ -83,22 +85,23 @@ class TokenVerifier:
                 raise _Refused("Outside connect times")
             until_ns = [user.exp * SECOND_NS] if user.exp else []
             until_ns += [now_ns + left_ns] if left_ns else []
-            return Granted(self._identity(user, rights, account, peer, min(until_ns, default=0)))
+            return Granted(self._identity(user, text, rights, account, peer, min(until_ns, default=0)))
         except (_Refused, TemplateError) as refusal:
             return Denied(str(refusal))
         except ConfigError as refusal:
             return Denied(refusal.message)
 
-    def _user(self, credentials: Credentials) -> UserClaims:
+    def _user(self, credentials: Credentials) -> tuple[str, UserClaims]:
+        """The token that counts, and what it says."""
         text = credentials.jwt or ""
         if not self._sentinel:
             if not text:
                 raise InvalidToken("Authentication requires a user JWT")
-            return decode_user(text)
+            return text, decode_user(text)
         try:
-            return decode_user(text)
+            return text, decode_user(text)
         except InvalidToken:
-            return decode_user(self._sentinel)
+            return self._sentinel, decode_user(self._sentinel)
 
     def _rights(self, user: UserClaims, account: AccountClaims) -> Rights:
         """What the user may do: as the token says, or as the scope of the key that signed it says."""
@@ -137,11 +140,12 @@ class TokenVerifier:
             raise _Refused("auth callout is not available")
 
     def _identity(
-        self, user: UserClaims, rights: Rights, account: AccountClaims, peer: PeerFacts, until_ns: int
+        self, user: UserClaims, text: str, rights: Rights, account: AccountClaims, peer: PeerFacts, until_ns: int
     ) -> Identity:
         options = permissions_of(rights)
         login = TokenLogin(
             user,
+            text,
             max_payload=clamped(rights.payload),
             max_subscriptions=clamped(rights.subs),
             until_ns=until_ns,
