@@ -87,6 +87,7 @@ class FakePorts:
         self.commits: list[Callable[[], None]] = []
         self.cores = 2
         self.reads = 0
+        self.alone = False
         self.memories: dict[str, FakeMemory] = {}  # memory that is shared now, by name
         self.shares_memory = True
         self.loans: list[FakeLoan] = []  # files that are lent now

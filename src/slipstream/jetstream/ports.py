@@ -117,6 +117,11 @@ class Ports(Protocol):
         """Call once at the end of this turn of the loop: after all its input, or after that of a lone client."""
         ...
 
+    @property
+    def alone(self) -> bool:
+        """Whether what runs now is all there is to do: one callback of `call_soon`, after one read since the last."""
+        ...
+
     def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
         """As `run_blocking`, but never behind long work: for what somebody waits for, one job a stream at a time.
 

@@ -88,7 +88,7 @@ class FileThreads(Generic[J]):
 
     def when_free(self, make: _Work) -> None:
         """Call `make`, which hands in a job, now, or when the many that are under way have ended."""
-        if self._has_room and not self._postponed:
+        if not self._postponed and self._unfinished - len(self._ended) < LARGE_GROUP_MIN:
             make()
         else:
             self._postponed.append(make)

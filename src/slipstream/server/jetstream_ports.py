@@ -68,6 +68,8 @@ class AccountPorts:
         self._loop = loop
         self._rng = server.hub.rng
         self._ending: list[Callable[[], None]] = []  # called at the end of this turn
+        self._reads_seen = 0  # of the server, when a turn with work for its end ended last
+        self.alone = False  # what runs now is all there is to do
         self._end = self._end_turn
         self._interest = account.interest
         self._delivery = account.delivery
@@ -95,11 +97,14 @@ class AccountPorts:
 
     def _end_turn(self) -> None:
         ending, self._ending = self._ending, []
+        before, self._reads_seen = self._reads_seen, self._turns.reads
+        self.alone = len(ending) == 1 and self._reads_seen - before <= 1
         for callback in ending:
             try:
                 callback()
             except Exception as error:
                 self.report("JetStream work", error)  # one stream's mistake is not another's
+        self.alone = False
 
     def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Cancel:
         """Call once after a while."""

@@ -16,6 +16,7 @@ class FakeServer:
         self.hub = SimpleNamespace(rng=None)
         self.clock = SimpleNamespace(now_ns=lambda: 1)
         self.turns = self
+        self.reads = 0
 
     def log(self, level: str, text: str) -> None:
         self.events.append(text)

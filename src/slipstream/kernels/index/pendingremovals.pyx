@@ -130,6 +130,8 @@ cdef class PendingRemovals:
 
     def log(self):
         """Everything removed so far is in the log."""
+        if not self._open and not self._open_floor:
+            return  # most commits remove nothing
         self._logged += self._open
         self._logged_floor = max(self._logged_floor, self._open_floor)
         self._open = bytearray()
@@ -138,6 +140,8 @@ cdef class PendingRemovals:
     def take(self):
         """A commit writes what is logged; there is none other, or it is settled."""
         assert not self._taken and not self._taken_floor
+        if not self._logged and not self._logged_floor:
+            return
         self._taken, self._logged = self._logged, bytearray()
         self._taken_floor, self._logged_floor = self._logged_floor, 0
 
@@ -145,10 +149,13 @@ cdef class PendingRemovals:
         """The commit is done: take what it removes out of the index."""
         cdef MessageIndex index = self._index
         cdef uint64_t messages = index.messages, size_bytes = index.size_bytes
-        cdef bytes taken = bytes(self._taken)
+        cdef bytes taken
         cdef uint64_t floor = self._taken_floor, seq
         cdef Py_ssize_t i
         cdef Cursor c
+        if not self._taken and not floor:
+            return
+        taken = bytes(self._taken)
         for i in range(PyBytes_GET_SIZE(taken) // 8):
             memcpy(&seq, PyBytes_AS_STRING(taken) + i * 8, 8)
             if seq in self._seqs and index.locate_entry(seq, &c):

@@ -210,26 +210,29 @@ class MemoryStore(IndexedReads):
 
     def begin_commit(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         """See `Store.begin_commit`."""
-        if self._job is not None or not self._is_changed:
+        state, slabs = self.state, self.slabs
+        if self._job is not None or not (state.committed_seq < state.index.last_seq or self._is_changed):
             return None
-        self._dirty = self.journal.is_changed = False
-        if not self.slabs.is_unit_open:
-            self.slabs.close_full()
-        self._job = _Done(self.state.index.last_seq, self.slabs.writer.last_ts)
-        if not self.slabs.is_unit_open:
-            self.state.assigned.removals.log()
+        removals = state.assigned.removals
+        self.journal.is_changed = False
+        if slabs.is_unit_open:
+            self._dirty = bool(removals)  # what was removed beside the unit comes behind it
         else:
-            self._dirty = bool(self.state.assigned.removals)  # what was removed beside the unit comes behind it
-        self.state.assigned.removals.take()
-        return self._job
+            self._dirty = False
+            slabs.close_full()
+            removals.log()
+        removals.take()
+        self._job = job = _Done(state.index.last_seq, slabs.writer.last_ts)
+        return job
 
     def finish_commit(self, job: Job) -> Committed:
         """See `Store.finish_commit`."""
         assert job is self._job and self._job is not None
-        self.state.committed_seq, self.state.committed_ts_ns = self._job.last_seq, self._job.last_ts_ns
+        state, last_seq = self.state, self._job.last_seq
+        state.committed_seq, state.committed_ts_ns = last_seq, self._job.last_ts_ns
         self._job = None
-        self.state.assigned.removals.settle()
-        return Committed(self.state.committed_seq)
+        state.assigned.removals.settle()
+        return Committed(last_seq)
 
     def give_up(self, fault: StorageFault) -> None:
         """See `Store.give_up`. What is in memory stays: there is nothing it could differ from."""

@@ -46,7 +46,6 @@ class Committer:
         "_more",
         "_point",
         "_ports",
-        "_reads",
         "_start",
         "_stopped",
         "_store",
@@ -77,7 +76,6 @@ class Committer:
         self._delayed_sync = DelayedSync(ports, sync_interval_ns, self._sync)
         self._stopped = False
         self._more = False  # something changed after the commit in flight began
-        self._reads = 0  # of the server, when the last commit began
         self._at_end = guarded(self._commit, self._broke)
         self._start = guarded(self._begin, self._broke)
         self.idle = True  # no commit is scheduled or in flight: the next change must call `wake`
@@ -152,41 +150,43 @@ class Committer:
 
     def _commit(self) -> None:
         """The end of the turn."""
-        if not self._stopped:
+        if self._ports.alone:
+            self._begin()
+        elif not self._stopped:
             self._ports.when_commits_run(self._start)
 
-    def _begin(self) -> None:
-        self._begin_commit(sync=self._sync_always and self._point.is_told)
-
-    def _begin_commit(self, *, sync: bool) -> None:
+    def _begin(self, *, sync: bool = False) -> None:
         if self._stopped:
             return
+        point, ports = self._point, self._ports
         self._intake.stand_by()
         self._more = False
-        # The loop may wait a moment for the device if nobody but a lone publisher has sent anything since last time.
-        before, self._reads = self._reads, self._ports.reads
-        job = self._store.begin_commit(sync=sync, inline=not sync or self._reads - before <= 1)
-        self._point.begin()
+        unit_open = self._store.atomic_open
+        sync = sync or (self._sync_always and (not unit_open or point.is_told))
+        # The loop may wait a moment for the device for somebody who waits, if there is nobody else.
+        alone = ports.alone
+        job = self._store.begin_commit(sync=sync, inline=not sync or (alone and point.is_awaited))
+        point.begin(unit_open=unit_open)
         if job is None:
             self.idle = True
-            self._point.unchanged()
+            point.unchanged()
             return
         self.idle = False
         if job.ended:
-            self._finish(job)
+            self._finish(job, flushes=alone)
         else:
             # Last of all: the thread would only wait for the interpreter if there were more to do here.
-            self._ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
+            ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
 
-    def _finish(self, job: Job) -> None:
-        fault = self._point.synced(job)
+    def _finish(self, job: Job, *, flushes: bool = False) -> None:
+        fault = self._point.synced(job, flushes=flushes)
         if self._stopped:
             return
         if fault is not None:
             self._failed(fault)
             self.upkeep.at_once()
         else:
-            if self._erasures:
+            if self._erasures.waiting:
                 self._erasures.look()
             self.upkeep.committed()
             if not self._sync_always:
@@ -216,7 +216,7 @@ class Committer:
         """It is time to sync what was only written; False: not now."""
         if not self.idle:
             return False
-        guarded(lambda: self._begin_commit(sync=True), self._broke)()
+        guarded(lambda: self._begin(sync=True), self._broke)()
         return True
 
     def _overwrite(self) -> None:

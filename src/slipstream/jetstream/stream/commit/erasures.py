@@ -20,17 +20,14 @@ __all__ = ["Erasures"]
 class Erasures:
     """Erasures of one stream that are committed and not complete."""
 
-    __slots__ = ("_go_on", "_ports", "_store", "_waiting")
+    __slots__ = ("_go_on", "_ports", "_store", "waiting")
 
     def __init__(self, store: Store, ports: Ports, go_on: Callable[[], None]) -> None:
         """`go_on` sees to another commit, and to upkeep."""
         self._store = store
         self._ports = ports
         self._go_on = go_on
-        self._waiting: list[tuple[int, AfterCommit]] = []  # how many erasures have to be complete, for whom
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+        self.waiting: list[tuple[int, AfterCommit]] = []  # how many erasures have to be complete, for whom
 
     def committed(self, callback: AfterCommit, error: ApiError | None) -> None:
         """The commit of an erasure has ended: call when that is complete, too."""
@@ -38,22 +35,22 @@ class Erasures:
         if error is not None or complete >= committed:
             callback(error)
             return
-        self._waiting.append((committed, callback))
+        self.waiting.append((committed, callback))
         self._go_on()
 
     def look(self) -> None:
         """Tell those whose erasures are complete."""
         complete = self._store.erased[1]
-        released = [callback for mark, callback in self._waiting if mark <= complete]
-        self._waiting = [(mark, callback) for mark, callback in self._waiting if mark > complete]
+        released = [callback for mark, callback in self.waiting if mark <= complete]
+        self.waiting = [(mark, callback) for mark, callback in self.waiting if mark > complete]
         each(self._ports, "What waited for an erasure", released, None)
 
     def count_anew(self) -> None:
         """The store was repaired, and counts from the erasures that it found unfinished in its log."""
         committed = self._store.erased[0]
-        self._waiting = [(committed, callback) for _, callback in self._waiting]
+        self.waiting = [(committed, callback) for _, callback in self.waiting]
 
     def stop(self) -> list[AfterCommit]:
         """Those who still waited."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         return [callback for _, callback in waiting]

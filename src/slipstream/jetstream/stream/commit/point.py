@@ -93,12 +93,12 @@ class _Withheld:
         self,
         acks: list[tuple[bytes, int]],
         effects: list[tuple[int, AfterCommit]],
-        removed: Removed,
+        removed: Removed | None,
         payload_bytes: int,
     ) -> None:
         self.acks = acks  # reply and sequence
         self.effects = effects  # each behind so many acks
-        self.removed = removed
+        self.removed = removed  # None: nothing
         self.payload_bytes = payload_bytes
 
     def __len__(self) -> int:
@@ -113,12 +113,15 @@ class _Withheld:
         before = len(self.acks)
         self.acks += more.acks
         self.effects += [(before + position, effect) for position, effect in more.effects]
-        self.removed.add(more.removed)
+        if self.removed is None:
+            self.removed = more.removed
+        elif more.removed is not None:
+            self.removed.add(more.removed)
         self.payload_bytes += more.payload_bytes
 
 
 def _nothing() -> _Withheld:
-    return _Withheld([], [], Removed(), 0)
+    return _Withheld([], [], None, 0)
 
 
 class CommitPoint:
@@ -148,7 +151,7 @@ class CommitPoint:
         self._committed_seq = store.last_seq
         self._effects: list[tuple[int, AfterCommit]] = []  # of the next commit, each behind so many acks of the intake
         self.removed = Removed()  # what the next commit will take out: whoever removes says so here, and wakes
-        self._ready = _nothing()  # decided before a unit of the store was opened that still is
+        self._ready: _Withheld | None = None  # decided before a unit of the store was opened that still is
         self._in_flight: _Withheld | None = None
         self._stopped = False
 
@@ -191,6 +194,7 @@ class CommitPoint:
             self._in_flight.append(effect)
         else:
             if store.atomic_open:
+                self._ready = self._ready or _nothing()
                 self._ready.append(effect)
             else:
                 self.after(effect)
@@ -202,36 +206,40 @@ class CommitPoint:
 
         Commits meanwhile cover parts of the unit and what was decided before it, nothing else.
         """
-        self._ready.add(self._take())
+        self._ready = self._with_ready(self._take())
 
     # --- on its way -------------------------------------------------------------------------------------------------
 
     @property
     def is_told(self) -> bool:
-        """Whether somebody will be told of the next commit: not if it is a part of a unit that is not whole."""
-        store = self._store
-        return not store.atomic_open or bool(self._ready) or store.last_seq > self._committed_seq
+        """While a unit is open: whether somebody will be told of the next commit, which is more than a part of it."""
+        return bool(self._ready) or self._store.last_seq > self._committed_seq
 
-    def begin(self) -> None:
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the next commit: for an answer, or for new messages."""
+        return bool(self._intake.acks or self._effects) or self._store.last_seq > self._committed_seq
+
+    def begin(self, *, unit_open: bool) -> None:
         """A commit begins: it covers what was decided so far, but nothing behind the beginning of an open unit."""
-        if self._store.atomic_open:
-            self._in_flight, self._ready = self._ready, _nothing()
-            return
-        taken = self._take()
-        if self._ready or self._ready.removed:
-            ready, self._ready = self._ready, _nothing()
-            ready.add(taken)
-            taken = ready
-        self._in_flight = taken
+        if unit_open:
+            self._in_flight, self._ready = self._ready or _nothing(), None
+        else:
+            taken = self._take()
+            self._in_flight = taken if self._ready is None else self._with_ready(taken)
 
     def unchanged(self) -> None:
         """There was nothing to commit, so nothing waits for the disk."""
         covered, self._in_flight = self._in_flight, None
         if covered is not None:
-            self._let_go(covered)
+            self._tell_removed(covered.removed)
+            self._release(covered, None)
 
-    def synced(self, job: Job) -> StorageFault | None:
-        """The commit is on this disk, or failed. Alone, that is all: it is committed; why not, if not."""
+    def synced(self, job: Job, *, flushes: bool = False) -> StorageFault | None:
+        """The commit is on this disk, or failed. Alone, that is all: it is committed; why not, if not.
+
+        `flushes`: what it answers is sent before consumers are told.
+        """
         done = self._store.finish_commit(job)
         if done.fault is not None:
             self._committed_seq = min(self._committed_seq, done.last_seq)
@@ -239,7 +247,11 @@ class CommitPoint:
         covered, self._in_flight = self._in_flight, None
         if covered is None:
             return None  # stopped meanwhile
-        self._let_go(covered)
+        if covered.removed is not None:
+            self._tell_removed(covered.removed)
+        self._release(covered, None)
+        if flushes:
+            self._ports.flush()  # who waits for an ack need not wait for what others make of the message
         if not self._stopped:  # somebody may have waited for the commit to delete the stream
             self._tell(done.last_seq)
         return None
@@ -247,43 +259,60 @@ class CommitPoint:
     def fail(self, fault: StorageFault, error: ApiError) -> None:
         """Nothing that is not committed happened: also what joined meanwhile has sequences that do not exist."""
         self._intake.close()
-        lost = self._in_flight or _nothing()
-        self._in_flight = None
-        lost.add(self._ready)
-        lost.add(self._take())
-        self._ready = _nothing()
+        lost = self._everything()
         call(self._ports, "What follows from a fault", self._listener.on_fault, fault)
         self._release(lost, error)
 
     def stop(self) -> list[AfterCommit]:
         """Nothing leaves any more; the effects that waited. Nobody who published is answered."""
         self._stopped = True
-        left = self._in_flight or _nothing()
-        left.add(self._ready)
-        left.add(self._take())
-        self._in_flight, self._ready = None, _nothing()
-        return [effect for _, effect in left.effects]
+        return [effect for _, effect in self._everything().effects]
 
     # --- out --------------------------------------------------------------------------------------------------------
 
     def _take(self) -> _Withheld:
         intake = self._intake
         payload_bytes = intake.buffered_bytes
-        taken = _Withheld(intake.take_acks(), self._effects, self.removed, payload_bytes)
-        self._effects, self.removed = [], Removed()
-        return taken
+        removed = None
+        if self.removed:
+            removed, self.removed = self.removed, Removed()
+        effects, self._effects = self._effects, []
+        return _Withheld(intake.take_acks(), effects, removed, payload_bytes)
 
-    def _let_go(self, covered: _Withheld) -> None:
-        if covered.removed:
-            call(self._ports, "What follows from a removal", self._listener.on_removed, covered.removed)
-        self._release(covered, None)
+    def _with_ready(self, taken: _Withheld) -> _Withheld:
+        """What was decided before the unit that was open, and then this."""
+        ready, self._ready = self._ready, None
+        if ready is None:
+            return taken
+        ready.add(taken)
+        return ready
+
+    def _everything(self) -> _Withheld:
+        """All that waits, in order; nothing does any more."""
+        rest = self._with_ready(self._take())
+        first, self._in_flight = self._in_flight, None
+        if first is None:
+            return rest
+        first.add(rest)
+        return first
+
+    def _tell_removed(self, removed: Removed | None) -> None:
+        if removed is not None:
+            call(self._ports, "What follows from a removal", self._listener.on_removed, removed)
 
     def _tell(self, last_seq: int) -> None:
         """Everything up to `last_seq` is committed and was answered: consumers have their turn."""
         first_seq, self._committed_seq = self._committed_seq + 1, last_seq
+        listener = self._listener
         if last_seq >= first_seq:
-            call(self._ports, "What follows from a commit", self._listener.on_committed, first_seq, last_seq)
-        call(self._ports, "What follows from a commit", self._listener.on_settled)
+            try:
+                listener.on_committed(first_seq, last_seq)
+            except Exception as error:
+                self._ports.report("What follows from a commit", error)
+        try:
+            listener.on_settled()
+        except Exception as error:
+            self._ports.report("What follows from a commit", error)
 
     def _release(self, covered: _Withheld, error: ApiError | None) -> None:
         """Let go, in order; after an error every answer to a publish is that error.
@@ -299,8 +328,11 @@ class CommitPoint:
                 effect(error)
             except Exception as raised:
                 self._ports.report("What waited for a commit", raised)
-        if at < len(covered.acks):
-            self._send_acks(covered.acks, at, len(covered.acks), error)
+        acks = covered.acks
+        if error is None:
+            self._ports.publish_acks(acks, at, len(acks), self._acks.prefix)
+        else:
+            self._send_acks(acks, at, len(acks), error)
 
     def _send_acks(self, acks: list[tuple[bytes, int]], start: int, end: int, error: ApiError | None) -> None:
         if error is None:

@@ -116,14 +116,14 @@ class Upkeep:
         if self._stopped or self._runs:
             return
         busy, self._busy = self._busy, False
-        if busy and not self._store.upkeep_due and not self._erasures:
+        if busy and not self._store.upkeep_due and not self._erasures.waiting:
             self.start()  # most streams of many are like that; once it is quiet there is another turn
             return
         self._intake.close()
         job = self._store.begin_upkeep()
         if job is None:
             # A piece that failed is tried again at the next turn, which must come soon while anything depends on it.
-            self._wanted = self._store.fault is not None or bool(self._erasures)
+            self._wanted = self._store.fault is not None or bool(self._erasures.waiting)
             self.start()
             self._wake()  # upkeep may have left something to log
         elif job.ended:
@@ -146,7 +146,7 @@ class Upkeep:
             self._erasures.count_anew()
             call(self._ports, "What follows from a repair", self._listener.on_repaired)
         self._erasures.look()
-        if self._erasures:
+        if self._erasures.waiting:
             # Somebody waits for a copy to be overwritten by the next commit, or removed by the next piece.
             self._wake()
             self.at_once()
