@@ -27,7 +27,7 @@ from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.manifest import read_manifest
-from slipstream.jetstream.store.file.recovery import scan_segment
+from slipstream.jetstream.store.file.open_segment import scan_segment
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import StoreUnavailable

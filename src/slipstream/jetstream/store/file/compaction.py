@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import as_fault
-from slipstream.jetstream.store.file.recovery import Segment, encode_controls, index_path, scan_segment
+from slipstream.jetstream.store.file.open_segment import Segment, encode_controls, index_path, scan_segment
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
     SegmentHeader,

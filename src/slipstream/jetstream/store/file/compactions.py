@@ -9,8 +9,8 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.erasures import Erasures
 from slipstream.jetstream.store.file.kept_segments import KeptSegments
 from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.open_segment import Segment, index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.recovery import Segment, index_path
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.limits import (
     STORE_COMPACT_LIVE_PERCENT,

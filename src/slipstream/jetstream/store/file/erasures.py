@@ -16,8 +16,8 @@ from collections.abc import Callable
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import Overwrite
 from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.open_segment import index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.recovery import index_path
 from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.state import StoreState

@@ -16,7 +16,7 @@ from typing import Final
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk, SyncedWrite
 from slipstream.jetstream.store.file.journal import JournalWrite
-from slipstream.jetstream.store.file.recovery import Segment
+from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
     STORE_ALLOCATE_BYTES_MIN,

@@ -21,8 +21,9 @@ from bisect import bisect_left
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
+from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.options import FileStoreOptions
-from slipstream.jetstream.store.file.recovery import RecoveredLog, Segment
+from slipstream.jetstream.store.file.recovered import RecoveredLog
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
     SegmentHeader,

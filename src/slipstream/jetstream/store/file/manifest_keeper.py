@@ -7,8 +7,8 @@ import msgspec
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
-from slipstream.jetstream.store.file.recovery import manifest_entry
+from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, write_manifest
+from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.upkeep_jobs import ManifestJob
 from slipstream.jetstream.store.state import StoreState
 
@@ -73,6 +73,12 @@ class ManifestKeeper:
             first_seq=min(log.first_kept, state.committed_seq + 1),
             last_seq=state.committed_seq,
             last_ts_ns=log.writer.last_ts,
-            segments=[manifest_entry(segment) for segment in log.written_segments()],
+            segments=[_entry(segment) for segment in log.written_segments()],
             lost=list(self._damage.ranges),
         )
+
+
+def _entry(segment: Segment) -> SegmentEntry:
+    """How the manifest names a segment."""
+    header = segment.header
+    return SegmentEntry(header.no, header.generation, header.first_seq, segment.last_seq, header.salt)

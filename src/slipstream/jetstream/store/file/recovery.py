@@ -18,151 +18,25 @@ recovery of the same bytes gives the same result.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from itertools import accumulate
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.manifest import Manifest, SegmentEntry, read_manifest
-from slipstream.jetstream.store.file.segment import (
-    HEADER_BYTES,
-    EraseIntent,
-    SegmentHeader,
-    decode_header,
-    is_named,
-    parse_name,
-    unpack_erase,
-    unpack_state,
-)
+from slipstream.jetstream.store.file.manifest import Manifest, read_manifest
+from slipstream.jetstream.store.file.open_segment import Segment, index_path, scan_segment
+from slipstream.jetstream.store.file.recovered import RecoveredLog, RecoveryReport
+from slipstream.jetstream.store.file.segment import HEADER_BYTES, EraseIntent, unpack_erase, unpack_state
+from slipstream.jetstream.store.file.segment_choice import SegmentChoice
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
 from slipstream.jetstream.store.ranges import cover, subtract
 from slipstream.kernels.index.subjectindex import MessageIndex
-from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import CONFIG, ERASE, ERASED, NOTE, RECORD_HEAD, STATE, TOMBS, TRIM, record_kind
 from slipstream.kernels.log.segindex import decode_index
 from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import Region, SegmentScan
 
-__all__ = [
-    "RecoveredLog",
-    "RecoveryReport",
-    "Segment",
-    "encode_controls",
-    "index_path",
-    "manifest_entry",
-    "recover_log",
-    "scan_segment",
-]
-
-
-class Segment:
-    """One segment file of an open stream."""
-
-    __slots__ = (
-        "allocated",
-        "damaged",
-        "end",
-        "erasures",
-        "header",
-        "id",
-        "indexed",
-        "last_seq",
-        "path",
-        "rewrite_below",
-        "scrub_due",
-    )
-
-    def __init__(self, id_: int, path: str, header: SegmentHeader) -> None:
-        """A segment that holds nothing yet."""
-        self.id = id_
-        """Number in the index; unlike `header.no`, a rewritten segment gets a new one."""
-        self.path = path
-        self.header = header
-        self.allocated = 0
-        """Length of the file: space reserved ahead included."""
-        self.erasures = 0
-        """Overwrites begun in it, so that a scan can tell whether the segment changed meanwhile."""
-        self.end = HEADER_BYTES
-        """Offset behind the last frame."""
-        self.last_seq = header.first_seq - 1
-        self.indexed = False
-        """Whether a good index file lies beside it."""
-        self.scrub_due = False
-        """Whether it is to be read and checked once more."""
-        self.damaged = False
-        """Whether a part could not be read: such a segment is never rewritten or compacted."""
-        self.rewrite_below: int | None = None
-        """A rewrite with so many living messages was not worth it: not again before there are fewer."""
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What an operator should know about a start."""
-
-    torn_bytes: int = 0
-    """Unacknowledged bytes at the end that were cut off."""
-    torn_seqs: tuple[int, int] | None = None
-    """Sequences in them, as far as they could be told."""
-    damaged_regions: list[tuple[str, int, int]] = field(default_factory=list)
-    """File, first and last offset of every stretch that could not be read."""
-    unusable_files: list[str] = field(default_factory=list)
-    """Files left in place that could not be used at all."""
-    missing_segments: list[int] = field(default_factory=list)
-    """Numbers of segments the manifest names and the directory lacks."""
-    rebuilt_indexes: int = 0
-    """Closed segments that had to be scanned because their index file was missing or wrong."""
-
-
-@dataclass(slots=True)
-class RecoveredLog:
-    """A log read back into memory."""
-
-    uid: bytes
-    config: bytes
-    index: MessageIndex
-    segments: list[Segment]
-    """In order; the last one is the one to go on in, if `appendable`."""
-    appendable: bool
-    highest_no: int
-    """Highest segment number any file name carries, usable or not."""
-    frame_no: int
-    synced_upto: int
-    vouched: bool
-    """Whether everything that was read is known to be on stable storage: a later frame says so, or there is none."""
-    epoch: int
-    last_ts_ns: int
-    lost: list[tuple[int, int]]
-    expiries: list[tuple[int, int]]
-    unfinished_erasures: list[tuple[int, EraseIntent]]
-    notes: dict[bytes, bytes]
-    superseded: list[str]
-    """Files that a compaction replaced and did not live to remove, of units without an end, and temporary ones."""
-    manifest: Manifest | None
-    """The newest that could be read."""
-    report: RecoveryReport
-
-
-def index_path(path: str) -> str:
-    """The index file beside a segment."""
-    return path.removesuffix(".seg") + ".sdx"
-
-
-def scan_segment(data: bytes, header: SegmentHeader) -> SegmentScan:
-    """Everything one segment holds."""
-    scan = SegmentScan(data, HEADER_BYTES, header.salt, header.first_seq, header.frame_no)
-    while scan.step(STORE_SCAN_STEP_RECORDS):
-        pass
-    return scan
-
-
-def encode_controls(scan: SegmentScan) -> bytes:
-    """The control records of a scan as an index file keeps them."""
-    writer = LogWriter(None)
-    writer.open_segment(0, 0, 0, 1 << 62, 0)
-    for kind, seq, ts, key, payload in scan.controls:
-        writer.control(kind, seq, ts, key, payload)
-    return writer.take()
+__all__ = ["recover_log"]
 
 
 def recover_log(
@@ -189,13 +63,11 @@ class _Recovery:
     def __init__(self, disk: Disk, directory: str, seed: int, first_id: int, log_end: tuple[int, int] | None) -> None:
         self.disk = disk
         self.directory = directory
-        self.present: frozenset[str] = frozenset()  # names in the directory
         self.index = MessageIndex(seed)
-        self.next_id = first_id
         self.log_end = log_end
         self.report = RecoveryReport()
+        self.files = SegmentChoice(disk, directory, first_id, log_end, self.report)
         self.segments: list[Segment] = []
-        self.superseded: list[str] = []
         self.uid = b""
         self.config: bytes | None = None
         self.notes: dict[bytes, bytes] = {}
@@ -211,11 +83,10 @@ class _Recovery:
         self.vouched = True
         self.epoch = 0
         self.appendable = True
-        self.highest_no = 0
 
     def run(self) -> RecoveredLog:
         manifest = read_manifest(self.disk, self.directory).manifest
-        chosen = self._choose_segments(manifest)
+        chosen = self.files.choose(manifest)
         if manifest is None and not chosen:
             raise StorageFault("neither a manifest nor a segment can be read", path=self.directory)
         self.uid = manifest.uid if manifest is not None else chosen[0].header.uid
@@ -232,7 +103,7 @@ class _Recovery:
             index=self.index,
             segments=self.segments,
             appendable=self.appendable and bool(self.segments),
-            highest_no=self.highest_no,
+            highest_no=self.files.highest_no,
             frame_no=self.frame_no,
             synced_upto=self.synced_upto,
             vouched=self.vouched,
@@ -242,75 +113,10 @@ class _Recovery:
             expiries=[pair for pair in self.expiries if self.index.locate(pair[0]) is not None],
             unfinished_erasures=self._unfinished_erasures(),
             notes=self.notes,
-            superseded=self.superseded,
+            superseded=self.files.superseded,
             manifest=manifest,
             report=self.report,
         )
-
-    # --- which files ------------------------------------------------------------------------------------------------
-
-    def _choose_segments(self, manifest: Manifest | None) -> list[Segment]:
-        """The newest generation of every segment, in order, each with a readable header."""
-        found: list[Segment] = []
-        uid = manifest.uid if manifest is not None else b""
-        names = self.disk.list_dir(self.directory)
-        self.present = frozenset(names)
-        for name in names:
-            path = f"{self.directory}/{name}"
-            if name.endswith(".tmp"):
-                self.superseded.append(path)
-                continue
-            parsed = parse_name(name)
-            if parsed is None:
-                continue
-            self.highest_no = max(self.highest_no, parsed[0])
-            if self.log_end is not None and parsed[0] > self.log_end[0]:
-                self.superseded.append(path)  # made by the write that failed
-                continue
-            header = decode_header(self.disk.read(path, 0, HEADER_BYTES)) or _header_from(manifest, parsed)
-            if header is None or not is_named(header, parsed) or (uid and header.uid != uid):
-                self._unusable(path)
-                continue
-            uid = header.uid  # a stream that is too young for a manifest is what its first segment says
-            found.append(Segment(0, path, header))
-        found.sort(key=lambda segment: (segment.header.no, -segment.header.generation))
-        chosen: list[Segment] = []
-        over: list[SegmentHeader] = []  # of those so far, which reach as far as this one
-        for segment in found:
-            header = segment.header
-            over = [other for other in over if other.last_no >= header.no]
-            if any(_supersedes(other, header) for other in over):
-                self.superseded += [segment.path, index_path(segment.path)]
-            else:
-                segment.id = self.next_id
-                self.next_id += 1
-                chosen.append(segment)
-            over.append(header)
-        return self._without_abandoned(chosen)
-
-    def _without_abandoned(self, chosen: list[Segment]) -> list[Segment]:
-        """Leave out what a later segment says it did not come after: the rest of a unit that was given up."""
-        numbers = [segment.header.no for segment in chosen]
-        # For each, the lowest place that it or one behind it came after.
-        came_after = [segment.header.prev_no or segment.header.no for segment in chosen] + [self.highest_no]
-        for at in range(len(chosen) - 1, -1, -1):
-            came_after[at] = min(came_after[at], came_after[at + 1])
-        kept: list[Segment] = []
-        for segment in chosen:
-            if came_after[bisect_right(numbers, segment.header.last_no)] < segment.header.no:
-                self.superseded += [segment.path, index_path(segment.path)]
-            else:
-                kept.append(segment)
-        return kept
-
-    def _unusable(self, path: str) -> None:
-        """A file without a header. An empty one was never finished: nothing in it was ever acknowledged."""
-        size = self.disk.size(path)
-        if not self.disk.read(path, 0, size).strip(b"\0"):
-            self.superseded.append(path)
-            return
-        self.report.unusable_files.append(path)
-        self.report.damaged_regions.append((path, 0, size))
 
     # --- one segment ------------------------------------------------------------------------------------------------
 
@@ -354,7 +160,7 @@ class _Recovery:
         self.report.torn_bytes += max(unit.end - segment.end, 8)
         self._take(segment, scan)
         for later, its_scan in rest:
-            self.superseded.append(later.path)
+            self.files.superseded.append(later.path)
             self.report.torn_bytes += its_scan.good_end - HEADER_BYTES
         self.appendable = False
 
@@ -380,7 +186,7 @@ class _Recovery:
 
     def _from_index_file(self, segment: Segment, end: int | None) -> SegmentScan | None:
         path = index_path(segment.path)
-        if path.rsplit("/", 1)[1] not in self.present:
+        if path.rsplit("/", 1)[1] not in self.files.present:
             return None
         try:
             found = decode_index(self.disk.read(path, 0, self.disk.size(path)), segment.header.salt)
@@ -516,24 +322,3 @@ class _Recovery:
             if record_kind(record, 0, segment.header.salt) != ERASED:
                 unfinished.append((seq, intent))
         return unfinished
-
-
-def _header_from(manifest: Manifest | None, parsed: tuple[int, int]) -> SegmentHeader | None:
-    """A stand-in for a header that cannot be read: the manifest knows the salt of every segment."""
-    for entry in manifest.segments if manifest is not None else ():
-        if (entry.no, entry.generation) == parsed and manifest is not None:
-            return SegmentHeader(
-                manifest.uid, entry.no, entry.no, entry.generation, entry.first_seq, 0, 0, 0, 0, 0, entry.salt
-            )
-    return None
-
-
-def _supersedes(newer: SegmentHeader, older: SegmentHeader) -> bool:
-    """Whether a compaction wrote `newer` in the place of `older`."""
-    return newer.generation > older.generation and newer.no <= older.no and older.last_no <= newer.last_no
-
-
-def manifest_entry(segment: Segment) -> SegmentEntry:
-    """How the manifest names a segment."""
-    header = segment.header
-    return SegmentEntry(header.no, header.generation, header.first_seq, segment.last_seq, header.salt)

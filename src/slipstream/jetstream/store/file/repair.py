@@ -16,7 +16,7 @@ from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.recovery import RecoveredLog, RecoveryReport
+from slipstream.jetstream.store.file.recovered import RecoveredLog, RecoveryReport
 from slipstream.jetstream.store.file.removals import Removals
 from slipstream.jetstream.store.file.upkeep_jobs import RepairJob
 from slipstream.jetstream.store.ranges import cover

@@ -35,7 +35,8 @@ from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.recovery import RecoveryReport, recover_log
+from slipstream.jetstream.store.file.recovered import RecoveryReport
+from slipstream.jetstream.store.file.recovery import recover_log
 from slipstream.jetstream.store.file.removals import Removals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.units import Units

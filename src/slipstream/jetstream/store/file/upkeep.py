@@ -15,8 +15,8 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.kept_segments import KeptSegments
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
+from slipstream.jetstream.store.file.open_segment import Segment, index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.recovery import Segment, index_path
 from slipstream.jetstream.store.file.removals import Removals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.reserve import Reserve

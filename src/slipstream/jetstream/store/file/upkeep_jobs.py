@@ -13,14 +13,9 @@ from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import as_fault, is_full
 from slipstream.jetstream.store.file.manifest import Manifest, write_manifest
-from slipstream.jetstream.store.file.recovery import (
-    RecoveredLog,
-    Segment,
-    encode_controls,
-    index_path,
-    recover_log,
-    scan_segment,
-)
+from slipstream.jetstream.store.file.open_segment import Segment, encode_controls, index_path, scan_segment
+from slipstream.jetstream.store.file.recovered import RecoveredLog
+from slipstream.jetstream.store.file.recovery import recover_log
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import STORE_CONTROL_MARGIN_BYTES
 from slipstream.kernels.log.segindex import encode_index
