@@ -204,6 +204,30 @@ def test_a_rewrite_that_was_not_worth_it_is_no_damage(monkeypatch: pytest.Monkey
     assert store.messages == 111 and reopen(disk, segment_bytes=8192).messages == 111
 
 
+def test_an_erasure_beside_a_rewrite_that_came_to_nothing_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was made with the rewrite in flight, which copied nothing: who waits for the erasure is answered."""
+    store = new_file_store(SimDisk(), segment_bytes=8192)
+    fill(store, 200)
+    commit(store)
+    for seq in range(1, 90):
+        if seq % 9:
+            store.delete(seq)
+    commit(store)
+    monkeypatch.setattr(CompactionJob, "_body", lambda *_: None)
+    job = store.begin_upkeep()
+    while job is not None and not isinstance(job, CompactionJob):
+        job.run()
+        store.finish_upkeep(job)
+        job = store.begin_upkeep()
+    assert job is not None
+    assert store.erase(18)
+    commit(store)
+    job.run()
+    store.finish_upkeep(job)
+    commit(store)
+    assert store.erasing == 0 and store.erased == (1, 1)
+
+
 def test_a_store_that_has_not_changed_is_closed_without_a_call_of_the_disk() -> None:
     disk = SimDisk()
     store = new_file_store(disk)

@@ -75,7 +75,7 @@ class Compactions:
             if done.damaged is None and done.fault is None:
                 for segment, live in zip(done.inputs, done.live, strict=True):
                     segment.rewrite_below = len(live) // 8  # do not try the same again at every turn
-            self._erasures.compaction_ends(replaced=False)
+            self._erasures.compaction_ends(replaced=False, failed=done.fault is not None)
             return
         header, path, length, scan = done.result
         fresh = Segment(self._log.next_id, path, header)
@@ -86,7 +86,7 @@ class Compactions:
         replace_in(scan, self._state.index, {segment.id for segment in done.inputs}, fresh.id)
         self._log.replace(done.inputs, fresh)
         self._files.leftovers += [path for old in done.inputs for path in (old.path, index_path(old.path))]
-        self._erasures.compaction_ends(replaced=True)
+        self._erasures.compaction_ends(replaced=True, failed=False)
 
     def close_dead_segment(self) -> None:
         """Go on in a fresh segment if the open one is mostly dead: only closed ones are rewritten without the dead."""

@@ -157,12 +157,13 @@ class Erasures:
         self._meanwhile = []
         self._compacting = True
 
-    def compaction_ends(self, *, replaced: bool) -> None:
-        """It has; `replaced`: its copies are in the place of the records."""
+    def compaction_ends(self, *, replaced: bool, failed: bool) -> None:
+        """It has ended. `replaced`: its copies are in the place of the records; `failed`: they may be in a file."""
         self._compacting = False
         if replaced:
             places = [(seq, ts_ns, self._intent(seq)) for seq, ts_ns in self._meanwhile]
             self._copies += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
+        if not failed:
             self._meanwhile = []
 
     def _intent(self, seq: int) -> EraseIntent | None:
