@@ -73,7 +73,8 @@ class Watched(Both):
             name: (stream.config, stream.store.last_seq, stream.store.messages) for name, stream in streams.items()
         }
         reserved = [budget.reserved_bytes for budget in self.world.account.server.budgets.values()]
-        return states, reserved, self.disk.paths(), self.world.account._creating, self.world.account._busy
+        account = self.world.account
+        return states, reserved, self.disk.paths(), frozenset(account._creating), len(account._busy)
 
 
 @pytest.fixture

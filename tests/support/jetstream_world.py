@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.account.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.account.server import JetStreamServer
 from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_SUBSCRIPTIONS
 from slipstream.jetstream.config.stored import to_stored

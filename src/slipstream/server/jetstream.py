@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from slipstream.config.jetstream_options import JetStreamBatchLimitsOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
-from slipstream.jetstream.account.account import JetStreamAccount, JetStreamServer
+from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.account.directory import DirectoryStores, account_directory
+from slipstream.jetstream.account.server import JetStreamServer
 from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.config.enums import Compression

@@ -15,10 +15,11 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account.facts import AccountFacts, StreamFacts, facts_of
+from slipstream.jetstream.account.busy import BusyNames
+from slipstream.jetstream.account.facts import AccountFacts, facts_of
 from slipstream.jetstream.account.holdings import Holdings
-from slipstream.jetstream.account.resources import AccountBudget, ServerBudget, StreamShare, check_limits
-from slipstream.jetstream.account.scrub import Scrubber
+from slipstream.jetstream.account.resources import AccountBudget, StreamShare, check_limits
+from slipstream.jetstream.account.server import JetStreamServer
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import Prechecked, with_level
@@ -33,38 +34,18 @@ from slipstream.jetstream.config.versioning import (
 )
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import call, each, guarded, guarded_with
-from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, ServerFacts, StreamStores
+from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, StreamStores
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.commit.faults import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 
-__all__ = ["AccountFacts", "JetStreamAccount", "JetStreamServer", "StreamFacts"]
+__all__ = ["JetStreamAccount"]
 
 Done = Callable[[Stream | ApiError], None]
 StreamHook = Callable[[Stream], None]
 Fill = Callable[[StreamConfig, Store, Callable[[int | ApiError], None]], None]
 """Gets an empty store, and later tells when its stream was made (nanoseconds), or why it stays empty."""
-
-
-class JetStreamServer:
-    """What all accounts of a server share."""
-
-    def __init__(self, facts: ServerFacts, on_full: Callable[[str], None] | None = None) -> None:
-        """Share the server's memory and disk; `on_full` is told of streams that find no space on the disk."""
-        self.facts = facts
-        self.on_full = on_full
-        self.budgets = {
-            StorageType.MEMORY: ServerBudget(facts.max_memory, facts.max_held_bytes // 2),
-            StorageType.FILE: ServerBudget(facts.max_storage, facts.max_held_bytes // 2),
-        }
-        self.scrubber = Scrubber()
-
-    def set_limits(self, *, max_memory: int, max_storage: int) -> None:
-        """Allow more from now on."""
-        self.facts.max_memory, self.facts.max_storage = max_memory, max_storage
-        self.budgets[StorageType.MEMORY].set_limit(max_memory)
-        self.budgets[StorageType.FILE].set_limit(max_storage)
 
 
 class JetStreamAccount:
@@ -89,9 +70,9 @@ class JetStreamAccount:
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
         self._stores = stores
         self.holdings = Holdings(server.budgets)
-        self._creating: dict[str, StreamConfig] = {}
+        self._creating: set[str] = set()  # streams that are not there yet, and count
         self._names: list[str] | None = None  # of `streams`, sorted; None when they have changed
-        self._busy: dict[str, list[Callable[[], None]]] = {}  # names with file work under way → who waits
+        self._busy = BusyNames(ports)
         self.budgets = {
             storage: AccountBudget(budget, self._limit_of(storage)) for storage, budget in server.budgets.items()
         }
@@ -207,7 +188,9 @@ class JetStreamAccount:
         Raises:
             ApiError: what the request itself breaks; what the disk does to it goes to `done`.
         """
-        if self._wait(config.name, lambda: self._retry(config, done, pedantic)):
+        if self._busy.wait(
+            config.name, lambda: _attempt(lambda: self.create_stream(config, done, pedantic=pedantic), done)
+        ):
             return
         config = with_level(config)
         self._check_room(config, new=config.name not in self.streams)
@@ -255,7 +238,9 @@ class JetStreamAccount:
         Raises:
             ApiError: 10059 or what the change breaks.
         """
-        if self._wait(config.name, lambda: self._retry_update(config, done, pedantic)):
+        if self._busy.wait(
+            config.name, lambda: _attempt(lambda: self.update_stream(config, done, pedantic=pedantic), done)
+        ):
             return
         stream = self.get_stream(config.name)
         old = stream.config
@@ -265,7 +250,7 @@ class JetStreamAccount:
             config,
             self.limits,
             self.server.budgets[config.storage],
-            reserved_bytes=self._reserved_besides(config) + max(config.max_bytes, 0) - growth,
+            reserved_bytes=self.holdings.reserved_besides(config) + max(config.max_bytes, 0) - growth,
             extra_bytes=growth,
         )
         self._check_consumers(stream, config)
@@ -282,7 +267,7 @@ class JetStreamAccount:
         Raises:
             ApiError: 10059.
         """
-        if self._wait(name, lambda: self._retry_delete(name, done)):
+        if self._busy.wait(name, lambda: _attempt(lambda: self.delete_stream(name, done), done)):
             return
         stream = self.get_stream(name)
 
@@ -290,12 +275,12 @@ class JetStreamAccount:
             # What is left of its files is found at the next start.
             self.ports.report(f"The removal of stream '{self.name} > {name}'", error)
             if name in self._busy:
-                self._release(name)
+                self._busy.release(name)
                 done(TableError(table.STREAM_DELETE, err=fault_of(error).text))
 
         # What was decided before is answered before.
         stream.after_commit(guarded_with(lambda _: self._destroy(stream, done, broke), broke))
-        self._busy[name] = []
+        self._busy.take(name)
 
     # --- facts ---
 
@@ -340,9 +325,9 @@ class JetStreamAccount:
             config,
             self.limits,
             self.server.budgets[config.storage],
-            reserved_bytes=self._reserved_besides(config),
+            reserved_bytes=self.holdings.reserved_besides(config),
             extra_bytes=config.max_bytes,
-            released_bytes=self._reserved_by(config),
+            released_bytes=self.holdings.reserved_by(config),
         )
 
     def _check_consumers(self, stream: Stream, config: StreamConfig) -> None:
@@ -361,7 +346,7 @@ class JetStreamAccount:
         def broke(error: Exception) -> None:
             # Nobody expected it: nothing of the stream stays, and the name is free again.
             self.ports.report(f"The creation of stream '{self.name} > {name}'", error)
-            self._creating.pop(name, None)
+            self._creating.discard(name)
             self._abandon(config, outcome[0] if outcome else None, store_error(fault_of(error)), done)
 
         def make() -> None:
@@ -374,10 +359,10 @@ class JetStreamAccount:
         def made() -> None:
             (made_or_fault,) = outcome
             if isinstance(made_or_fault, StorageFault):
-                del self._creating[name]
+                self._creating.remove(name)
                 self.holdings.give_back(name)
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {made_or_fault}")
-                self._release(name)
+                self._busy.release(name)
                 done(store_error(made_or_fault))
             elif fill is not None:
                 fill(config, made_or_fault, guarded_with(partial(live, made_or_fault), broke))
@@ -385,7 +370,7 @@ class JetStreamAccount:
                 live(made_or_fault, created_ns)
 
         def live(store: Store, since: int | ApiError) -> None:
-            del self._creating[name]
+            self._creating.remove(name)
             if isinstance(since, ApiError):
                 self._abandon(config, store, since, done)
                 return
@@ -397,14 +382,14 @@ class JetStreamAccount:
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be created: {fault}")
                 self._abandon(config, store, store_error(fault), done)
                 return
-            self._release(name)
+            self._busy.release(name)
             # Answered when it listens on all of its subjects, which may be many.
             announce = partial(self._announce, stream, "create", done=done)
             stream.slices.after(lambda: stream.after_commit(announce))
 
         self.holdings.take(config)
-        self._busy[name] = []
-        self._creating[name] = config
+        self._busy.take(name)
+        self._creating.add(name)
         self.ports.run_blocking(make, guarded(made, broke))
 
     def _abandon(self, config: StreamConfig, store: Store | StorageFault | None, reason: ApiError, done: Done) -> None:
@@ -421,7 +406,7 @@ class JetStreamAccount:
                     self._stores.destroy(store)
 
         def removed() -> None:
-            self._release(config.name)
+            self._busy.release(config.name)
             done(reason)
 
         self.ports.run_blocking(remove, removed)
@@ -450,7 +435,7 @@ class JetStreamAccount:
         def removed() -> None:
             if outcome:
                 self.ports.log("ERR", f"Stream '{self.name} > {name}' could not be removed: {outcome[0]}")
-            self._release(name)
+            self._busy.release(name)
             call(self.ports, f"The removal of stream '{name}'", done, outcome[0] if outcome else None)
             self.advisories.stream_action(name, "delete")
 
@@ -483,48 +468,13 @@ class JetStreamAccount:
         each(self.ports, f"The end of stream '{stream.name}'", self.on_stopped, stream)
         stream.appends.resources.release()
 
-    def _wait(self, name: str, retry: Callable[[], None]) -> bool:
-        """Whether file work on this name is under way; then `retry` is called when it is done."""
-        waiting = self._busy.get(name)
-        if waiting is None:
-            return False
-        waiting.append(retry)
-        return True
-
-    def _release(self, name: str) -> None:
-        for retry in self._busy.pop(name):
-            self.ports.call_soon(retry)
-
-    def _retry(self, config: StreamConfig, done: Done, pedantic: bool) -> None:
-        try:
-            self.create_stream(config, done, pedantic=pedantic)
-        except ApiError as error:
-            done(error)
-
-    def _retry_update(self, config: StreamConfig, done: Done, pedantic: bool) -> None:
-        try:
-            self.update_stream(config, done, pedantic=pedantic)
-        except ApiError as error:
-            done(error)
-
-    def _retry_delete(self, name: str, done: Callable[[ApiError | None], None]) -> None:
-        try:
-            self.delete_stream(name, done)
-        except ApiError as error:
-            done(error)
-
-    def _reserved_besides(self, config: StreamConfig) -> int:
-        """What the other streams have reserved in the same storage."""
-        own = self._creating.get(config.name)
-        own_bytes = max(own.max_bytes, 0) if own is not None and own.storage is config.storage else 0
-        return self.holdings.reserved_bytes(config.storage) - own_bytes - self._reserved_by(config)
-
-    def _reserved_by(self, config: StreamConfig) -> int:
-        """What the stream that would be replaced by `config` has reserved in the same storage."""
-        stream = self.streams.get(config.name)
-        if stream is None or stream.config.storage is not config.storage:
-            return 0
-        return max(stream.config.max_bytes, 0)
-
     def _limit_of(self, storage: StorageType) -> int:
         return self.limits.max_memory if storage is StorageType.MEMORY else self.limits.max_storage
+
+
+def _attempt(work: Callable[[], None], refused: Callable[[ApiError], None]) -> None:
+    """Try again what had to wait; nobody is there any more who would catch what it raises."""
+    try:
+        work()
+    except ApiError as error:
+        refused(error)

@@ -36,6 +36,15 @@ class Holdings:
         """What all streams have reserved."""
         return self._reserved[storage]
 
+    def reserved_by(self, config: StreamConfig) -> int:
+        """What the stream of this name has reserved in the same storage."""
+        own = self._of.get(config.name)
+        return max(own.max_bytes, 0) if own is not None and own.storage is config.storage else 0
+
+    def reserved_besides(self, config: StreamConfig) -> int:
+        """What the other streams have reserved in the same storage."""
+        return self._reserved[config.storage] - self.reserved_by(config)
+
     def take(self, config: StreamConfig) -> None:
         """A stream is being made, or was found on the disk."""
         self._of[config.name] = config

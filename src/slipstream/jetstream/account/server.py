@@ -1,0 +1,32 @@
+"""What the JetStream accounts of a server share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.jetstream.account.resources import ServerBudget
+from slipstream.jetstream.account.scrub import Scrubber
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.ports import ServerFacts
+
+__all__ = ["JetStreamServer"]
+
+
+class JetStreamServer:
+    """What all accounts of a server share."""
+
+    def __init__(self, facts: ServerFacts, on_full: Callable[[str], None] | None = None) -> None:
+        """Share the server's memory and disk; `on_full` is told of streams that find no space on the disk."""
+        self.facts = facts
+        self.on_full = on_full
+        self.budgets = {
+            StorageType.MEMORY: ServerBudget(facts.max_memory, facts.max_held_bytes // 2),
+            StorageType.FILE: ServerBudget(facts.max_storage, facts.max_held_bytes // 2),
+        }
+        self.scrubber = Scrubber()
+
+    def set_limits(self, *, max_memory: int, max_storage: int) -> None:
+        """Allow more from now on."""
+        self.facts.max_memory, self.facts.max_storage = max_memory, max_storage
+        self.budgets[StorageType.MEMORY].set_limit(max_memory)
+        self.budgets[StorageType.FILE].set_limit(max_storage)
