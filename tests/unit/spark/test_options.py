@@ -161,6 +161,6 @@ def test_option_errors_cross_processes() -> None:
 def test_the_way_to_a_server_is_the_bulk_client_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORDERS_PASSWORD", "s3cret")
     given = {"servers": "tls://a:1,tls://b:2", "user": "ada", "passwordEnv": "ORDERS_PASSWORD", "tlsCa": "ca.pem"}
-    connect = read({**given, "domain": "hub", "connectTimeout": "3s"}).reach.connect_options()
+    connect = read({**given, "domain": "hub", "connectTimeout": "3s"}).reach
     assert (connect.servers, connect.user, connect.password_env) == ("tls://a:1,tls://b:2", "ada", "ORDERS_PASSWORD")
     assert (connect.tls_ca, connect.prefix, connect.timeout) == ("ca.pem", "$JS.hub.API.", 3.0)

@@ -31,7 +31,7 @@ def held(reach: Reach, stream: str, first: int) -> Iterator[None]:
         nonlocal hold
         # A connection of its own, since this is another thread. What fails here is tried again, and what is removed
         # because of it is missed: a plan says how many messages have to come.
-        with suppress(BulkError), connect(reach.connect_options()) as client:
+        with suppress(BulkError), connect(reach) as client:
             try:
                 hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS, hold_id=hold)
             except BulkError as error:

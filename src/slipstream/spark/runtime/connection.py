@@ -144,7 +144,7 @@ def get_connection(reach: Reach) -> Connection:
         drop_connection(reach)
         found = None
     if found is None:
-        found = _connections[reach] = Connection(connect(reach.connect_options()))
+        found = _connections[reach] = Connection(connect(reach))
     found.used_at = time.monotonic()
     return found
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
+from slipstream.bulk.options import ConnectOptions
 from slipstream.spark.runtime.errors import OptionError
 from slipstream.spark.runtime.values import Values
 
 __all__ = ["CONNECT_OPTIONS", "TARGET_OPTIONS", "Kind", "Reach", "Target", "read_reach", "read_target"]
 
 Kind = Literal["stream", "bucket", "object"]
+Reach = ConnectOptions  # of a source, a sink or a job: how to reach its server
 CONNECT_OPTIONS = [
     "servers",
     "credsFile",
@@ -32,36 +34,10 @@ CONNECT_OPTIONS = [
     "connectTimeout",
 ]
 TARGET_OPTIONS = ["stream", "streams", "bucket", "objectStore"]
-_DEFAULT_SERVERS = "nats://127.0.0.1:4222"
-_TIMEOUT_NS = 10_000_000_000
 _NAME = re.compile(r"[^\s.*>/\\]+")
 _PATTERN = re.compile(r"[^\s.>/\\]+")
 _BUCKET = re.compile(r"[-_A-Za-z0-9]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How to reach a server; the fields of `slipstream.bulk.ConnectOptions`, picklable and without secrets."""
-
-    servers: str = _DEFAULT_SERVERS
-    creds_file: str | None = None
-    nkey_file: str | None = None
-    user: str | None = None
-    password_env: str | None = None
-    token_env: str | None = None
-    tls_ca: str | None = None
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    domain: str | None = None
-    api_prefix: str | None = None
-    timeout: float = _TIMEOUT_NS / 1e9
-
-    def connect_options(self) -> Any:
-        """The same as the bulk client takes it."""
-        from slipstream.bulk import ConnectOptions
-
-        return ConnectOptions(**{name: getattr(self, name) for name in self.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -95,7 +71,7 @@ def read_reach(values: Values) -> Reach:
     Raises:
         OptionError: credentials in clear, a variable that is not set, options that exclude each other.
     """
-    servers = values.text("servers", _DEFAULT_SERVERS)
+    servers = values.text("servers", ConnectOptions.servers)
     for url in servers.split(","):
         if urlsplit(url.strip() if "://" in url else f"nats://{url.strip()}").username is not None:
             raise OptionError("servers", "credentials in a URL show in query plans; use 'user' and 'passwordEnv'")
@@ -110,7 +86,7 @@ def read_reach(values: Values) -> Reach:
         raise OptionError("domain", "cannot be combined with 'apiPrefix'")
     for name in ("passwordEnv", "tokenEnv"):
         _check_variable(values, name)
-    timeout_ns = values.duration_ns("connectTimeout", _TIMEOUT_NS)
+    timeout_ns = values.duration_ns("connectTimeout", ConnectOptions().timeout_ns)
     assert timeout_ns is not None
     return Reach(
         servers=servers,

@@ -44,7 +44,7 @@ class RowPublisher:
             reach: the server.
             max_in_flight: messages that may wait for their acknowledgement.
         """
-        self._wire = open_wire(reach.connect_options())
+        self._wire = open_wire(reach)
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
         self._wire.subscribe(f"{self._inbox}.*")
         self._max_in_flight = max_in_flight
