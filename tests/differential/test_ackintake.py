@@ -56,7 +56,7 @@ class Side:
 
 
 @given(steps=steps)
-def test_the_short_way_ends_where_the_long_one_does(steps: list[object]) -> None:
+def test_the_fast_path_ends_where_the_slow_one_does(steps: list[object]) -> None:
     sides = Side(kernel=True), Side(kernel=False)
     for step in steps:
         for side in sides:

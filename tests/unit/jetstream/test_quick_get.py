@@ -21,7 +21,7 @@ def test_quick_agrees_with_general(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"seq":5}', b'{"last_by_subj":"a.b"}', b' {"last_by_subj" : "a b" } '])
-def test_common_bodies_take_the_short_way(body: bytes) -> None:
+def test_common_bodies_take_the_fast_path(body: bytes) -> None:
     assert quick_get(body) == MSG_GET.decode(body)
 
 

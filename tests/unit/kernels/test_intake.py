@@ -50,7 +50,7 @@ def test_delivery_hands_over_to_an_intake() -> None:
     assert stream.delivered == 2
 
 
-def test_a_full_segment_is_not_for_the_short_way() -> None:
+def test_a_full_segment_is_not_for_the_fast_path() -> None:
     slow = Slow()
     slow.open(200)
     for _ in range(3):
@@ -58,7 +58,7 @@ def test_a_full_segment_is_not_for_the_short_way() -> None:
     assert (slow.intake.last_seq, len(slow.taken)) == (1, 2)
 
 
-def test_a_sequence_that_is_not_next_is_not_for_the_short_way() -> None:
+def test_a_sequence_that_is_not_next_is_not_for_the_fast_path() -> None:
     slow = Slow()
     slow.open(1 << 20)
     slow.intake.last_seq = 5

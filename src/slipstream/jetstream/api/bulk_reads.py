@@ -20,7 +20,7 @@ from slipstream.jetstream.bulk.limits import (
     BULK_WINDOW_BYTES_MAX,
 )
 from slipstream.jetstream.bulk.pace import Pace
-from slipstream.jetstream.bulk.plan import Planner, Target, cut
+from slipstream.jetstream.bulk.plan import SplitPlanner, SplitTarget, cut
 from slipstream.jetstream.bulk.readers import Readers
 from slipstream.jetstream.bulk.requests import (
     HoldRequest,
@@ -81,7 +81,7 @@ class BulkApi:
         if asked.partitions is not None and asked.partitions > BULK_SPLITS_MAX:
             raise TableError(errors.INVALID_REQUEST, err=f"more than {BULK_SPLITS_MAX} partitions")
         wanted = range_of(stream, asked)
-        target = Target(asked.partitions, asked.target_bytes, asked.min_rows)
+        target = SplitTarget(asked.partitions, asked.target_bytes, asked.min_rows)
 
         def done(last: int, marks: list[Mark]) -> None:
             splits = cut(wanted.first, last, marks, target)
@@ -96,7 +96,7 @@ class BulkApi:
                 }
             )
 
-        Planner(
+        SplitPlanner(
             stream.store,
             self._account.ports,
             wanted,

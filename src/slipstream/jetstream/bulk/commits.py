@@ -23,7 +23,7 @@ from functools import partial
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.bulk import errors
 from slipstream.jetstream.bulk.entry import CommitUnit
-from slipstream.jetstream.bulk.fences import Fence, fence_notes, find_fence
+from slipstream.jetstream.bulk.fences import StoredFence, fence_notes, find_fence
 from slipstream.jetstream.bulk.limits import (
     BULK_COMMIT_BACKLOG_BYTES,
     BULK_COMMIT_CAREFUL_BYTES,
@@ -189,7 +189,7 @@ class Commits:
         except StorageFault as fault:
             self._fail(stream, commit, store_error(fault))
 
-    def _repeated(self, stream: Stream, commit: _Commit, fence: Fence) -> None:
+    def _repeated(self, stream: Stream, commit: _Commit, fence: StoredFence) -> None:
         """It was committed before. The answer waits for the commit of what it tells of."""
         known = commit.batch_id == fence.batch_id
         outcome = CommitOutcome(
@@ -215,7 +215,7 @@ class Commits:
             self._ports.call_later(BULK_CONGESTED_NS, lambda: self._next(stream))
             return
         # Better now than when everything was written.
-        fence_notes(stream.store, commit.txn, Fence(0, 0, 0, 0, self._ports.now_ns(), brief=commit.brief))
+        fence_notes(stream.store, commit.txn, StoredFence(0, 0, 0, 0, self._ports.now_ns(), brief=commit.brief))
         commit.unit = CommitUnit(
             stream,
             self._ports,
@@ -277,7 +277,7 @@ class Commits:
     def _close(self, stream: Stream, commit: _Commit, unit: CommitUnit) -> None:
         try:
             first_seq, last_seq, count = unit.first_seq, unit.last_seq, unit.count
-            fence = Fence(
+            fence = StoredFence(
                 commit.batch_id,
                 first_seq if count else 0,
                 last_seq if count else 0,

@@ -16,12 +16,12 @@ from slipstream.jetstream.bulk.limits import BULK_BRIEF_FENCES_MAX, BULK_FENCE_N
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.store.contract import StoreFacts
 
-__all__ = ["Fence", "fence_notes", "find_fence"]
+__all__ = ["StoredFence", "fence_notes", "find_fence"]
 
 _KEY = b"bulk.txn:"
 
 
-class Fence(msgspec.Struct, array_like=True, frozen=True):
+class StoredFence(msgspec.Struct, array_like=True, frozen=True):
     """What a transaction committed last."""
 
     batch_id: int
@@ -34,13 +34,13 @@ class Fence(msgspec.Struct, array_like=True, frozen=True):
     brief: bool = False
 
 
-def find_fence(store: StoreFacts, txn: str) -> Fence | None:
+def find_fence(store: StoreFacts, txn: str) -> StoredFence | None:
     """The fence of a transaction; None when it has committed nothing, or was forgotten."""
     value = store.notes().get(_KEY + txn.encode())
     return _decode(value) if value is not None else None
 
 
-def fence_notes(store: StoreFacts, txn: str, fence: Fence) -> dict[bytes, bytes]:
+def fence_notes(store: StoreFacts, txn: str, fence: StoredFence) -> dict[bytes, bytes]:
     """The notes that set a fence, and forget others if there are too many.
 
     Raises:
@@ -61,5 +61,5 @@ def fence_notes(store: StoreFacts, txn: str, fence: Fence) -> dict[bytes, bytes]
     return notes
 
 
-def _decode(value: bytes) -> Fence:
-    return msgspec.json.decode(value, type=Fence)
+def _decode(value: bytes) -> StoredFence:
+    return msgspec.json.decode(value, type=StoredFence)

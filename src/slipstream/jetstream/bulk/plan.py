@@ -20,14 +20,14 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.bulk import Mark, measure_step
 from slipstream.jetstream.store.contract import Store
 
-__all__ = ["Planner", "Split", "Target", "cut"]
+__all__ = ["PlannedSplit", "SplitPlanner", "SplitTarget", "cut"]
 
 _NO_LIMIT = 2**63 - 1
 _MERGED = 4  # marks that become one
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class PlannedSplit:
     """One piece: sequences `first` to `last`."""
 
     first: int
@@ -37,7 +37,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SplitTarget:
     """What is wished for: a number of pieces, or a size that also has a least number of messages."""
 
     partitions: int | None
@@ -52,7 +52,7 @@ class Target:
         return min(max(by_size, 1), max(rows // max(self.min_rows, 1), 1), BULK_SPLITS_MAX)
 
 
-class Planner:
+class SplitPlanner:
     """One plan in the making; calls `done` with the last sequence and the marks."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Planner:
         store: Store,
         ports: Ports,
         wanted: Range,
-        target: Target,
+        target: SplitTarget,
         *,
         max_msgs: int | None,
         max_bytes: int | None,
@@ -109,24 +109,24 @@ class Planner:
             self._ports.call_soon(self.step)
 
 
-def cut(first: int, last: int, marks: list[Mark], target: Target) -> list[Split]:
+def cut(first: int, last: int, marks: list[Mark], target: SplitTarget) -> list[PlannedSplit]:
     """Put pieces together from marks; the pieces cover `first` to `last` without a gap. No messages, no pieces."""
     total_bytes, total_rows = sum(mark[2] for mark in marks), sum(mark[1] for mark in marks)
     if not total_rows:
         return []
     pieces = target.pieces(total_rows, total_bytes)
-    splits: list[Split] = []
+    splits: list[PlannedSplit] = []
     begin, rows, size, passed = first, 0, 0, 0
     for end, messages, length in marks:
         rows += messages
         size += length
         passed += length
         if passed * pieces >= total_bytes * (len(splits) + 1):
-            splits.append(Split(begin, end, rows, size))
+            splits.append(PlannedSplit(begin, end, rows, size))
             begin, rows, size = end + 1, 0, 0
     assert rows == 0
     tail = splits[-1]
-    splits[-1] = Split(tail.first, last, tail.messages, tail.bytes)
+    splits[-1] = PlannedSplit(tail.first, last, tail.messages, tail.bytes)
     return splits
 
 

@@ -44,7 +44,7 @@ class Reader:
     gone: bool = False
     selection: Selection = field(default_factory=Selection)
     memory: SharedMemory | None = None
-    """A ring of `window` rooms of `chunk_bytes`, and behind it a number: see `tell_pause`."""
+    """A ring of `window` slots of `chunk_bytes`, and behind it a number: see `tell_pause`."""
     reads_files: bool = False
     """Whether it would read files itself, once it has shown by the memory that it is on this machine."""
     lent: dict[str, LentFile] = field(default_factory=dict)
@@ -54,19 +54,19 @@ class Reader:
     checksummed: bool = True
     """Whether everything passed through here, so that `crc` is known."""
     chunks: int = 0
-    """Sent so far; that many times the ring went on by a room."""
+    """Sent so far; that many times the ring went on by a slot."""
     pause_ns: int = 0
     """What it was told last."""
 
     @property
-    def room(self) -> memoryview | None:
+    def slot(self) -> memoryview | None:
         """Where the next chunk goes, if not into a message. As long as it has credit, nobody looks there any more."""
         if self.memory is None:
             return None
-        return self.memory.view[self.room_at : self.room_at + self.chunk_bytes]
+        return self.memory.view[self.slot_at : self.slot_at + self.chunk_bytes]
 
     @property
-    def room_at(self) -> int:
+    def slot_at(self) -> int:
         """Where that is."""
         return self.chunks % self.window * self.chunk_bytes
 

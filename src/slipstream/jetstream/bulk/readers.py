@@ -185,7 +185,7 @@ class Readers:
             max_bytes=self._chunk_bytes(reader),
             selection=reader.selection,
             crc=reader.crc,
-            room=reader.room,
+            room=reader.slot,
         )
         self._in_flight += 1
         if job.run_at_once():
@@ -218,10 +218,10 @@ class Readers:
         while len(reader.lent) > BULK_LENT_FILES_MAX:
             reader.lent.pop(next(iter(reader.lent))).close()
         body = encode({"last": next_seq - 1, "rows": rows, "places": named})
-        room = reader.room
-        if room is None or len(body) > len(room):
+        slot = reader.slot
+        if slot is None or len(body) > len(slot):
             return False
-        room[: len(body)] = body
+        slot[: len(body)] = body
         reader.tell_pause(pause_ns)
         if self._watching is None:
             self._watching = self._ports.call_later(BULK_WATCH_NS, self._watch)
@@ -237,7 +237,7 @@ class Readers:
     def _sent_places(self, reader: Reader, size: int) -> None:
         self._in_flight -= 1
         if not reader.gone:
-            self._deliver(reader, _IN_FILES, b"%d %d" % (reader.room_at, size))
+            self._deliver(reader, _IN_FILES, b"%d %d" % (reader.slot_at, size))
         self._run()
 
     def _watch(self) -> None:
@@ -281,7 +281,7 @@ class Readers:
         header = None
         if rows and not data:
             reader.bytes += chunk.used
-            header, data = _IN_MEMORY, b"%d %d" % (reader.room_at, chunk.used)
+            header, data = _IN_MEMORY, b"%d %d" % (reader.slot_at, chunk.used)
         if not data:
             self._queue.append(reader)
             return

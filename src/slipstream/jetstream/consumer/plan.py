@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from slipstream.jetstream.consumer.requests import PullRequest
 
-__all__ = ["NO_BYTES_LIMIT", "Plan"]
+__all__ = ["NO_BYTES_LIMIT", "DeliveryPlan"]
 
 NO_BYTES_LIMIT = 1 << 62
 
 
-class Plan:
+class DeliveryPlan:
     """A sink's answer; what was really handed out it is told afterwards, by `took`.
 
     Attributes:

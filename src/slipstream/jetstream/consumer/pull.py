@@ -17,7 +17,7 @@ from slipstream.jetstream.consumer.limits import (
     CONSUMER_WAITING_SWEEP_NS,
     REDELIVER_INTERVAL_MIN_NS,
 )
-from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT, Plan
+from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT, DeliveryPlan
 from slipstream.jetstream.consumer.priority import PriorityGroups, PriorityVerdict
 from slipstream.jetstream.consumer.requests import PullRequest, WaitingRequests, read_request
 from slipstream.jetstream.consumer.sink import SinkOwner
@@ -141,7 +141,7 @@ class PullSink:
         """How many messages to read for those who wait; 0: nobody does."""
         return CONSUMER_CAREFUL_MSGS if self.waiting.count else 0
 
-    def plan(self, most: int) -> Plan | None:
+    def plan(self, most: int) -> DeliveryPlan | None:
         """Who gets the next messages if each request may have any message; None: ask for each."""
         if self._owner.config.priority_policy is not _NO_PRIORITY:
             return None
@@ -153,16 +153,16 @@ class PullSink:
         wanted = only.batch
         if wanted < 1:
             wanted = 1
-        return Plan(only.reply, most if most < wanted else wanted, NO_BYTES_LIMIT, (only,))
+        return DeliveryPlan(only.reply, most if most < wanted else wanted, NO_BYTES_LIMIT, (only,))
 
-    def _plan_in_turn(self, most: int) -> Plan | None:
+    def _plan_in_turn(self, most: int) -> DeliveryPlan | None:
         now_ns = self._ports.now_ns()
         turns = list(takewhile(lambda request: self._is_easy(request, now_ns), islice(self.waiting, most)))
         if not turns:
             return None
         if len(turns) == len(self.waiting):
             turns = _in_turn(turns, most)
-        return Plan([request.reply for request in turns], len(turns), turns=tuple(turns))
+        return DeliveryPlan([request.reply for request in turns], len(turns), turns=tuple(turns))
 
     def _is_easy(self, request: PullRequest, now_ns: int) -> bool:
         """It takes whatever comes, and somebody is there to take it."""
@@ -188,7 +188,7 @@ class PullSink:
         request.delivered += 1
         self._served(request)
 
-    def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
+    def took(self, plan: DeliveryPlan, count: int, size: int, last_size: int) -> None:
         """The first so many messages of a plan went out."""
         if isinstance(plan.targets, bytes):
             (only,) = plan.turns

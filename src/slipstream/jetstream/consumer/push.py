@@ -16,7 +16,7 @@ from slipstream.jetstream.consumer.limits import (
     FLOW_WINDOW_BYTES_MAX,
     FLOW_WINDOW_START,
 )
-from slipstream.jetstream.consumer.plan import Plan
+from slipstream.jetstream.consumer.plan import DeliveryPlan
 from slipstream.jetstream.consumer.sink import Expected, SinkOwner
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.kernels.subjects.subject import matches
@@ -91,14 +91,14 @@ class PushSink:
             return CONSUMER_SLICE_MSGS
         return CONSUMER_CAREFUL_MSGS if self._unconfirmed <= self._window else 0
 
-    def plan(self, most: int) -> Plan | None:
+    def plan(self, most: int) -> DeliveryPlan | None:
         """Where the next messages go. With flow control up to the one that makes a request due, or fills the window."""
         if not self._owner.config.flow_control:
-            return Plan(self.target, most)
+            return DeliveryPlan(self.target, most)
         limit = self._window if self.flow_id else self._window // 2
-        return Plan(self.target, most, limit - self._unconfirmed)
+        return DeliveryPlan(self.target, most, limit - self._unconfirmed)
 
-    def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
+    def took(self, plan: DeliveryPlan, count: int, size: int, last_size: int) -> None:
         """So many went to the deliver subject."""
         self._went(size, last_size)
 

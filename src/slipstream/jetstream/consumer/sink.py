@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from slipstream.jetstream.config.structs import ConsumerConfig
-from slipstream.jetstream.consumer.plan import Plan
+from slipstream.jetstream.consumer.plan import DeliveryPlan
 from slipstream.jetstream.ports import Delivery
 
 __all__ = ["Expected", "Sink", "SinkOwner"]
@@ -80,11 +80,11 @@ class Sink(Protocol):
         """How many messages to read now; 0: nobody wants any."""
         ...
 
-    def plan(self, most: int) -> Plan | None:
+    def plan(self, most: int) -> DeliveryPlan | None:
         """Where the next messages go, if that can be said before they are read; None: ask for each."""
         ...
 
-    def took(self, plan: Plan, count: int, size: int, last_size: int) -> None:
+    def took(self, plan: DeliveryPlan, count: int, size: int, last_size: int) -> None:
         """The first so many messages of a plan went out."""
         ...
 

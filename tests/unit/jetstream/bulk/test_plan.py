@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slipstream.jetstream.bulk import plan as plan_module
-from slipstream.jetstream.bulk.plan import Target, cut
+from slipstream.jetstream.bulk.plan import SplitTarget, cut
 from slipstream.jetstream.store.bulk import measure_step
 from support.bulk_world import BulkWorld
 
@@ -26,7 +26,7 @@ def test_pieces_cover_the_range(
         seq += step
         marks.append((seq, rows, size))
     last = seq + 3
-    splits = cut(5, last, marks, Target(partitions, target, min_rows))
+    splits = cut(5, last, marks, SplitTarget(partitions, target, min_rows))
     if not marks:
         assert splits == []
         return
