@@ -287,6 +287,19 @@ class TestFormats:
             state_of("C", b"[" * 100_000, SavedState(), 0)
 
 
+def test_a_life_time_beyond_all_times_comes_back() -> None:
+    """It ends at the last time that can be written, as when it was published."""
+    world = ConsumerWorld()
+    world.api("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "allow_msg_ttl": True})
+    world.publish("s.a", b"x", Nats_TTL="9223372036854775807")
+    receiver = Receiver(world)
+    before = world.account.streams["S"].store.get(1)
+    other = ConsumerWorld()
+    answer = restore(other, receiver.answer, b"".join(receiver.chunks))
+    assert "error" not in answer
+    assert other.account.streams["S"].store.get(1) == before
+
+
 def test_a_consumer_in_a_tar_comes_back() -> None:
     now_ns = 1_700_000_000 * SECOND_NS
     states = [

@@ -38,9 +38,9 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import OTHER_SUBJECTS, RESTORING
 from slipstream.jetstream.store.values import Job
-from slipstream.jetstream.stream.admission.ttl import message_ttl
+from slipstream.jetstream.stream.admission.ttl import deadline, message_ttl
 from slipstream.limits import RESTORE_COMMIT_BYTES
-from slipstream.units import MIB, SECOND_NS
+from slipstream.units import MIB
 
 __all__ = ["Restore", "RestoreOwner", "StreamBounds"]
 
@@ -326,7 +326,7 @@ class Restore:
         if ttl is None:
             raise BadBackup("failed to parse message TTL")
         ts_ns = max(entry.ts_ns, progress.last_ts_ns)
-        expires_ns = ts_ns + ttl * SECOND_NS if ttl > 0 and self._config.allow_msg_ttl else 0
+        expires_ns = deadline(ts_ns, ttl) if self._config.allow_msg_ttl else 0
         if expires_ns and expires_ns <= now_ns:
             store.skip_to(entry.seq)
         else:
