@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slipstream.jetstream import headers
-from slipstream.jetstream.stream.admission import rules
+from slipstream.jetstream.stream.admission import room_rules, rules
 from slipstream.jetstream.stream.admission.rule_table import ORDERS, StreamRules, fields_of, is_looked_at
 from slipstream.jetstream.stream.admission.rules import Rule, admitted
 from slipstream.jetstream.stream.admission.verdict import Admitted, Draft, Duplicate, Origin, Refused, Unwanted, Verdict
@@ -121,8 +121,14 @@ def shown(verdict: Verdict) -> object:
 
 # What origins differ in although the rule is in the order of both: those that never take another's place, and what
 # rewrites a draft or says what an earlier rule has left over.
-DEPENDS_ON_ORIGIN = {rules.messages_full, rules.bytes_full, rules.ttl_disabled, rules.ttl}
-DEPENDS_ON_OTHERS = {rules.too_large, rules.header_too_large, rules.bytes_full, rules.account_room, rules.wrong_rollup}
+DEPENDS_ON_ORIGIN = {room_rules.messages_full, room_rules.bytes_full, rules.ttl_disabled, rules.ttl}
+DEPENDS_ON_OTHERS = {
+    rules.too_large,
+    rules.header_too_large,
+    room_rules.bytes_full,
+    room_rules.account_room,
+    rules.wrong_rollup,
+}
 REWRITES = {
     rules.status_removed,
     rules.request_info_removed,
@@ -283,7 +289,7 @@ def test_a_staged_batch_is_what_it_becomes(config: dict[str, Any], messages: lis
 
 
 def test_every_rule_is_in_some_order() -> None:
-    known = {each for each in vars(rules).values() if isinstance(each, Rule)}
+    known = {each for each in (vars(rules) | vars(room_rules)).values() if isinstance(each, Rule)}
     assert known == {rule for order in ORDERS.values() for rule in order}
     assert all(len(set(order)) == len(order) for order in ORDERS.values())
     assert sorted(ORDERS) == [*range(len(Origin))] == sorted(Origin), "origins are places in a list"

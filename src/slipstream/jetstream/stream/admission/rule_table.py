@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from slipstream.jetstream.config.structs import StreamConfig
-from slipstream.jetstream.stream.admission import rules
+from slipstream.jetstream.stream.admission import room_rules, rules
 from slipstream.jetstream.stream.admission.rules import Check, Rule, admitted
 from slipstream.jetstream.stream.admission.settings import StreamSettings
 from slipstream.jetstream.stream.admission.verdict import Draft, Origin, Verdict
@@ -45,15 +45,15 @@ _CONDITIONS: Final = (
     rules.counted,
 )
 _ROOM: Final = (
-    rules.server_room,
-    rules.id_room,
-    rules.sequences_left,
-    rules.interest,
-    rules.account_room,
+    room_rules.server_room,
+    room_rules.id_room,
+    room_rules.sequences_left,
+    room_rules.interest,
+    room_rules.account_room,
     rules.ttl,
-    rules.subject_full,
-    rules.messages_full,
-    rules.bytes_full,
+    room_rules.subject_full,
+    room_rules.messages_full,
+    room_rules.bytes_full,
     rules.outlives_marker,
 )
 _IN_BATCH: Final = (
@@ -74,9 +74,9 @@ _IN_BATCH: Final = (
     rules.rollup,
     rules.schedule_rolls_up,
     rules.wrong_rollup,
-    rules.messages_full,
-    rules.bytes_full,
-    rules.subject_full,
+    room_rules.messages_full,
+    room_rules.bytes_full,
+    room_rules.subject_full,
 )
 # Conditions of the publisher held at the origin.
 _COPIED: Final = (
@@ -94,39 +94,45 @@ _COPIED: Final = (
 )
 # Account and server had room when the commit began: what was staged was counted then.
 _BULK_ROOM: Final = (
-    rules.interest,
-    rules.id_room,
-    rules.sequences_left,
+    room_rules.interest,
+    room_rules.id_room,
+    room_rules.sequences_left,
     rules.ttl,
-    rules.subject_full,
-    rules.messages_full,
-    rules.bytes_full,
+    room_rules.subject_full,
+    room_rules.messages_full,
+    room_rules.bytes_full,
     rules.outlives_marker,
 )
 
 ORDERS: Final[Mapping[Origin, tuple[Rule, ...]]] = {
     Origin.PUBLISH: (*_CONDITIONS, *_ROOM),
     Origin.TRACE: _CONDITIONS,
-    Origin.ARRIVAL: (rules.status_removed, rules.sealed, rules.server_room, rules.account_room, rules.too_large),
+    Origin.ARRIVAL: (
+        rules.status_removed,
+        rules.sealed,
+        room_rules.server_room,
+        room_rules.account_room,
+        rules.too_large,
+    ),
     Origin.BATCH: (
         rules.last_id_expected_in_batch,
         *_IN_BATCH,
-        rules.server_room,
-        rules.account_room,
-        rules.id_room,
-        rules.sequences_left,
-        rules.interest,
+        room_rules.server_room,
+        room_rules.account_room,
+        room_rules.id_room,
+        room_rules.sequences_left,
+        room_rules.interest,
         rules.outlives_marker,
     ),
     # The id of the last message comes late: it concerns this message alone and does not end the batch.
     Origin.FAST_BATCH: (
         *_IN_BATCH,
         rules.expected_last_id,
-        rules.server_room,
-        rules.id_room,
-        rules.sequences_left,
-        rules.interest,
-        rules.account_room,
+        room_rules.server_room,
+        room_rules.id_room,
+        room_rules.sequences_left,
+        room_rules.interest,
+        room_rules.account_room,
         rules.outlives_marker,
     ),
     Origin.SOURCE: _COPIED,
@@ -135,7 +141,7 @@ ORDERS: Final[Mapping[Origin, tuple[Rule, ...]]] = {
     Origin.SCHEDULE: _COPIED,
     # What it replaces makes place for it, and it has no id.
     Origin.MARKER: (rules.rollup, *_ROOM),
-    Origin.UNIT: (rules.sealed, rules.counters_in_bulk, rules.server_room, rules.account_room),
+    Origin.UNIT: (rules.sealed, rules.counters_in_bulk, room_rules.server_room, room_rules.account_room),
     Origin.BULK: (
         rules.status_removed,
         rules.request_info_removed,
@@ -170,9 +176,9 @@ CHECKED_BY_FAST_PATHS: Final = frozenset(
         rules.status_removed,
         rules.too_large,
         rules.header_too_large,
-        rules.server_room,
-        rules.sequences_left,
-        rules.account_room,
+        room_rules.server_room,
+        room_rules.sequences_left,
+        room_rules.account_room,
     }
 )
 _LOOKED_AT: Final = sorted({name for order in ORDERS.values() for rule in order for name in rule.headers})

@@ -18,23 +18,20 @@ from slipstream.jetstream import headers
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.gojson.scan import go_quote
-from slipstream.jetstream.store.values import SEQ_LAST
 from slipstream.jetstream.stream.admission.settings import StreamSettings
 from slipstream.jetstream.stream.admission.ttl import deadline, parse_ttl
-from slipstream.jetstream.stream.admission.verdict import Admitted, Draft, Duplicate, Origin, Refused, Unwanted, Verdict
+from slipstream.jetstream.stream.admission.verdict import Admitted, Draft, Duplicate, Origin, Refused, Verdict
 from slipstream.jetstream.stream.admission.views import View
 from slipstream.jetstream.stream.features import counters, schedule_rules
 from slipstream.limits import STREAM_HEADER_BYTES_MAX
 
-__all__ = ["PART_INVALID", "Check", "Rule", "admitted", "sequence_of"]
+__all__ = ["PART_INVALID", "Check", "Rule", "admitted", "refused", "rule", "sequence_of"]
 
 PART_INVALID: Final = ErrorSpec(400, 30010, "staged part invalid: {err}")
 
 Check = Callable[[Draft, View], Verdict | None]
 _DIGITS = re.compile(rb"[0-9]{1,20}")
 _NOT_A_SEQUENCE: Final = -1  # never equals a real one
-# Those of a batch or a unit are held to the limits as they are: a full subject does not make place for them.
-_NEVER_REPLACE: Final = frozenset({Origin.BATCH, Origin.FAST_BATCH, Origin.BULK, Origin.BULK_COPY})
 # With these, a life time that cannot be read counts as one where none is allowed; else it is complained about last.
 _ANY_TTL_ASKS: Final = frozenset({Origin.BATCH, Origin.FAST_BATCH})
 
@@ -55,7 +52,8 @@ class Rule:
         return self.check.__name__
 
 
-def _rule(*names: bytes, where: Callable[[StreamSettings], bool] | None = None) -> Callable[[Check], Rule]:
+def rule(*names: bytes, where: Callable[[StreamSettings], bool] | None = None) -> Callable[[Check], Rule]:
+    """Make a function a rule about messages with one of these headers (none: all), in streams of such settings."""
     return lambda check: Rule(check, names, where)
 
 
@@ -83,14 +81,15 @@ def sequence_of(value: bytes) -> int:
     return int(value) if _DIGITS.fullmatch(value) else _NOT_A_SEQUENCE
 
 
-def _refused(spec: ErrorSpec, **values: object) -> Refused:
+def refused(spec: ErrorSpec, **values: object) -> Refused:
+    """The verdict that a message must not be stored."""
     return Refused(TableError(spec, **values))
 
 
 # --- what it is -------------------------------------------------------------------------------------------------------
 
 
-@_rule()
+@rule()
 def status_removed(draft: Draft, view: View) -> Verdict | None:
     """A status is the server's to give."""
     if draft.header.startswith(b"NATS/1.0 "):
@@ -98,101 +97,102 @@ def status_removed(draft: Draft, view: View) -> Verdict | None:
     return None
 
 
-@_rule(b"Nats-Request-Info")
+@rule(b"Nats-Request-Info")
 def request_info_removed(draft: Draft, view: View) -> Verdict | None:
     """Who asks is for services only."""
     draft.header = headers.remove(draft.header, b"Nats-Request-Info")
     return None
 
 
-@_rule(where=lambda settings: settings.config.sealed)
+@rule(where=lambda settings: settings.config.sealed)
 def sealed(draft: Draft, view: View) -> Verdict | None:
     """A sealed stream takes nothing."""
-    return _refused(table.STREAM_SEALED)
+    return refused(table.STREAM_SEALED)
 
 
-@_rule()
+@rule()
 def too_large(draft: Draft, view: View) -> Verdict | None:
     """A message has at most the size that the stream allows."""
     if len(draft.header) + len(draft.payload) > view.settings.max_msg_size:
-        return _refused(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        return refused(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     return None
 
 
-@_rule()
+@rule()
 def header_too_large(draft: Draft, view: View) -> Verdict | None:
     """A header block fits into what a record can hold."""
     if len(draft.header) > STREAM_HEADER_BYTES_MAX:
-        return _refused(table.STREAM_HEADER_EXCEEDS_MAXIMUM)
+        return refused(table.STREAM_HEADER_EXCEEDS_MAXIMUM)
     return None
 
 
-@_rule(b"Nats-Stream-Source")
+@rule(b"Nats-Stream-Source")
 def source_forged(draft: Draft, view: View) -> Verdict | None:
     """Where a message was copied from is the server's to say."""
-    return _refused(table.MESSAGE_SOURCE_HDR_NOT_ALLOWED) if draft.fields[b"Nats-Stream-Source"] else None
+    return refused(table.MESSAGE_SOURCE_HDR_NOT_ALLOWED) if draft.fields[b"Nats-Stream-Source"] else None
 
 
 # --- conditions of the publisher --------------------------------------------------------------------------------------
 
 
-@_rule(b"Nats-Expected-Stream")
+@rule(b"Nats-Expected-Stream")
 def expected_stream(draft: Draft, view: View) -> Verdict | None:
     """The stream is the one its publisher expects."""
     expected = draft.fields[b"Nats-Expected-Stream"]
-    return _refused(table.STREAM_NOT_MATCH) if expected and expected != view.settings.name else None
+    return refused(table.STREAM_NOT_MATCH) if expected and expected != view.settings.name else None
 
 
-@_rule(b"Nats-Expected-Last-Sequence")
+@rule(b"Nats-Expected-Last-Sequence")
 def expected_last_seq(draft: Draft, view: View) -> Verdict | None:
     """The last message of the stream is the one its publisher expects."""
     expected = draft.fields[b"Nats-Expected-Last-Sequence"]
     if not expected:
         return None
     if sequence_of(expected) != view.last_seq:
-        return _refused(table.STREAM_WRONG_LAST_SEQUENCE, seq=view.last_seq)
-    return _refused(table.STREAM_WRONG_LAST_SEQUENCE_CONSTANT) if view.has_written() else None
+        return refused(table.STREAM_WRONG_LAST_SEQUENCE, seq=view.last_seq)
+    return refused(table.STREAM_WRONG_LAST_SEQUENCE_CONSTANT) if view.has_written() else None
 
 
-@_rule(b"Nats-Expected-Last-Subject-Sequence", b"Nats-Expected-Last-Subject-Sequence-Subject")
+@rule(b"Nats-Expected-Last-Subject-Sequence", b"Nats-Expected-Last-Subject-Sequence-Subject")
 def expected_last_subject_seq(draft: Draft, view: View) -> Verdict | None:
     """The last message of its subject, or of another one, is the one its publisher expects."""
     expected = draft.fields.get(b"Nats-Expected-Last-Subject-Sequence")
     other = draft.fields.get(b"Nats-Expected-Last-Subject-Sequence-Subject")
     if not expected:
-        return _refused(table.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID) if other else None
+        return refused(table.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID) if other else None
     subject = other or draft.subject
     if view.has_written(subject):
-        return _refused(table.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
+        return refused(table.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
     actual = view.last_seq_of(subject)
-    return None if sequence_of(expected) == actual else _refused(table.STREAM_WRONG_LAST_SEQUENCE, seq=actual)
+    return None if sequence_of(expected) == actual else refused(table.STREAM_WRONG_LAST_SEQUENCE, seq=actual)
 
 
-@_rule(b"Nats-Expected-Last-Msg-Id")
+@rule(b"Nats-Expected-Last-Msg-Id")
 def expected_last_id(draft: Draft, view: View) -> Verdict | None:
     """The last message has the id its publisher expects."""
     expected, actual = draft.fields[b"Nats-Expected-Last-Msg-Id"], view.last_id
     if not expected or expected == actual:
         return None
-    return _refused(table.STREAM_WRONG_LAST_MSG_ID, id=actual.decode("utf-8", "replace"))
+    return refused(table.STREAM_WRONG_LAST_MSG_ID, id=actual.decode("utf-8", "replace"))
 
 
-@_rule(b"Nats-Expected-Last-Msg-Id")
+@rule(b"Nats-Expected-Last-Msg-Id")
 def last_id_expected_in_batch(draft: Draft, view: View) -> Verdict | None:
     """A message of an atomic batch cannot ask for the id of the one before it."""
     name = "Nats-Expected-Last-Msg-Id"
-    refused = _refused(table.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=name)
-    return refused if draft.fields[name.encode()] else None
+    if not draft.fields[name.encode()]:
+        return None
+    return refused(table.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH, header=name)
 
 
-@_rule(b"Nats-Msg-Id")
+@rule(b"Nats-Msg-Id")
 def message_id(draft: Draft, view: View) -> Verdict | None:
     """Its id is remembered."""
     draft.message_id = draft.fields[b"Nats-Msg-Id"]
     return None
 
 
-@_rule(b"Nats-Msg-Id")
+@rule(b"Nats-Msg-Id")
 def duplicate(draft: Draft, view: View) -> Verdict | None:
     """The same id within the window is the same message."""
     original = view.original(draft.message_id, draft.now_ns) if draft.message_id else None
@@ -202,21 +202,21 @@ def duplicate(draft: Draft, view: View) -> Verdict | None:
 # --- what it asks for -------------------------------------------------------------------------------------------------
 
 
-@_rule(b"Nats-Rollup")
+@rule(b"Nats-Rollup")
 def rollup(draft: Draft, view: View) -> Verdict | None:
     """What it removes."""
     draft.rollup = draft.fields[b"Nats-Rollup"].lower()
     return None
 
 
-@_rule(b"Nats-Rollup", where=lambda settings: not settings.can_roll_up)
+@rule(b"Nats-Rollup", where=lambda settings: not settings.can_roll_up)
 def rollup_ignored(draft: Draft, view: View) -> Verdict | None:
     """A copy keeps a roll-up that is not allowed here as mere words."""
     draft.rollup = b""
     return None
 
 
-@_rule(b"Nats-Rollup", b"Nats-Schedule")
+@rule(b"Nats-Rollup", b"Nats-Schedule")
 def wrong_rollup(draft: Draft, view: View) -> Verdict | None:
     """A roll-up is allowed, known, and not about the batch it is part of."""
     asked = draft.rollup
@@ -232,31 +232,31 @@ def wrong_rollup(draft: Draft, view: View) -> Verdict | None:
         complaint = f"rollup value invalid: {go_quote(asked.decode('utf-8', 'replace'))}"
     else:
         return None
-    return _refused(table.STREAM_ROLLUP_FAILED, err=complaint)
+    return refused(table.STREAM_ROLLUP_FAILED, err=complaint)
 
 
-@_rule(b"Nats-TTL", where=lambda settings: not settings.allows_ttl)
+@rule(b"Nats-TTL", where=lambda settings: not settings.allows_ttl)
 def ttl_disabled(draft: Draft, view: View) -> Verdict | None:
     """A message may say how long it lives where that is allowed."""
     asked = draft.fields[b"Nats-TTL"]
     ttl = parse_ttl(asked) if asked else 0
     if ttl or (ttl is None and draft.origin in _ANY_TTL_ASKS):
-        return _refused(table.MESSAGE_TTL_DISABLED)
+        return refused(table.MESSAGE_TTL_DISABLED)
     return None
 
 
-@_rule(b"Nats-TTL")
+@rule(b"Nats-TTL")
 def ttl(draft: Draft, view: View) -> Verdict | None:
     """How long it lives is a time."""
     asked = draft.fields[b"Nats-TTL"]
     seconds = parse_ttl(asked) if asked else 0
     if seconds is None:
-        return _refused(table.MESSAGE_TTL_INVALID)
+        return refused(table.MESSAGE_TTL_INVALID)
     draft.ttl = seconds
     return None
 
 
-@_rule(b"Nats-TTL", where=lambda settings: settings.marker_ttl > 0)
+@rule(b"Nats-TTL", where=lambda settings: settings.marker_ttl > 0)
 def outlives_marker(draft: Draft, view: View) -> Verdict | None:
     """A message lives as long as a marker on its subject, else the marker could be missed."""
     least = view.settings.marker_ttl
@@ -266,14 +266,14 @@ def outlives_marker(draft: Draft, view: View) -> Verdict | None:
     return None
 
 
-@_rule(b"Nats-Incr")
+@rule(b"Nats-Incr")
 def wrong_increment(draft: Draft, view: View) -> Verdict | None:
     """What counts is a number, in a stream of counters, with no body and no conditions."""
     error = counters.refusal(draft.header, draft.payload, allowed=view.settings.config.allow_msg_counter)
     return None if error is None else Refused(error)
 
 
-@_rule(where=lambda settings: settings.config.allow_msg_counter)
+@rule(where=lambda settings: settings.config.allow_msg_counter)
 def counted(draft: Draft, view: View) -> Verdict | None:
     """In a stream of counters every message counts, and is stored with the total."""
     found = counters.counted(draft.subject, draft.header, draft.payload, view.newest)
@@ -282,11 +282,11 @@ def counted(draft: Draft, view: View) -> Verdict | None:
     draft.header, draft.payload = found
     draft.tail = b"," + found.payload[1:-1]
     if len(found.header) + len(found.payload) > view.settings.max_payload_bytes:
-        return _refused(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        return refused(table.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
     return too_large.check(draft, view) or header_too_large.check(draft, view)
 
 
-@_rule(b"Nats-Schedule", b"Nats-Schedule-Time-Zone", b"Nats-Schedule-Next", b"Nats-Scheduler")
+@rule(b"Nats-Schedule", b"Nats-Schedule-Time-Zone", b"Nats-Schedule-Next", b"Nats-Scheduler")
 def wrong_schedule(draft: Draft, view: View) -> Verdict | None:
     """What is to be published later, or no more, makes sense."""
     config = view.settings.config
@@ -294,7 +294,7 @@ def wrong_schedule(draft: Draft, view: View) -> Verdict | None:
     return None if error is None else Refused(error)
 
 
-@_rule(b"Nats-Schedule")
+@rule(b"Nats-Schedule")
 def schedule_rolls_up(draft: Draft, view: View) -> Verdict | None:
     """A schedule replaces the one before it on its subject."""
     draft.header = schedule_rules.with_rollup(draft.header, draft.now_ns)
@@ -302,7 +302,7 @@ def schedule_rolls_up(draft: Draft, view: View) -> Verdict | None:
     return None
 
 
-@_rule(
+@rule(
     b"Nats-Rollup",
     b"Nats-Incr",
     b"Nats-Batch-Id",
@@ -317,108 +317,27 @@ def not_in_bulk(draft: Draft, view: View) -> Verdict | None:
     return _not_in_bulk(draft, not_in_bulk)
 
 
-@_rule(b"Nats-Incr", b"Nats-Schedule", b"Nats-Scheduler")
+@rule(b"Nats-Incr", b"Nats-Schedule", b"Nats-Scheduler")
 def not_copied_in_bulk(draft: Draft, view: View) -> Verdict | None:
     """Of these a stream keeps more than the message: a copy of it is not a copy of what it stands for."""
     return _not_in_bulk(draft, not_copied_in_bulk)
 
 
-def _not_in_bulk(draft: Draft, rule: Rule) -> Verdict | None:
-    for name in rule.headers:
+def _not_in_bulk(draft: Draft, held_to: Rule) -> Verdict | None:
+    for name in held_to.headers:
         if draft.fields.get(name):
-            return _refused(PART_INVALID, err=f"{name.decode()} cannot be committed")
+            return refused(PART_INVALID, err=f"{name.decode()} cannot be committed")
     return None
 
 
-@_rule(b"Nats-Stream-Source", where=lambda settings: bool(settings.config.sources))
+@rule(b"Nats-Stream-Source", where=lambda settings: bool(settings.config.sources))
 def sourced_before(draft: Draft, view: View) -> Verdict | None:
     """A stream with sources finds out by this header how far it has come with them."""
     known = draft.fields[b"Nats-Stream-Source"]
-    return _refused(PART_INVALID, err="it has come from a source before") if known else None
+    return refused(PART_INVALID, err="it has come from a source before") if known else None
 
 
-@_rule(where=lambda settings: settings.config.allow_msg_counter)
+@rule(where=lambda settings: settings.config.allow_msg_counter)
 def counters_in_bulk(draft: Draft, view: View) -> Verdict | None:
     """In a stream of counters every message counts, and those of a bulk commit cannot."""
-    return _refused(table.MESSAGE_INCR_MISSING)
-
-
-# --- room -------------------------------------------------------------------------------------------------------------
-
-
-@_rule()
-def server_room(draft: Draft, view: View) -> Verdict | None:
-    """The server has room."""
-    return _refused(table.INSUFFICIENT_RESOURCES) if view.server_exceeded else None
-
-
-@_rule()
-def account_room(draft: Draft, view: View) -> Verdict | None:
-    """The account has room."""
-    if view.is_limited and view.would_exceed(view.size_of(draft.subject, draft.header, draft.payload)):
-        return _refused(table.ACCOUNT_RESOURCES_EXCEEDED)
-    return None
-
-
-@_rule(b"Nats-Msg-Id")
-def id_room(draft: Draft, view: View) -> Verdict | None:
-    """The account has room to remember its id."""
-    if draft.message_id and not view.can_remember(draft.message_id):
-        return _refused(table.ACCOUNT_RESOURCES_EXCEEDED)
-    return None
-
-
-@_rule()
-def sequences_left(draft: Draft, view: View) -> Verdict | None:
-    """There is a sequence for it."""
-    if (draft.seq or view.last_seq + 1) > SEQ_LAST:
-        return _refused(table.STREAM_STORE_FAILED, err="no sequences left")
-    return None
-
-
-@_rule(where=lambda settings: settings.interest_only)
-def interest(draft: Draft, view: View) -> Verdict | None:
-    """Somebody wants it."""
-    if view.has_interest(draft.subject):
-        return None
-    ts_ns = max(draft.ts_ns or draft.now_ns, view.last_ts_ns)
-    seq = draft.seq or view.last_seq + 1
-    return Unwanted(seq, ts_ns, draft.subject, draft.header, draft.message_id, draft.rollup)
-
-
-@_rule(where=lambda settings: settings.discards_new and settings.config.discard_new_per_subject)
-def subject_full(draft: Draft, view: View) -> Verdict | None:
-    """Discard-new per subject: its subject has room, or it empties it."""
-    limit = view.settings.config.max_msgs_per_subject
-    if 0 < limit <= view.subject_state(draft.subject).count and not draft.rollup:
-        return _refused(table.STREAM_STORE_FAILED, err="maximum messages per subject exceeded")
-    return None
-
-
-@_rule(where=lambda settings: settings.discards_new and settings.config.max_msgs > 0)
-def messages_full(draft: Draft, view: View) -> Verdict | None:
-    """Discard-new: the stream has room for one more, or this one takes another's place."""
-    if view.settings.config.max_msgs <= view.messages and not _replaced_seq(draft, view):
-        return _refused(table.STREAM_STORE_FAILED, err="maximum messages exceeded")
-    return None
-
-
-@_rule(where=lambda settings: settings.discards_new and settings.config.max_bytes > 0)
-def bytes_full(draft: Draft, view: View) -> Verdict | None:
-    """Discard-new: the stream has room for so many bytes, or the one whose place this takes leaves as many."""
-    size_bytes = view.size_of(draft.subject, draft.header, draft.payload)
-    if view.settings.config.max_bytes >= view.size_bytes + size_bytes:
-        return None
-    replaced_seq = _replaced_seq(draft, view)
-    if replaced_seq and view.size_at(replaced_seq) >= size_bytes:
-        return None
-    return _refused(table.STREAM_STORE_FAILED, err="maximum bytes exceeded")
-
-
-def _replaced_seq(draft: Draft, view: View) -> int:
-    """The oldest message of a full subject, which goes when this one comes; 0: none goes."""
-    limit = view.settings.config.max_msgs_per_subject
-    if limit <= 0 or draft.origin in _NEVER_REPLACE:
-        return 0
-    state = view.subject_state(draft.subject)
-    return state.first_seq if state.count >= limit else 0
+    return refused(table.MESSAGE_INCR_MISSING)
