@@ -28,6 +28,3 @@ FILE_THREADS: Final = 12
 # A read this short is a client that waits for answers. If no other client makes work for the end of the turn, the turn
 # ends with it: what a publisher waits for leaves one round of the event loop earlier.
 LONE_READ_BYTES_MAX: Final = 4 * KIB
-# So many turns in a row with one client that made work let the next one be taken to be alone in its turn as well, and
-# one turn in so many is looked at to see whether that still holds. Few: a wrong guess only means more small commits.
-LONE_TURNS_MIN: Final = 8

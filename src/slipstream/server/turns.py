@@ -13,7 +13,7 @@ from typing import Protocol
 
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
+from slipstream.server.limits import LONE_READ_BYTES_MAX
 from slipstream.server.memory import OUTBOX_MEMORY_SHARE, memory_bytes
 from slipstream.units import SECOND_NS
 
@@ -53,10 +53,6 @@ class Turns:
         self.ends: list[Callable[[], None]] = []  # work for the end of the turn
         self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
         self._last_reader = 0  # connection whose input made work for the end of a turn last
-        self._turn_watched = False  # `_turn_over` will be called: another reader before that is one of the same turn
-        self._turn_shared = False  # there was another
-        self._lone_turns = 0  # turns in a row that were not shared, of those that were watched
-        self._unwatched_turns = 0  # ended with their first read since one was watched
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Turns are those of this loop from now on."""
@@ -101,42 +97,20 @@ class Turns:
     def end_read(self, cid: int, nbytes: int) -> None:
         """A read made work for the end of the turn, or wrote something that has to be sent.
 
-        The turn ends here if this client is the only one in it, and waits for answers. Work of several clients is done
-        together. A client is taken to be the only one if it was the last to make work, or if for some time no two made
-        work in the same turn. What was written leaves with the answers that the work gives, so that a client that got
-        something can be sure that nothing of its read is left to do.
+        The turn ends here if this client was the last to make work and waits for answers: mostly it is the only one.
+        Work of several clients is done together (ADR 34). What was written leaves with the answers that the work gives,
+        so that a client that got something can be sure that nothing of its read is left to do.
         """
         unsent, self.unsent = self.unsent, False
         if not self.ends:
             if unsent:
                 self.call_soon(self.flush)
             return
-        alone, watches = cid == self._last_reader, False
-        if not alone:
-            self._last_reader = cid
-            if self._turn_watched:
-                self._turn_shared = True
-            else:
-                alone = self._lone_turns >= LONE_TURNS_MIN
-                self._turn_watched = watches = not alone or self._is_sampled()
+        alone, self._last_reader = cid == self._last_reader, cid
         if alone and nbytes <= LONE_READ_BYTES_MAX:
             self._run_ends()
         else:
             self.call_soon(self._run_ends)
-        if watches:
-            self.call_soon(self._turn_over)
-
-    def _is_sampled(self) -> bool:
-        """Whether it is time to look again whether clients share turns; a look costs a round of the event loop."""
-        self._unwatched_turns += 1
-        if self._unwatched_turns < LONE_TURNS_MIN:
-            return False
-        self._unwatched_turns = 0
-        return True
-
-    def _turn_over(self) -> None:
-        self._lone_turns = 0 if self._turn_shared else self._lone_turns + 1
-        self._turn_watched = self._turn_shared = False
 
     def _run_ends(self) -> None:
         ends, self.ends = self.ends, []

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from slipstream.kernels.wire.outbox import Outbox
-from slipstream.server.limits import LONE_READ_BYTES_MAX, LONE_TURNS_MIN
+from slipstream.server.limits import LONE_READ_BYTES_MAX
 from slipstream.server.logs import NullLog
 from slipstream.server.turns import Turns
 
@@ -121,41 +121,12 @@ def test_what_a_read_wrote_is_sent_with_the_answers_to_it(world: World) -> None:
     assert world.done == ["pull", "next"] and world.sent == ["flush", "flush"] and world.loop.soon == []
 
 
-def test_clients_that_take_turns_do_not_wait(world: World) -> None:
-    for number in range(LONE_TURNS_MIN):
-        world.read(1 + number % 2, "waits")
+def test_clients_that_take_turns_wait_for_the_end_of_the_turn(world: World) -> None:
+    for number in range(4):
+        world.read(1 + number % 2, f"of {number}")
         assert len(world.done) == number
         world.loop.turn()
-    for number in range(4):
-        world.read(1 + number % 2, f"at once {number}")
-        assert world.done[-1] == f"at once {number}"
-        world.loop.turn()
-    world.read(1, "large", LONE_READ_BYTES_MAX + 1)
-    assert world.done[-1] == "at once 3"
-    world.loop.turn()
-    assert world.done[-1] == "large"
-
-
-def test_clients_that_share_a_turn_wait_again(world: World) -> None:
-    for number in range(LONE_TURNS_MIN):
-        world.read(1 + number % 2, "waits")
-        world.loop.turn()
-    world.done.clear()
-    together = [f"of {number}" for number in range(LONE_TURNS_MIN)]
-    for number, what in enumerate(together):
-        world.read(10 + number, what)
-    assert world.done == together  # nobody looked whether there are others, before the last of these
-    for cid in (1, 2):
-        world.read(cid, f"seen {cid}")
-    assert world.done == together
-    world.loop.turn()
-    assert world.done == [*together, "seen 1", "seen 2"]
-    world.done.clear()
-    for cid in (1, 2):
-        world.read(cid, f"next {cid}")
-    assert world.done == []
-    world.loop.turn()
-    assert world.done == ["next 1", "next 2"]
+        assert world.done[-1] == f"of {number}"
 
 
 def test_work_that_raises_does_not_keep_the_rest_of_the_turn(world: World) -> None:
