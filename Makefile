@@ -9,7 +9,7 @@ KERNELS := $(wildcard $(addprefix src/slipstream/kernels/,*.pxd *.c *.h */*.pyx 
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak clean install
+.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak wheel clean install
 
 install: $(STAMP)
 
@@ -55,6 +55,9 @@ sanitize-short: $(STAMP)  ## what reads bytes of others, in two minutes; part of
 
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30
+
+wheel: $(STAMP)  ## a wheel of this machine's kind, tried in a new environment without a compiler
+	@$(BIN)/python tools/try_wheel.py
 
 clean:
 	rm -rf $(VENV) build src/slipstream/kernels/*.so src/slipstream/kernels/*/*.so src/*.egg-info

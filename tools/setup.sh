@@ -37,6 +37,8 @@ have java || [ -n "${JAVA_HOME:-}" ] || missing="$missing openjdk-17-jre-headles
 
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV" || fail "could not create $VENV"
 "$VENV/bin/python" -m pip install --quiet --upgrade pip "setuptools>=80" "cython>=3.3,<4" || fail "pip could not install the build tools"
+# An environment from before the package had its present name knows it twice.
+"$VENV/bin/python" -m pip uninstall --quiet --yes slipstream 2>/dev/null || true
 # Kernels are translated and compiled on all processors, and without what only a debugger reads.
 jobs=$("$VENV/bin/python" -c 'import os; print(os.cpu_count() or 1)')
 "$VENV/bin/cythonize" --quiet -j "$jobs" src/slipstream/kernels/*/*.pyx src/slipstream/kernels/subjects/subject.py || fail "Cython refuses a kernel"

@@ -30,7 +30,7 @@ AES: Final = "aes"
 _NONCE_BYTES: Final = {CHACHA: 24, AES: 16}
 _SEED_BYTES: Final = 32
 _TAG_BYTES: Final = 16
-_MISSING: Final = "encrypted streams need the package `cryptography`: pip install slipstream[migrate]"
+_MISSING: Final = "encrypted streams need the package `cryptography`: pip install slipstream-server[migrate]"
 
 
 class Keys:

@@ -73,13 +73,13 @@ def test_archives_are_for_one_java_and_one_spark(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["4.1.1", "3.5.0", "5.0.0"])
 def test_another_spark(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr("pyspark.__version__", version)
-    with pytest.raises(SetupError, match=r"4.2 or later.*slipstream\[spark\]"):
+    with pytest.raises(SetupError, match=r"4.2 or later.*slipstream-server\[spark\]"):
         check_spark()
 
 
 def test_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(SetupError, match=r"not installed.*slipstream\[spark\]"):
+    with pytest.raises(SetupError, match=r"not installed.*slipstream-server\[spark\]"):
         check_spark()
 
 

@@ -189,7 +189,7 @@ def _start(java: Java, flags: Iterable[str], answer: Path) -> subprocess.Popen[b
     jars = sorted((home / "jars").glob("*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar.name))
     if not jars:
         raise SetupError(
-            f"there are no jars in {home}: pyspark is not installed whole; `pip install 'slipstream[spark]'`"
+            f"there are no jars in {home}: pyspark is not installed whole; `pip install 'slipstream-server[spark]'`"
         )
     paths = [str(home / "conf"), *map(str, jars)]
     newer = _FLAGS_FROM_24 if java.major >= 24 else ()

@@ -28,7 +28,7 @@ Profile = Literal["test", "batch", "stream"]
 PROFILES: tuple[Profile, ...] = ("test", "batch", "stream")
 _SPARK_MIN = (4, 2)
 _SPARK_END = (5, 0)
-_INSTALL = "Install it with `pip install 'slipstream[spark]'`."
+_INSTALL = "Install it with `pip install 'slipstream-server[spark]'`."
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _JVM_FLAGS: dict[Profile, tuple[str, ...]] = {
     # The quick compiler only, and the collector with the least set-up: up in half the time, 2.4 times slower later.
