@@ -32,6 +32,7 @@ from slipstream.config.account_options import (
     MappingOptions,
     MsgTraceOptions,
 )
+from slipstream.config.record import replace
 from slipstream.errors import ConfigError
 from slipstream.kernels.subjects.subject import is_valid_publish, is_valid_subscription
 from slipstream.units import SECOND_NS
@@ -298,10 +299,16 @@ def _mappings(claimed: Claimed, problems: list[Problem]) -> Iterator[MappingOpti
 def _jetstream(tiers: dict[str, JetStreamLimits]) -> AccountJetStreamOptions | None:
     if not tiers:
         return None
+    plain = tiers.get("")
+    if plain is not None:
+        return _storage(plain)
     # A server that is alone keeps one replica of everything.
-    limits = tiers.get("") or tiers.get("R1")
-    if limits is None:
-        return AccountJetStreamOptions(max_memory=0, max_store=0, max_streams=0, max_consumers=0)
+    named = {name: _storage(limits) for name, limits in tiers.items()}
+    nothing = AccountJetStreamOptions(max_memory=0, max_store=0, max_streams=0, max_consumers=0)
+    return replace(named.get("R1", nothing), tiers=named)
+
+
+def _storage(limits: JetStreamLimits) -> AccountJetStreamOptions:
     return AccountJetStreamOptions(
         max_memory=limits.mem_storage,
         max_store=limits.disk_storage,

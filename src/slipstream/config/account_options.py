@@ -8,9 +8,10 @@ default permissions have already been copied to the users without their own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
-from slipstream.config.record import Record
+from slipstream.config.record import EMPTY, Record
 from slipstream.limits import (
     ALLOW_RESPONSE_EXPIRES_NS,
     ALLOW_RESPONSE_MAX_MSGS,
@@ -143,6 +144,7 @@ class AccountJetStreamOptions(Record):
     disk_max_stream_bytes: int = -1
     max_bytes_required: bool = False  # streams must set max_bytes
     cluster_traffic: Literal["system", "owner"] = "system"
+    tiers: Mapping[str, AccountJetStreamOptions] = EMPTY  # by number of replicas, `R1`; only tokens have them
 
 
 class MsgTraceOptions(Record):

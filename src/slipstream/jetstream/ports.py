@@ -6,9 +6,9 @@ the event loop, and every callback given to a port is called on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from slipstream.accounts.account import MessageTaker
 from slipstream.jetstream.config.structs import StreamConfig
@@ -299,6 +299,9 @@ class StreamStores(Protocol):
         ...
 
 
+ONE_REPLICA: Final = "R1"  # the tier of everything on a server that is alone
+
+
 @dataclass(slots=True)
 class AccountLimits:
     """Resource limits of an account; -1 means none."""
@@ -311,6 +314,8 @@ class AccountLimits:
     memory_max_stream_bytes: int = -1
     storage_max_stream_bytes: int = -1
     max_bytes_required: bool = False
+    # Those of each number of replicas, `R1`; the others here are then of the one that this server can keep, if any.
+    tiers: Mapping[str, AccountLimits] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

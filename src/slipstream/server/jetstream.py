@@ -338,4 +338,5 @@ def _limits(options: AccountJetStreamOptions) -> AccountLimits:
         memory_max_stream_bytes=options.mem_max_stream_bytes,
         storage_max_stream_bytes=options.disk_max_stream_bytes,
         max_bytes_required=options.max_bytes_required,
+        tiers={name: _limits(tier) for name, tier in options.tiers.items()},
     )

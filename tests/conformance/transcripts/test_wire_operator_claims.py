@@ -273,6 +273,27 @@ def test_jetstream_comes_and_goes(both: Both) -> None:
         assert shown == [(10039, None, None), (None, 2, 0), (None, 5, 1), (10039, None, None), (None, 2, 1)]
 
 
+@pytest.mark.parametrize("tier", ["R1", "R3"])
+def test_tiers(both: Both, tier: str) -> None:
+    limits: Json = {tier: {"mem_storage": 1000, "disk_storage": 100_000, "streams": 1, "consumer": 3}}
+    pair = both.fresh(MEMORY + "jetstream { store_dir: js }\n")
+    shown = []
+    for server in (pair.real, pair.ours):
+        asker, member = chief(server), Member(server, PLAIN)
+        asker.push(account(app, 700, limits=UNLIMITED | {"tiered_limits": limits}))
+        errors = [
+            json.loads(member.answer(f"$JS.API.STREAM.CREATE.{name}", json.dumps({"name": name, "max_bytes": 10}))).get(
+                "error"
+            )
+            for name in ("S", "T")
+        ]
+        info = json.loads(member.answer("$JS.API.INFO"))
+        shown.append(
+            (errors, {key: info[key] for key in ("limits", "tiers", "streams", "storage", "reserved_storage")})
+        )
+    assert shown[1] == shown[0]
+
+
 # --- what monitoring shows -------------------------------------------------------------------------------------------
 
 

@@ -34,7 +34,7 @@ from slipstream.jetstream.config.versioning import (
 )
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import call, each, guarded, guarded_with
-from slipstream.jetstream.ports import AccountLimits, Ports, Recovered, StreamStores
+from slipstream.jetstream.ports import ONE_REPLICA, AccountLimits, Ports, Recovered, StreamStores
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import RESTORING
 from slipstream.jetstream.stream.commit.faults import fault_of, store_error
@@ -319,6 +319,8 @@ class JetStreamAccount:
         )
 
     def _check_room(self, config: StreamConfig, *, new: bool) -> None:
+        if self.limits.tiers and ONE_REPLICA not in self.limits.tiers:
+            raise TableError(table.NO_LIMITS)
         if new and 0 <= self.limits.max_streams <= len(self.streams) + len(self._creating):
             raise TableError(table.MAXIMUM_STREAMS_LIMIT)
         check_limits(
