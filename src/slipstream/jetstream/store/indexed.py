@@ -3,7 +3,7 @@
 Counts and bounds are those of the committed state. Messages are found wherever the index has them: a caller that serves
 readers bounds what it asks for by `committed_seq`.
 
-A `RecordSource` says where bytes lie; this class finds, decodes and checks them, and remembers damage.
+A `ByteSource` says where bytes lie; this class finds, decodes and checks them, and remembers damage.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slipstream.kernels.index.subjectindex import Selection
 from slipstream.kernels.index.subjectpages import SubjectPages
 from slipstream.kernels.log.record import RECORD_HEAD, StoredMessage, read_message, read_selection
 
-__all__ = ["EXPIRY_BYTES", "LENGTH_MASK", "NO_BYTES", "IndexedReads", "RecordSource", "Stretch"]
+__all__ = ["EXPIRY_BYTES", "LENGTH_MASK", "NO_BYTES", "ByteSource", "IndexedReads", "Stretch"]
 
 LENGTH_MASK = 0x3FFFFFFF  # the length of a record without its flags, as `record_place` and erasures give it
 NO_BYTES = (0, 0, b"", 0)  # of no segment: their numbers begin with 1
@@ -33,7 +33,7 @@ Stretch = tuple[int, int, bytes, int]
 """Bytes of a log at hand: segment, offset of the first byte, bytes, salt of the segment."""
 
 
-class RecordSource(Protocol):
+class ByteSource(Protocol):
     """Where the bytes of records are found."""
 
     @property
@@ -53,7 +53,7 @@ class RecordSource(Protocol):
 class IndexedReads:
     """The read side of a store: what both stores are to readers."""
 
-    def __init__(self, state: StoreState, source: RecordSource, damage: Damage) -> None:
+    def __init__(self, state: StoreState, source: ByteSource, damage: Damage) -> None:
         """Read what the index of this state names from this source."""
         self.state = state
         """What the parts of the store share; for them, and for tests."""

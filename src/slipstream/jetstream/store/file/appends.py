@@ -12,10 +12,10 @@ from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import RECORD_HEAD, SKIP
 
-__all__ = ["Appends"]
+__all__ = ["LogAppends"]
 
 
-class Appends:
+class LogAppends:
     """Messages and gaps."""
 
     __slots__ = ("_directory", "_log", "_state")

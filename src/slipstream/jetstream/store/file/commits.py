@@ -12,20 +12,20 @@ from __future__ import annotations
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.facts import Facts
+from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import CommitJob, SegmentWrite, as_fault
 from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
 from slipstream.kernels.log.record import MARK
 
-__all__ = ["Commits"]
+__all__ = ["LogCommits"]
 
 
-class Commits:
+class LogCommits:
     """The commits of one store, one at a time."""
 
     __slots__ = (
@@ -47,8 +47,8 @@ class Commits:
         state: StoreState,
         log: SegmentedLog,
         journal: Journal,
-        facts: Facts,
-        removals: Removals,
+        facts: LogFacts,
+        removals: LogRemovals,
         files: PendingFiles,
         disk: Disk,
         directory: str,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.erasures import Erasures
+from slipstream.jetstream.store.file.erasures import LogErasures
 from slipstream.jetstream.store.file.kept_segments import KeptSegments
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.open_segment import Segment, index_path
@@ -34,7 +34,7 @@ class Compactions:
         self,
         state: StoreState,
         log: SegmentedLog,
-        erasures: Erasures,
+        erasures: LogErasures,
         files: PendingFiles,
         kept: KeptSegments,
         disk: Disk,

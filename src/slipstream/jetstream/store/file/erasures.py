@@ -23,7 +23,7 @@ from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.log.record import ERASE, RECORD_HEAD, erased_record
 
-__all__ = ["Erasures"]
+__all__ = ["LogErasures"]
 
 _LENGTH_EXPIRES = 0x40000000
 
@@ -31,7 +31,7 @@ _Erasure = tuple[int, int]  # sequence, time of the message
 _Placed = tuple[int, int, EraseIntent]  # the same, and where its record lies
 
 
-class Erasures:
+class LogErasures:
     """Every erasure of one store on its way."""
 
     __slots__ = (

@@ -14,10 +14,10 @@ from slipstream.jetstream.store.notes import check_notes
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.log.record import CONFIG, NOTE
 
-__all__ = ["Facts"]
+__all__ = ["LogFacts"]
 
 
-class Facts:
+class LogFacts:
     """Configuration and notes of one store."""
 
     __slots__ = ("_config_due", "_log", "_notes_due", "_state")

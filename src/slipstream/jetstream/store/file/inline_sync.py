@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from slipstream.jetstream.store.file.disk import SyncedWrite
-from slipstream.jetstream.store.file.open_files import OpenFile, OpenFiles
+from slipstream.jetstream.store.file.open_files import DiskFile, OpenFiles
 from slipstream.kernels.log.syncthread import SyncThread
 
 __all__ = ["SLOW_SYNC_PAUSE", "InlineSync"]
@@ -38,7 +38,7 @@ class InlineSync:
         self._files.release(file)
         return None
 
-    def wait(self, file: OpenFile, path: str, seconds: float) -> bool:
+    def wait(self, file: DiskFile, path: str, seconds: float) -> bool:
         """See `SyncedWrite.wait`. The descriptor stays open until its end is told."""
         error = self._thread.wait(seconds)
         if error < 0:
@@ -55,7 +55,7 @@ class _Begun:
 
     __slots__ = ("_file", "_path", "_syncs")
 
-    def __init__(self, syncs: InlineSync, file: OpenFile, path: str) -> None:
+    def __init__(self, syncs: InlineSync, file: DiskFile, path: str) -> None:
         self._syncs = syncs
         self._file = file
         self._path = path

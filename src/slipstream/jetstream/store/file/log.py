@@ -3,8 +3,8 @@
     append -> writer's open frame -> (roll) -> queued writes -> a commit takes them -> finished
                     `---------------- readable from memory all the way ----------------'
 
-What this is not: durable by itself. It says what has to be written; `jobs.CommitJob` writes, `commits.Commits` decides
-when. It does not interpret control records either.
+What this is not: durable by itself. It says what has to be written; `jobs.CommitJob` writes, `commits.LogCommits`
+decides when. It does not interpret control records either.
 
 An atomic unit is written like everything else, piece by piece; its messages are in an index of its own until it ends.
 Until its end is synced, its segments must not be rewritten, removed or given an index file (`closed_segments`): a crash

@@ -14,7 +14,7 @@ from typing import Final
 
 from slipstream.jetstream.store.limits import STORE_OPEN_FILES_MAX
 
-__all__ = ["OpenFile", "OpenFiles", "open_files_max"]
+__all__ = ["DiskFile", "OpenFiles", "open_files_max"]
 
 _OTHER_DESCRIPTORS: Final = 256  # of the process: logs, pipes, libraries, and what is open for a moment
 _GIVEN_UP_AT_ONCE: Final = 64  # files, when there is no descriptor left
@@ -25,7 +25,7 @@ def open_files_max(descriptors: int) -> int:
     return max(min((descriptors - _OTHER_DESCRIPTORS) * 3 // 8, STORE_OPEN_FILES_MAX), 1)
 
 
-class OpenFile:
+class DiskFile:
     """A descriptor, and who needs it."""
 
     __slots__ = ("device", "fd", "forgotten", "users")
@@ -49,7 +49,7 @@ class OpenFiles:
         self.most = open_files_max(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         """So many stay open."""
         self._lock = threading.Lock()  # guards the table and what is in it, never held during I/O
-        self._open: OrderedDict[str, OpenFile] = OrderedDict()  # by path, least recently used first
+        self._open: OrderedDict[str, DiskFile] = OrderedDict()  # by path, least recently used first
         # A directory of each file system, opened before anything was written there: an error is told to it for sure.
         self._roots: dict[int, int] = {}
 
@@ -57,7 +57,7 @@ class OpenFiles:
         """How many are open."""
         return len(self._open)
 
-    def acquire(self, path: str) -> OpenFile:
+    def acquire(self, path: str) -> DiskFile:
         """The file of this path, opened if it is not; `release` it.
 
         Raises:
@@ -77,7 +77,7 @@ class OpenFiles:
             file = self._open.get(path)
             found = file is not None
             if file is None:
-                file = self._open[path] = OpenFile(fresh, device)
+                file = self._open[path] = DiskFile(fresh, device)
             file.users += 1
             too_many = len(self._open) - self.most
         if found:
@@ -86,7 +86,7 @@ class OpenFiles:
             self._close_idle(1)
         return file
 
-    def acquire_open(self, paths: Iterable[str]) -> list[OpenFile]:
+    def acquire_open(self, paths: Iterable[str]) -> list[DiskFile]:
         """The files of these paths, up to the first that is not open; `release` them."""
         files = []
         with self._lock:
@@ -99,7 +99,7 @@ class OpenFiles:
                 files.append(file)
         return files
 
-    def release(self, *files: OpenFile) -> None:
+    def release(self, *files: DiskFile) -> None:
         """These are no longer needed by who acquired them."""
         unused = []
         with self._lock:

@@ -7,7 +7,7 @@ everything below one as a trim. Readers see it when that commit is done.
 from __future__ import annotations
 
 from slipstream.jetstream.store.damage import Damage
-from slipstream.jetstream.store.file.erasures import Erasures
+from slipstream.jetstream.store.file.erasures import LogErasures
 from slipstream.jetstream.store.file.jobs import Overwrite
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.segment import pack_seq
@@ -17,12 +17,12 @@ from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.log.record import TOMBS, TRIM, read_message
 
-__all__ = ["Removals"]
+__all__ = ["LogRemovals"]
 
 _TOMBS_PER_RECORD = 8192
 
 
-class Removals:
+class LogRemovals:
     """Removals of one store, and how they are logged."""
 
     __slots__ = (
@@ -38,7 +38,7 @@ class Removals:
         "durable_first",
     )
 
-    def __init__(self, state: StoreState, damage: Damage, log: SegmentedLog, erasures: Erasures) -> None:
+    def __init__(self, state: StoreState, damage: Damage, log: SegmentedLog, erasures: LogErasures) -> None:
         """Nothing was removed."""
         self._state = state
         self._damage = damage

@@ -6,10 +6,10 @@ Recovery itself only reads (`recovery`). Here every part of the store learns wha
 from __future__ import annotations
 
 from slipstream.jetstream.store.damage import Damage
-from slipstream.jetstream.store.file.commits import Commits
+from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.erasures import Erasures
-from slipstream.jetstream.store.file.facts import Facts
+from slipstream.jetstream.store.file.erasures import LogErasures
+from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import as_fault
 from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
@@ -17,7 +17,7 @@ from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.recovered import RecoveredLog, RecoveryReport
-from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.upkeep_jobs import RepairJob
 from slipstream.jetstream.store.ranges import cover
 from slipstream.jetstream.store.state import StoreState
@@ -53,10 +53,10 @@ class Repair:
         damage: Damage,
         log: SegmentedLog,
         journal: Journal,
-        facts: Facts,
-        removals: Removals,
-        erasures: Erasures,
-        commits: Commits,
+        facts: LogFacts,
+        removals: LogRemovals,
+        erasures: LogErasures,
+        commits: LogCommits,
         manifest: ManifestKeeper,
         files: PendingFiles,
         disk: Disk,

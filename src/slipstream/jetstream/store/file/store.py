@@ -2,9 +2,9 @@
 
 A facade: it makes the parts, gives each what it needs, and has no work of its own but opening and closing.
 
-    IndexedReads ─────────────┐                          Commits ── CommitJob ──► disk
-    Appends, Units, Facts ──► SegmentedLog, StoreState ◄─┤
-    Removals, Erasures ───────┘                          Upkeep ── Repair, Compactions, ManifestKeeper
+    IndexedReads ───────────────────┐                          LogCommits ── CommitJob ──► disk
+    LogAppends, Units, LogFacts ──► SegmentedLog, StoreState ◄─┤
+    LogRemovals, LogErasures ───────┘                          LogUpkeep ── Repair, Compactions, ManifestKeeper
 
 Nothing in here calls the operating system.
 
@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.damage import Damage
-from slipstream.jetstream.store.file.appends import Appends
+from slipstream.jetstream.store.file.appends import LogAppends
 from slipstream.jetstream.store.file.bulk import FileBulkAccess
-from slipstream.jetstream.store.file.commits import Commits
+from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.compactions import Compactions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
-from slipstream.jetstream.store.file.erasures import Erasures
-from slipstream.jetstream.store.file.facts import Facts
+from slipstream.jetstream.store.file.erasures import LogErasures
+from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.kept_segments import KeptSegments
 from slipstream.jetstream.store.file.log import SegmentedLog
@@ -37,10 +37,10 @@ from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.recovered import RecoveryReport
 from slipstream.jetstream.store.file.recovery import recover_log
-from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.units import Units
-from slipstream.jetstream.store.file.upkeep import Upkeep
+from slipstream.jetstream.store.file.upkeep import LogUpkeep
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Job, StoreUnavailable
@@ -58,12 +58,12 @@ class FileStore(IndexedReads):
         log = SegmentedLog(state, damage, disk, directory, uid, options)
         super().__init__(state, log, damage)
         journal = Journal(directory, uid, options.random64)
-        facts = Facts(state, log)
-        erasures = Erasures(state, log, files, disk, options.noise)
-        removals = Removals(state, damage, log, erasures)
-        appends = Appends(state, log, directory)
+        facts = LogFacts(state, log)
+        erasures = LogErasures(state, log, files, disk, options.noise)
+        removals = LogRemovals(state, damage, log, erasures)
+        appends = LogAppends(state, log, directory)
         units = Units(state, log, facts, removals, files, options.random64)
-        commits = Commits(state, log, journal, facts, removals, files, disk, directory)
+        commits = LogCommits(state, log, journal, facts, removals, files, disk, directory)
         manifest = ManifestKeeper(state, damage, log, disk, directory)
         kept = KeptSegments(state, log, options.now_ns)
         compactions = Compactions(state, log, erasures, files, kept, disk, directory, options.random64)
@@ -82,7 +82,7 @@ class FileStore(IndexedReads):
             directory,
             options,
         )
-        self._upkeep = Upkeep(
+        self._upkeep = LogUpkeep(
             state,
             damage,
             log,

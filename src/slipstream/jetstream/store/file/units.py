@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from slipstream.jetstream.store.file.facts import Facts
+from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
 
@@ -27,8 +27,8 @@ class Units:
         self,
         state: StoreState,
         log: SegmentedLog,
-        facts: Facts,
-        removals: Removals,
+        facts: LogFacts,
+        removals: LogRemovals,
         files: PendingFiles,
         random64: Callable[[], int],
     ) -> None:

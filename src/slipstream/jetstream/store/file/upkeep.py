@@ -8,7 +8,7 @@ What this is not: the work itself, which is in jobs for a thread (`upkeep_jobs`,
 from __future__ import annotations
 
 from slipstream.jetstream.store.damage import Damage
-from slipstream.jetstream.store.file.commits import Commits
+from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.compactions import Compactions
 from slipstream.jetstream.store.file.disk import Disk
@@ -17,7 +17,7 @@ from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.open_segment import Segment, index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
-from slipstream.jetstream.store.file.removals import Removals
+from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.upkeep_jobs import (
@@ -32,10 +32,10 @@ from slipstream.jetstream.store.limits import STORE_ALLOCATE_BYTES_MIN, STORE_UN
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Job
 
-__all__ = ["Upkeep"]
+__all__ = ["LogUpkeep"]
 
 
-class Upkeep:
+class LogUpkeep:
     """The upkeep of one store, one piece at a time."""
 
     __slots__ = (
@@ -63,8 +63,8 @@ class Upkeep:
         state: StoreState,
         damage: Damage,
         log: SegmentedLog,
-        removals: Removals,
-        commits: Commits,
+        removals: LogRemovals,
+        commits: LogCommits,
         manifest: ManifestKeeper,
         compactions: Compactions,
         repair: Repair,

@@ -1,6 +1,6 @@
 """Background work on one stream's files, each piece a job for a thread.
 
-What this is not: deciding when; `upkeep.Upkeep` does, one piece at a time.
+What this is not: deciding when; `upkeep.LogUpkeep` does, one piece at a time.
 """
 
 from __future__ import annotations

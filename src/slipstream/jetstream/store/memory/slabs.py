@@ -51,7 +51,7 @@ class Slabs:
         return bool(self._slabs)
 
     def slice(self, segment_id: int, offset: int, least: int, most: int) -> tuple[bytes, int, int]:
-        """See `RecordSource.slice`."""
+        """See `ByteSource.slice`."""
         slab = self._slabs.get(segment_id)
         if slab is not None:
             return slab, 0, _SALT
@@ -60,7 +60,7 @@ class Slabs:
         return writer.peek(offset, length) or b"", offset, _SALT
 
     def slice_afresh(self, segment_id: int, offset: int, least: int) -> tuple[bytes, int, int]:
-        """See `RecordSource.slice_afresh`."""
+        """See `ByteSource.slice_afresh`."""
         return self.slice(segment_id, offset, least, least)
 
     # --- writing ----------------------------------------------------------------------------------------------------
