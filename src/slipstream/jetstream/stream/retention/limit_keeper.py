@@ -4,7 +4,7 @@ After one append at most a few messages go, at once. When limits become tighter,
 the surplus goes a slice a turn. What is held (`holds`) stays until it is released, or until the stream has outgrown its
 limits too far.
 
-What this is not: discard-new limits, which refuse before anything is stored (`settings_rules`), and age (`expirer`).
+What this is not: discard-new limits, which refuse before anything is stored (`room_rules`), and age (`expirer`).
 """
 
 from __future__ import annotations
