@@ -14,14 +14,14 @@ from slipstream.version import SERVER_VERSION
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
 
-__all__ = ["Sender", "ServerFacts"]
+__all__ = ["Sender", "SenderFacts"]
 
 _JETSTREAM, _BINARY_SNAPSHOT = 1, 2  # capability bits
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ID_SIZE = 22
 
 
-class ServerFacts(msgspec.Struct, omit_defaults=True, kw_only=True):
+class SenderFacts(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The sender of a message."""
 
     name: str
@@ -46,12 +46,12 @@ class Sender:
         self.facts = facts
         self._sent = 0
 
-    def server(self) -> ServerFacts:
+    def server(self) -> SenderFacts:
         """The sender of the next message."""
         facts = self.facts
         self._sent += 1
         has_jetstream = facts.jetstream is not None and facts.jetstream.enabled
-        return ServerFacts(
+        return SenderFacts(
             name=facts.server_name,
             host=facts.hub.host,
             id=facts.server_id,

@@ -10,7 +10,7 @@ from slipstream.accounts.account import Account
 from slipstream.clock import rfc3339
 from slipstream.monitoring.accstatz import AccountTraffic, MsgBytes, account_stat
 from slipstream.monitoring.client_facts import issuer_of, shown_token, user_of
-from slipstream.monitoring.envelope import Sender, ServerFacts
+from slipstream.monitoring.envelope import Sender, SenderFacts
 from slipstream.monitoring.gotext import round_trip
 from slipstream.monitoring.statsz import ServerStats, statsz
 from slipstream.protocol.connection import ClientConnection
@@ -48,7 +48,7 @@ class ConnectMessage(msgspec.Struct, kw_only=True):
     type: str
     id: str
     timestamp: str
-    server: ServerFacts
+    server: SenderFacts
     client: ClientInfo
 
 
@@ -58,7 +58,7 @@ class DisconnectMessage(msgspec.Struct, kw_only=True):
     type: str
     id: str
     timestamp: str
-    server: ServerFacts
+    server: SenderFacts
     client: ClientInfo
     sent: MsgBytes
     received: MsgBytes
@@ -71,7 +71,7 @@ class AccountConnections(msgspec.Struct, kw_only=True):
     type: str
     id: str
     timestamp: str
-    server: ServerFacts
+    server: SenderFacts
     acc: str
     name: str
     conns: int
@@ -86,7 +86,7 @@ class AccountConnections(msgspec.Struct, kw_only=True):
 class ServerStatsMessage(msgspec.Struct):
     """Numbers of the server."""
 
-    server: ServerFacts
+    server: SenderFacts
     statsz: ServerStats
 
 
