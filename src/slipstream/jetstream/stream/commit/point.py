@@ -19,7 +19,7 @@ fault nothing that depended on lost data says success. What one effect raises is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.guard import call
@@ -30,6 +30,9 @@ from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.kernels.fastpath.intake import Intake
 
 __all__ = ["AfterCommit", "CommitListener", "CommitPoint", "Removed"]
+
+AWAITED_MAX: Final = 2
+"""Answers, and messages, that one client waits for before it goes on: a publish, or one and what it causes."""
 
 AfterCommit = Callable[[ApiError | None], None]
 """An effect: called with None when the commit succeeded, else with why not."""
@@ -217,8 +220,10 @@ class CommitPoint:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the next commit: for an answer, or for new messages."""
-        return bool(self._intake.acks or self._effects) or self._store.last_seq > self._committed_seq
+        """Whether somebody waits for just the next commit, for an answer or a message; who sends many sends on."""
+        answers = len(self._intake.acks) + len(self._effects)
+        messages = self._store.last_seq - self._committed_seq
+        return answers + messages > 0 and answers <= AWAITED_MAX and messages <= AWAITED_MAX
 
     def begin(self, *, unit_open: bool) -> None:
         """A commit begins: it covers what was decided so far, but nothing behind the beginning of an open unit."""
