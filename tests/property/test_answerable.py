@@ -48,15 +48,15 @@ def permissions_of(allow: list[str] | None, deny: list[str]) -> Permissions:
     return compiled
 
 
-@given(allow=st.none() | lists, deny=lists, steps=st.lists(reply | st.booleans(), max_size=12), abroad=st.booleans())
+@given(allow=st.none() | lists, deny=lists, steps=st.lists(reply | st.booleans(), max_size=12), crossed=st.booleans())
 def test_what_is_remembered_is_what_would_be_said(
-    allow: list[str] | None, deny: list[str], steps: list[Any], abroad: bool
+    allow: list[str] | None, deny: list[str], steps: list[Any], crossed: bool
 ) -> None:
     permissions, mapping = permissions_of(allow, deny), {b"a.b": b"c.c"}
     client = Client(permissions, mapping)
     seen: list[bytes] = []
     inside = Subscription(b"s", None, b"", None, None, lambda _who, _subject, reply, *_rest: seen.append(reply))
-    route, delivery = Route((inside,), (), (b"x",) if abroad else None), Delivery(1)
+    route, delivery = Route((inside,), (), (b"x",) if crossed else None), Delivery(1)
     expected = []
     for step in steps:
         if isinstance(step, bool):
@@ -65,7 +65,7 @@ def test_what_is_remembered_is_what_would_be_said(
         delivery.deliver(route, client, b"s", step, 0, b"")
         fresh = Client(permissions, mapping)
         fresh.account.maps_subjects = client.account.maps_subjects
-        expected.append(fresh.answerable(step, abroad))
+        expected.append(fresh.answerable(step, crossed))
     assert seen == expected
 
 

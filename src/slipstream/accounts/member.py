@@ -65,7 +65,7 @@ class Member(Protocol):
         """Whether it may publish to a subject, or to all that a pattern matches."""
         ...
 
-    def answerable(self, reply: bytes, abroad: bool = False) -> bytes:
+    def answerable(self, reply: bytes, crossed: bool = False) -> bytes:
         """A reply it named, as the server itself may use it."""
         ...
 

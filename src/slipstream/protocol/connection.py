@@ -321,16 +321,16 @@ class ClientConnection:
         """Whether the client may publish to a subject, or to all that a pattern matches, without having been asked."""
         return self.rights is None or self.rights.permissions.may_publish_all(subject)
 
-    def answerable(self, reply: bytes, abroad: bool = False) -> bytes:
+    def answerable(self, reply: bytes, crossed: bool = False) -> bytes:
         """A reply the client named, as the server itself may use it: for clients alone unless it may publish there.
 
         Args:
             reply: a subject of its account.
-            abroad: the message went on into another account, where the client has no rights.
+            crossed: the message went on into another account, where the client has no rights.
         """
         if reply.startswith(_SERVER_REPLY):
             return reply  # the server's own, which clients may not name
-        if abroad:
+        if crossed:
             return outside_only(reply)
         # Rights are those to what a mapping makes of it, as for a publish.
         maps = self.account is not None and self.account.maps_subjects

@@ -113,8 +113,8 @@ class Publisher:
             None if anywhere else SimpleNamespace(answered_anywhere=False, answer_prefix=b"", answer_mark=None)
         )
 
-    def answerable(self, reply: bytes, abroad: bool) -> bytes:
-        return b".%b%b" % (b"abroad." if abroad else b"", reply)
+    def answerable(self, reply: bytes, crossed: bool) -> bytes:
+        return b".%b%b" % (b"crossed." if crossed else b"", reply)
 
 
 def test_internal_subscribers_get_the_reply_that_may_be_answered() -> None:
@@ -126,7 +126,7 @@ def test_internal_subscribers_get_the_reply_that_may_be_answered() -> None:
     bound = Publisher(anywhere=False)
     for who, names in ((None, None), (Publisher(), None), (bound, None), (Publisher(), (b"x",)), (bound, (b"x",))):
         delivery.deliver(Route((inside,), (), names), who, b"a", b"r", 0, b"")
-    assert seen == [(b"a", b"r"), (b"a", b"r"), (b"a", b".r"), (b"x", b".abroad.r"), (b"x", b".abroad.r")]
+    assert seen == [(b"a", b"r"), (b"a", b"r"), (b"a", b".r"), (b"x", b".crossed.r"), (b"x", b".crossed.r")]
 
 
 def test_internal_subscriber_gets_bytes_and_may_decline() -> None:

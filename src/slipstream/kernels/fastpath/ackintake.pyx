@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The short way of an ack: from the read buffer to the pending messages of its consumer.
+"""The fast path of an ack: from the read buffer to the pending messages of its consumer.
 
     delivery ──take──► "+ACK" or nothing, and out for the first time? ──yes──► forget it, note it in `acked`
                                                   └──no──► slow(subject, reply, header, payload)
@@ -24,7 +24,7 @@ cdef class AckIntake(Listener):
     """What arrives on the ack subjects of one consumer.
 
     Attributes:
-        plain: plain acks may take the short way.
+        plain: plain acks may take the fast path.
         acked: sequences acknowledged and not taken over yet, in order.
         confirm: who wants to hear when these are committed, in order.
     """

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The short way into a stream: a plain message goes from the read buffer into the open frame of the log.
+"""The fast path into a stream: a plain message goes from the read buffer into the open frame of the log.
 
     delivery ──take──► open?  ──yes──► LogWriter.put ──► acks (reply, sequence)
                          └──no, or a header, or too large, or no room──► slow(subject, reply, header, payload)
@@ -69,7 +69,7 @@ cdef class Intake(Listener):
 
     @property
     def is_open(self):
-        """Whether plain messages take the short way now."""
+        """Whether plain messages take the fast path now."""
         return self._writer is not None
 
     def open(self, LogWriter writer):

@@ -7,7 +7,7 @@
 Two sets are compared by walking both tries together, from pair to pair of nodes that some subject can reach: literal
 arms meet by look-up, and only a wildcard meets every arm of the other side. So n patterns against m cost about n + m
 steps instead of n × m, unless most tokens of most patterns are wildcards in ever different places. For those there is
-no short way; a walk that takes more than `steps_max` steps ends with `TooManySteps`.
+no shortcut; a walk that takes more than `steps_max` steps ends with `TooManySteps`.
 
 Invariants: a node but the root leads to at least one pattern. A subject with an empty token is not kept: it overlaps
 nothing. Tokens beyond `DEPTH_MAX` are no nodes; such patterns are kept whole and compared one by one.

@@ -28,10 +28,10 @@ cdef class Delivery:
     cdef Py_ssize_t _one(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
-        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size, bint abroad,
+        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size, bint crossed,
     ) except -1
     cdef bytes _marked(self, object publisher, object rights, const char *reply, Py_ssize_t size)
     cdef Py_ssize_t _inside(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
-        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size, bint abroad,
+        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size, bint crossed,
     ) except -1

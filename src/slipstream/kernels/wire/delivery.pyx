@@ -245,7 +245,7 @@ cdef class Delivery:
     cdef Py_ssize_t _one(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
-        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size, bint abroad,
+        const char *tail, Py_ssize_t tail_size, const char *plain_tail, Py_ssize_t plain_size, bint crossed,
     ) except -1:
         cdef Outbox outbox = sub.outbox
         cdef Py_ssize_t sid_size, needed
@@ -255,7 +255,7 @@ cdef class Delivery:
         cdef char *p
 
         if outbox is None:
-            return self._inside(sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size, abroad)
+            return self._inside(sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size, crossed)
         if outbox._closed:
             return 0
         if publisher is None and reply_size and reply[0] == b".":
@@ -324,17 +324,17 @@ cdef class Delivery:
 
     cdef Py_ssize_t _inside(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,
-        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size, bint abroad,
+        const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size, bint crossed,
     ) except -1:
         cdef object taken
         cdef object rights
         cdef bytes marked
         if reply_size and publisher is not None:
             rights = publisher.rights
-            if abroad or (rights is not None and not rights.answered_anywhere):
-                marked = None if abroad else self._marked(publisher, rights, reply, reply_size)
+            if crossed or (rights is not None and not rights.answered_anywhere):
+                marked = None if crossed else self._marked(publisher, rights, reply, reply_size)
                 if marked is None:
-                    marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), abroad)
+                    marked = publisher.answerable(PyBytes_FromStringAndSize(reply, reply_size), crossed)
                 reply = PyBytes_AS_STRING(marked)
                 reply_size = PyBytes_GET_SIZE(marked)
         try:

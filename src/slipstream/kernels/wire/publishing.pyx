@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What becomes of a publish: the short way to its receivers, or the sink that decides.
+"""What becomes of a publish: the fast path to its receivers, or the sink that decides.
 
     subject ──► the last one again? ──► its route ─────────────────────┐
        └──► verdict of the client's permissions ──► interest.route ──► delivery.send ──► copies in outboxes
 
-A publish takes the short way when the sink allows it (`fast`): permission verdict and route are looked up where the
+A publish takes the fast path when the sink allows it (`fast`): permission verdict and route are looked up where the
 sink's earlier decisions are kept, and the delivery kernel writes the copies. Only what was never decided before, or cannot
 be decided once for all, comes back to the sink: replies and subjects that only servers use, traces, schedules of a
 client that may not publish everywhere, dynamic routes.
@@ -76,7 +76,7 @@ cdef class Publishing:
     The sink decides; the client is who publishes, as receivers know it.
 
     Attributes:
-        fast: publishes may take the short way. Set by the sink once the client is known and nothing watches it.
+        fast: publishes may take the fast path. Set by the sink once the client is known and nothing watches it.
         no_responders: tell the sink when a request found nobody.
         restricted: `verdicts` count; else everything is allowed.
         traceparents: the account traces by W3C header, so every message with headers goes to the sink.
