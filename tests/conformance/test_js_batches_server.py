@@ -18,7 +18,7 @@ from support.servers import ServerPool
 API = "$JS.API."
 CONFIG = """
 jetstream {
-  limits { batch { max_inflight_per_stream: 2, max_msgs: 3, timeout: "300ms" } }
+  limits { batch { max_inflight_per_stream: 2, max_msgs: 3, timeout: "1s" } }
 }
 """
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[^\"\\]*?(Z|[+-]\d\d:\d\d)")
