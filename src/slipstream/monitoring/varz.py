@@ -194,7 +194,7 @@ def _varz(facts: Facts) -> Varz:
         metadata=dict(sorted(options.server_metadata.items())),
         feature_flags=facts.feature_flags,
         trusted_operators_jwt=options.operator,
-        trusted_operators_claim=[msgspec.Raw(payload_of(text)) for text in options.operator],
+        trusted_operators_claim=tuple(msgspec.Raw(payload_of(text)) for text in options.operator),
         system_account=facts.system_account,
         pinned_account_fails=0 if hub.operators is None else hub.operators.verifier.pinned_refusals,
         slow_consumer_stats=ConnectionKinds(clients=hub.slow_consumers),
