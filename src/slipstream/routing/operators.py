@@ -12,12 +12,12 @@ a new token.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slipstream.accounts.claimed import Claimed, ClaimedAccounts
-from slipstream.auth.identity import Identity
+from slipstream.auth.identity import Identity, TokenLogin
 from slipstream.auth.jwt.checks import account_findings, blocks
 from slipstream.auth.jwt.claims import NO_LIMIT, AccountClaims, AccountPart, Limits
 from slipstream.auth.jwt.token import InvalidToken, decode_account
@@ -25,6 +25,7 @@ from slipstream.auth.jwt.verifier import TokenVerifier
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.protocol import texts
 from slipstream.protocol.texts import CloseReason
+from slipstream.routing.deadlines import Deadlines, Timers
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from slipstream.auth.jwt.windows import Zones
     from slipstream.config.options import Options
     from slipstream.protocol.connection import ClientConnection
-    from slipstream.routing.hub import Cancellable, Hub
+    from slipstream.routing.hub import Hub
 
 __all__ = ["AccountResolver", "OperatorMode"]
 
@@ -64,12 +65,6 @@ class AccountResolver(Protocol):
         ...
 
 
-class Timers(Protocol):
-    """What calls back after a while."""
-
-    def call_later(self, delay_ns: int, callback: Callable[[], object], /) -> Cancellable: ...
-
-
 class OperatorMode:
     """The accounts of one server, and who is let in. Implements `auth.jwt.verifier.Accounts`."""
 
@@ -86,14 +81,10 @@ class OperatorMode:
         self.resolver = resolver
         self.claimed = ClaimedAccounts()
         self._hub = hub
-        self._timers = timers
         self._zones = zones
         self._log = log
         self._lookups: dict[str, list[Callable[[], None]]] = {}
-        # When something ends by itself: time, a number that keeps them apart, and what to do.
-        self._deadlines: list[tuple[int, int, Callable[[], None]]] = []
-        self._deadline_number = 0
-        self._timer: Cancellable | None = None
+        self._deadlines = Deadlines(timers, hub.clock.now_ns)
         # Whoever depends on accounts: told the names of those that came or changed.
         self.on_changed: list[Callable[[Iterable[str]], None]] = []
         self._options = hub.options
@@ -241,7 +232,8 @@ class OperatorMode:
             self._resolve(affected)
         for claimed in found:
             if claimed.claims.exp:
-                self._at(claimed.claims.exp * SECOND_NS, lambda one=claimed: self._token_ended(one))  # type: ignore[misc]
+                expire = partial(self._expire, claimed.name)
+                self._deadlines.add(claimed.claims.exp * SECOND_NS, partial(self._is_in_place, claimed), expire)
             if before[claimed.name] is not None:
                 self._renew_clients(claimed)
 
@@ -252,9 +244,10 @@ class OperatorMode:
             changed[name], problems = self.claimed.resolve(name, self._options, now_s)
             for problem in problems:
                 self._log(problem.level, problem.text)
-            next_change_s = self.claimed.accounts[name].next_change_s
-            if next_change_s:
-                self._at(next_change_s * SECOND_NS, lambda name=name: self._resolve([name]))  # type: ignore[misc]
+            claimed = self.claimed.accounts[name]
+            if claimed.next_change_s:
+                again = partial(self._resolve, [name])
+                self._deadlines.add(claimed.next_change_s * SECOND_NS, partial(self._is_in_place, claimed), again)
         self._hub.topology.update(changed, remembers_routes=not self._options.disable_sublist_cache)
         for listener in self.on_changed:
             listener(changed)
@@ -268,19 +261,22 @@ class OperatorMode:
             return
         connection.check_subscription_limit()
         if token.until_ns:
-            cid, identity = connection.cid, connection.identity
-            self._at(token.until_ns, lambda: self._user_ended(cid, identity))
+            # By its number: a connection that is gone is not kept for the sake of its end.
+            still_here = partial(self._is_connected, connection.cid, token)
+            self._deadlines.add(token.until_ns, still_here, partial(self._user_ended, connection.cid))
 
-    def _user_ended(self, cid: int, identity: Identity | None) -> None:
+    def _is_connected(self, cid: int, token: TokenLogin) -> bool:
+        """Whether a connection is that of this token still."""
         connection = self._hub.connections.get(cid)
-        present = None if connection is None else connection.identity
-        if connection is not None and present is not None and identity is not None and present.token is identity.token:
-            connection.close(CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED)
+        identity = None if connection is None else connection.identity
+        return identity is not None and identity.token is token
 
-    def _token_ended(self, claimed: Claimed) -> None:
-        """The token of an account has come to its end, unless another has taken its place."""
-        if self.claimed.accounts.get(claimed.name) is claimed:
-            self._expire(claimed.name)
+    def _user_ended(self, cid: int) -> None:
+        self._hub.connections[cid].close(CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED)
+
+    def _is_in_place(self, claimed: Claimed) -> bool:
+        """Whether no other token has taken the place of this one."""
+        return self.claimed.accounts.get(claimed.name) is claimed
 
     def _expire(self, name: str) -> None:
         self.claimed.accounts[name].is_expired = True
@@ -321,35 +317,9 @@ class OperatorMode:
         """Wall clock."""
         return self._hub.clock.now_ns()
 
-    def _at(self, when_ns: int, callback: Callable[[], None]) -> None:
-        """Do something at a time. One timer runs, for the first of all."""
-        self._deadline_number += 1
-        heapq.heappush(self._deadlines, (when_ns, self._deadline_number, callback))
-        if self._deadlines[0][1] == self._deadline_number:
-            self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._deadlines:
-            # Far ends are looked at again now and then: timers count another clock.
-            delay_ns = min(max(self._deadlines[0][0] - self.now_ns(), 0), _LOOK_AGAIN_NS)
-            self._timer = self._timers.call_later(delay_ns, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        while self._deadlines and self._deadlines[0][0] <= self.now_ns():
-            heapq.heappop(self._deadlines)[2]()
-        self._set_timer()
-
     def close(self) -> None:
         """Let no timer run on."""
-        self._deadlines.clear()
-        self._set_timer()
-
-
-_LOOK_AGAIN_NS: Final = 60 * SECOND_NS
+        self._deadlines.close()
 
 
 class _Gathering:
