@@ -268,6 +268,10 @@ def test_unknown_names_are_passed_over_when_strict_is_off(
         for subject, body in LAX:
             both.answer("a", f"$JS.API.{subject}", body)
         both.answer("a", "$JS.API.STREAM.NAMES", b"")
+        # An answer may be here before the line in the log: the last one is waited for.
+        both.answer("a", "$JS.API.STREAM.INFO.LAST", b'{"zz":1}')
+        for server in both.servers:
+            server.wait_for_log(r"Invalid JetStream request .*STREAM\.INFO\.LAST")
         complaints = [
             [line.split("Invalid JetStream request ")[1] for line in server.log_lines if "Invalid JetStream" in line]
             for server in both.servers
