@@ -60,7 +60,7 @@ class TokenDirectory:
         self._now_ns = now_ns
         self._kept: dict[str, _Kept] = {}  # a cache: in the order of their last use
         self._sum = 0
-        os.makedirs(self.path, mode=0o750, exist_ok=True)
+        _make_lasting(self.path)
         with os.scandir(self.path) as entries:
             names = [entry.name for entry in entries if entry.name.endswith(_SUFFIX)]
         for name in names:
@@ -113,7 +113,10 @@ class TokenDirectory:
         temporary = f"{self._file(key)}.new"
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, self._file(key))
+        _sync(self.path)
         self._track(key, text)
         return True
 
@@ -146,6 +149,8 @@ class TokenDirectory:
         Raises:
             OSError: the file cannot be removed.
         """
+        if not is_public_key(key, KeyKind.ACCOUNT):
+            return False
         try:
             if self._renames_deleted:
                 os.replace(self._file(key), f"{self._file(key)}.deleted")
@@ -153,6 +158,7 @@ class TokenDirectory:
                 os.remove(self._file(key))
         except FileNotFoundError:
             return False
+        _sync(self.path)
         self._forget(key)
         return True
 
@@ -197,6 +203,23 @@ class TokenDirectory:
         kept = self._kept.pop(key, None)
         if kept is not None:
             self._sum ^= kept.digest
+
+
+def _make_lasting(path: str) -> None:
+    """Make a directory with those above it; a power cut does not take it back."""
+    if not os.path.isdir(path):
+        _make_lasting(os.path.dirname(path))
+        os.mkdir(path, mode=0o750)
+        _sync(os.path.dirname(path))
+
+
+def _sync(path: str) -> None:
+    """What a directory says is on disk: whoever pushed or deleted a token is told so next."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _digest(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import os
 import ssl
 import threading
 from collections.abc import Iterator
@@ -79,6 +80,39 @@ def test_only_keys_of_accounts_become_files(world: World, name: str) -> None:
         directory.save(name, "x")
     assert directory.load(name) == ""
     assert world.files() == []
+
+
+def test_only_keys_of_accounts_name_files_to_remove(world: World) -> None:
+    directory = world.open(hard_delete=True)
+    beside = world.path / "beside.jwt"
+    beside.write_text("of somebody else")
+    assert not directory.delete("../beside")
+    assert beside.exists()
+
+
+def test_what_is_answered_is_on_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever pushes or deletes a token is told so afterwards: a power cut must not take it back."""
+    calls: list[str] = []
+    real_sync, real_replace = os.fsync, os.replace
+
+    def sync(fd: int) -> None:
+        calls.append(f"sync {Path(os.readlink(f'/proc/self/fd/{fd}')).name.removeprefix(keys[0].public)}")
+        real_sync(fd)
+
+    def replace(old: str, new: str) -> None:
+        calls.append("replace")
+        real_replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "replace", replace)
+    directory = world.open()
+    assert calls == [f"sync {world.path.name}"], "the directory itself was made"
+    calls.clear()
+    directory.save(keys[0].public, text(keys[0]))
+    assert calls == ["sync .jwt.new", "replace", "sync jwts"]
+    calls.clear()
+    assert directory.delete(keys[0].public)
+    assert calls == ["replace", "sync jwts"]
 
 
 def test_foreign_files_are_left_alone(world: World) -> None:
