@@ -14,9 +14,9 @@ import pytest
 from slipstream.spark.archive.archived import FilePartition
 from slipstream.spark.lake import Archived, LakeError, create_lake, note_erased, open_lake
 from slipstream.spark.lake.files import COLUMNS, read_file, write_file
+from slipstream.spark.readers.streaming import SlipstreamStreamReader
 from slipstream.spark.runtime.errors import DataLoss
 from slipstream.spark.source.ranges import RangePartition
-from slipstream.spark.source.stream_reader import SlipstreamStreamReader
 from support.servers import Launcher
 from support.spark_streams import Streams
 from support.stream_queries import JOB, Query, archive, read, started

@@ -117,8 +117,8 @@ def test_the_cut_moves_while_a_read_is_planned(
     """In this process: Spark's planners are others."""
     from pyspark.sql.types import LongType, StructField, StructType
 
+    from slipstream.spark.readers.batch import SlipstreamReader
     from slipstream.spark.source.options import read_source_options
-    from slipstream.spark.source.reader import SlipstreamReader
 
     streams.create(name)
     streams.fill(name, 40)

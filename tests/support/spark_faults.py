@@ -121,9 +121,9 @@ class _Write:
 
 
 def _classes() -> dict[str, Any]:
+    from slipstream.spark.readers.batch import FilteringReader, SlipstreamReader
+    from slipstream.spark.readers.streaming import SlipstreamStreamReader
     from slipstream.spark.sink.writer import SlipstreamStreamWriter, SlipstreamWriter
-    from slipstream.spark.source.reader import FilteringReader, SlipstreamReader
-    from slipstream.spark.source.stream_reader import SlipstreamStreamReader
 
     made: dict[str, Any] = {}
     for base, mixin in (

@@ -13,8 +13,8 @@ from slipstream.bulk import ConnectOptions, connect
 from slipstream.spark.data_source import SlipstreamSource
 from slipstream.spark.lake import Archived, NoLake, create_lake, open_lake
 from slipstream.spark.lake.files import COLUMNS, write_file
+from slipstream.spark.readers.streaming import SlipstreamStreamReader
 from slipstream.spark.runtime import connection
-from slipstream.spark.source.stream_reader import SlipstreamStreamReader
 from support.servers import Launcher
 from support.spark_streams import Streams
 

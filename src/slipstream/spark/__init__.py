@@ -19,7 +19,7 @@ from slipstream.spark.runtime.target import Reach
 from slipstream.spark.source.progress import lag, lag_listener
 
 if TYPE_CHECKING:
-    from slipstream.spark.archive.union import table as table
+    from slipstream.spark.stream_table import table as table
 
 __all__ = [
     "DataLoss",
@@ -39,7 +39,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "table":  # its module needs pyspark
-        from slipstream.spark.archive.union import table
+        from slipstream.spark.stream_table import table
 
         return table
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

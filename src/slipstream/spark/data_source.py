@@ -37,14 +37,14 @@ class SlipstreamSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        from slipstream.spark.source.reader import batch_reader
+        from slipstream.spark.readers.batch import batch_reader
 
         settle_worker()
         return batch_reader(schema, read_source_options(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A read that goes on."""
-        from slipstream.spark.source.stream_reader import SlipstreamStreamReader
+        from slipstream.spark.readers.streaming import SlipstreamStreamReader
 
         return SlipstreamStreamReader(schema, read_source_options(self.options, streaming=True))
 

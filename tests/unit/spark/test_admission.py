@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.spark.source.admission import IDLE_SEQUENCES_MAX, BatchAdmission, Measured
+from slipstream.spark.runtime.stream_state import Measured, StreamState
+from slipstream.spark.source.admission import IDLE_SEQUENCES_MAX, BatchAdmission
 from slipstream.spark.source.offsets import Position
 from slipstream.spark.source.options import ReadLimits
-from slipstream.spark.source.positions import StreamState
 
 SECOND = 1_000_000_000
 

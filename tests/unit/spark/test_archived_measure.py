@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from slipstream.spark.archive.measure import first_at, measure_both, measure_files, within_bytes
 from slipstream.spark.lake import Lake, create_lake
 from slipstream.spark.lake.files import SCHEMA, write_file
-from slipstream.spark.source.admission import BatchAdmission, Measured
+from slipstream.spark.runtime.stream_state import Measured, StreamState
+from slipstream.spark.source.admission import BatchAdmission
 from slipstream.spark.source.offsets import Position
 from slipstream.spark.source.options import ReadLimits
-from slipstream.spark.source.positions import StreamState
 from support.lake_tables import FACTS, JOB, messages
 
 RECORD = 48  # bytes of a message with the subject "a.b" and 9 bytes of payload in the stream: 32 + 3 + 9, by eights

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from slipstream.spark.runtime.errors import DataLoss
+from slipstream.spark.runtime.retention import RetentionRisk, read_retention
+from slipstream.spark.runtime.stream_state import StreamState
 from slipstream.spark.source.offsets import Offset, OffsetError, Position
-from slipstream.spark.source.positions import StreamState, checked, range_start
-from slipstream.spark.source.retention import RetentionRisk, read_retention
+from slipstream.spark.source.positions import checked, range_start
 
 
 def test_the_form_in_a_checkpoint() -> None:

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import InputPartition
 
 from slipstream.spark.runtime.connection import Connection, retrying
 from slipstream.spark.runtime.errors import DataLoss
+from slipstream.spark.runtime.stream_state import StreamState
 from slipstream.spark.source.options import SourceOptions
-from slipstream.spark.source.positions import StreamState
 from slipstream.spark.source.ranges import RangePartition, Window, plan_range, read_range
 from slipstream.spark.source.rows import Shaper
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from slipstream.spark.source.admission import Measure, Measured
+from slipstream.spark.runtime.stream_state import Measure, Measured, StreamState
 from slipstream.spark.source.options import ReadLimits
-from slipstream.spark.source.positions import StreamState
 
 if TYPE_CHECKING:
     import pyarrow as pa

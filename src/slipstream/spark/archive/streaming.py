@@ -34,10 +34,9 @@ from slipstream.spark.archive.archived import (
 from slipstream.spark.archive.measure import first_at, measure_both, measure_files, within_bytes
 from slipstream.spark.runtime.connection import Connection
 from slipstream.spark.runtime.errors import DataLoss
-from slipstream.spark.source.admission import Measure, Measured
+from slipstream.spark.runtime.stream_state import Measure, Measured, StreamState
 from slipstream.spark.source.offsets import Position
 from slipstream.spark.source.options import SourceOptions, StartingPoint
-from slipstream.spark.source.positions import StreamState
 from slipstream.spark.source.ranges import Window, plan_range
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 
 from slipstream.bulk import BulkClient, BulkError, connect
 from slipstream.jetstream.gojson.times import parse_time
+from slipstream.spark.runtime.retention import RetentionRisk, read_retention
+from slipstream.spark.runtime.stream_state import Measure, Measured, StreamState
 from slipstream.spark.runtime.target import Reach, Target
-from slipstream.spark.source.admission import Measure, Measured
-from slipstream.spark.source.positions import StreamState
-from slipstream.spark.source.retention import RetentionRisk, read_retention
 
 __all__ = ["Connection", "back_off", "drop_connection", "get_connection", "retrying", "settle_worker"]
 

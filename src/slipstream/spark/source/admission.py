@@ -10,35 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
+from slipstream.spark.runtime.stream_state import Measure, StreamState
 from slipstream.spark.source.offsets import Offset, Position
 from slipstream.spark.source.options import ReadLimits
-from slipstream.spark.source.positions import StreamState
 
-__all__ = ["IDLE_SEQUENCES_MAX", "BatchAdmission", "Measure", "Measured"]
+__all__ = ["IDLE_SEQUENCES_MAX", "BatchAdmission"]
 
 IDLE_SEQUENCES_MAX: Final = 65_536
 """Sequences without a wanted message that a filtered query lets pass before it makes an empty batch to move on.
 
 Without a batch its place stays behind and the server would look at the same messages, and hold them, for ever."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A range cut to size."""
-
-    last: int  # last sequence of the range
-    messages: int
-    bytes: int
-
-
-class Measure(Protocol):
-    """Counts what a range of a stream holds, and cuts it."""
-
-    def __call__(
-        self, stream: str, first: int, last: int, max_messages: int | None, max_bytes: int | None
-    ) -> Measured: ...
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,15 @@ newer messages replace older ones the front moves by itself; `retention` knows w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from slipstream.spark.runtime.errors import DataLoss
+from slipstream.spark.runtime.retention import RetentionRisk
+from slipstream.spark.runtime.stream_state import StreamState
 from slipstream.spark.source.offsets import Position
-from slipstream.spark.source.retention import RetentionRisk
 
-__all__ = ["StreamState", "checked", "range_start"]
+__all__ = ["checked", "range_start"]
 
 _ACCEPT = "set failOnDataLoss=false to go on with what is there"
-
-
-@dataclass(frozen=True)
-class StreamState:
-    """What a server says about a stream."""
-
-    name: str
-    identity: str
-    first: int  # sequence of the oldest message; last + 1 when there is none
-    last: int
 
 
 def checked(

@@ -19,9 +19,10 @@ from slipstream.kernels.subjects.subject import matches
 from slipstream.spark.archive.archived import FilePartition, plan_archived, read_archived
 from slipstream.spark.runtime.connection import Connection, retrying
 from slipstream.spark.runtime.errors import DataLoss
+from slipstream.spark.runtime.stream_state import StreamState
 from slipstream.spark.source.filters import Pushed, push
 from slipstream.spark.source.options import SourceOptions
-from slipstream.spark.source.positions import StreamState, range_start
+from slipstream.spark.source.positions import range_start
 from slipstream.spark.source.ranges import RangePartition, Window, plan_range, read_range
 from slipstream.spark.source.rows import shaper
 from slipstream.spark.source.schema import source_columns

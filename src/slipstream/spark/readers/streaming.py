@@ -31,12 +31,13 @@ from slipstream.spark.archive.archived import FilePartition, read_archived
 from slipstream.spark.archive.streaming import StreamArchive
 from slipstream.spark.runtime.connection import Connection, retrying
 from slipstream.spark.runtime.errors import DataLoss, OptionError
-from slipstream.spark.source.admission import BatchAdmission, Measure
+from slipstream.spark.runtime.stream_state import Measure, StreamState
+from slipstream.spark.source.admission import BatchAdmission
 from slipstream.spark.source.durable import DurableAcks
 from slipstream.spark.source.holds import SourceHolds
 from slipstream.spark.source.offsets import Offset, Position
 from slipstream.spark.source.options import ReadLimits, SourceOptions
-from slipstream.spark.source.positions import StreamState, checked, range_start
+from slipstream.spark.source.positions import checked, range_start
 from slipstream.spark.source.ranges import RangePartition, Window, plan_range, read_range
 from slipstream.spark.source.rows import shaper
 from slipstream.spark.source.schema import source_columns

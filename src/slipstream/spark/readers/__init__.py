@@ -1,0 +1,1 @@
+"""What Spark calls for a read: a batch read, and one that goes on."""
