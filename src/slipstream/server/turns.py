@@ -51,6 +51,7 @@ class Turns:
         self.reading = False  # a connection handles what it read
         self.reads = 0  # times that messages of clients were taken in
         self.ends: list[Callable[[], None]] = []  # work for the end of the turn
+        self._end_follows = False  # the loop will run it
         self.unsent = False  # the read under way wrote something, and no flush is scheduled for it yet
         self._last_reader = 0  # connection whose input made work for the end of a turn last
 
@@ -90,8 +91,8 @@ class Turns:
 
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         """Do some work when the input of this turn was handled, and send what it wrote."""
-        if not self.ends and not self.reading:
-            self.call_soon(self._run_ends)
+        if not self.reading:
+            self._schedule_end()
         self.ends.append(work)
 
     def end_read(self, cid: int, nbytes: int) -> None:
@@ -110,7 +111,17 @@ class Turns:
         if alone and nbytes <= LONE_READ_BYTES_MAX:
             self._run_ends()
         else:
-            self.call_soon(self._run_ends)
+            self._schedule_end()
+
+    def _schedule_end(self) -> None:
+        """Once a turn: work that goes on with every end would otherwise have a slice for each read of the turn."""
+        if not self._end_follows:
+            self._end_follows = True
+            self.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._end_follows = False
+        self._run_ends()
 
     def _run_ends(self) -> None:
         ends, self.ends = self.ends, []

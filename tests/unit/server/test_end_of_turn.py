@@ -129,6 +129,21 @@ def test_clients_that_take_turns_wait_for_the_end_of_the_turn(world: World) -> N
         assert world.done[-1] == f"of {number}"
 
 
+def test_work_that_goes_on_is_done_once_a_turn_however_much_is_read(world: World) -> None:
+    def slice_of_much() -> None:
+        world.done.append("slice")
+        world.turns.at_end_of_turn(slice_of_much)
+
+    world.turns.at_end_of_turn(slice_of_much)
+    for _ in range(5):
+        for cid in (1, 2, 3):
+            world.read(cid, "ack")  # while the next slice waits for its turn
+        world.done.clear()
+        world.loop.turn()
+        assert world.done.count("slice") == 1
+        assert len(world.loop.soon) == 1
+
+
 def test_work_that_raises_does_not_keep_the_rest_of_the_turn(world: World) -> None:
     lines: list[str] = []
     world.turns.log = cast(Any, lambda _level, text: lines.append(text))
