@@ -4,14 +4,22 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(wildcard $(addprefix src/slipstream/kernels/,*.pxd *.c *.h */*.pyx */*.pxd subjects/subject.py))
+RAFT := $(wildcard $(addprefix raft/,Cargo.toml Cargo.lock pyproject.toml src/*.rs python/slipstream_raft/*.py*))
 
 # What depends on the event loop: sockets, timers, threads, and clients of all kinds.
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak wheel clean install
+.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak wheel clean install install-raft
 
 install: $(STAMP)
+
+# The Raft core needs Rust: only who works on clusters, and CI, builds it. Tests of it are skipped without.
+install-raft: $(STAMP) $(VENV)/.raft
+
+$(VENV)/.raft: $(RAFT) tools/setup_raft.sh
+	@VENV=$(VENV) sh tools/setup_raft.sh
+	@touch $(VENV)/.raft
 
 $(STAMP): pyproject.toml $(KERNELS) tools/setup.sh
 	@PYTHON=$(PYTHON) VENV=$(VENV) sh tools/setup.sh
