@@ -35,13 +35,15 @@ def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: i
     return ask_all(link, f"$SYS.REQ.SERVER.PING.{what}" if what else "$SYS.REQ.SERVER.PING", body, expected=expected)
 
 
-def ask_all(link: Link, subject: str, body: Reply | None = None, *, expected: int = 0) -> list[tuple[Reply, int]]:
-    """The same for a subject that every server answers."""
+def ask_all(
+    link: Link, subject: str, body: Reply | bytes | None = None, *, expected: int = 0
+) -> list[tuple[Reply, int]]:
+    """The same for a subject that every server answers; the body may be something else than JSON."""
     client = link.client
     inbox = client.new_inbox()
     sid = client.subscribe(inbox)
     started_ns = time.monotonic_ns()
-    client.publish(subject, json.dumps(body or {}).encode(), reply=inbox)
+    client.publish(subject, body if isinstance(body, bytes) else json.dumps(body or {}).encode(), reply=inbox)
     answers: list[tuple[Reply, int]] = []
     wait_ns = link.settings.timeout_ns
     while not expected or len(answers) < expected:

@@ -90,8 +90,21 @@ WORDS = {
     "account report": ["connections conn connz conns", "statistics stats statsz"],
     "errors": ["ls list", "lookup find get l view show"],
     "schema": ["ls search find list", "info show view", "validate check"],
-    "auth": ["nkey nk"],
-    "auth nkey": ["gen", "show", "sign", "check verify"],
+    "auth": ["nkey nk", "operator o op", "account a acct act", "user u usr users"],
+    "auth nkey": ["gen", "show", "sign", "check verify", "seal encrypt enc", "unseal open decrypt dec"],
+    "auth operator": [
+        *("add", "info i show view", "list ls", "edit update", "import", "select", "backup", "restore", "keys sk s"),
+    ],
+    "auth operator keys": ["list ls", "add new create", "rm delete"],
+    "auth account": [
+        *("add create new", "info show view", "edit update", "ls", "push", "query pull", "imports i imp import"),
+        *("exports e exp export", "keys sk s", "mappings m mapping map"),
+    ],
+    "auth account imports": ["add new a n", "info i show view", "edit update", "ls list", "rm"],
+    "auth account exports": ["add new a n", "info i show view", "edit update", "ls list", "rm"],
+    "auth account keys": ["add new a n", "info i show view", "ls list", "rm"],
+    "auth account mappings": ["add new a", "info i show view", "ls list", "rm"],
+    "auth user": ["add create new", "info i show view", "edit update", "ls", "rm", "credential cred creds"],
     "context": [
         "add create save",
         "copy cp",
