@@ -60,6 +60,7 @@ __all__ = [
     "gateway",
     "leaf_remotes",
     "mqtt",
+    "redacted",
 ]
 
 _PEER_TLS: Final = ("map", peer_tls)
@@ -223,7 +224,7 @@ def leaf_remotes(checker: Checker, value: Value, _key: str) -> tuple[LeafRemoteO
         at = list(entry.data.values())[-1] if entry.data else entry
         problem = _remote_problem(remote)
         if problem is None and any(_remote_name(other) == _remote_name(remote) for other in found):
-            shown = " ".join(quote(_redacted(url)) for url in remote.urls)
+            shown = " ".join(quote(redacted(url)) for url in remote.urls)
             problem = f"duplicate remote urls=[{shown}], account={quote(remote.account or '$G')}"
         if problem is not None:
             checker.error(refusal(at, problem))
@@ -232,7 +233,7 @@ def leaf_remotes(checker: Checker, value: Value, _key: str) -> tuple[LeafRemoteO
     return tuple(found)
 
 
-def _redacted(url: str) -> str:
+def redacted(url: str) -> str:
     """The URL with its password hidden."""
     head, at, tail = url.rpartition("@")
     user, colon, _ = head.rpartition(":")

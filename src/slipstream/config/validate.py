@@ -15,6 +15,7 @@ from slipstream.config.durations import format_duration
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options, Position
+from slipstream.config.subject_rules import ACCOUNT_KEY, is_public_key
 from slipstream.errors import ConfigError
 
 __all__ = ["UNSUPPORTED", "problems", "unsupported"]
@@ -90,6 +91,19 @@ def _advertised(options: Options) -> Iterator[str]:
 
 
 def _leafnodes(options: Options) -> Iterator[str]:
+    if options.operator:
+        yield from _leafnodes_of_operators(options)
+    else:
+        yield from _leafnodes_of_accounts(options)
+    for remote in options.leafnodes.remotes:
+        if len({url.startswith(("ws://", "wss://")) for url in remote.urls}) > 1:
+            from slipstream.config.cluster_keys import redacted
+
+            shown = " ".join(f'"{redacted(url)}"' for url in remote.urls)
+            yield f"remote leaf node configuration cannot have a mix of websocket and non-websocket urls: [{shown}]"
+
+
+def _leafnodes_of_accounts(options: Options) -> Iterator[str]:
     known = {account.name for account in options.accounts} | {"", "$G", options.system_account_name}
     bound = [options.leafnodes.account, *(user.account for user in options.leafnodes.users)]
     for name in bound:
@@ -98,6 +112,21 @@ def _leafnodes(options: Options) -> Iterator[str]:
     for remote in options.leafnodes.remotes:
         if remote.account not in known:
             yield f'cannot find local account "{remote.account}" specified in leafnode remote'
+
+
+def _leafnodes_of_operators(options: Options) -> Iterator[str]:
+    """Accounts come with tokens: no configuration names them, so only their keys can be checked."""
+    leafnodes = options.leafnodes
+    if leafnodes.users:
+        yield "operator mode does not allow specifying users in leafnode config"
+    if not all(is_public_key(remote.account, ACCOUNT_KEY) for remote in leafnodes.remotes):
+        yield (
+            "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
+            "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
+            "key, starting with the letter 'A'"
+        )
+    if leafnodes.port and leafnodes.account and not is_public_key(leafnodes.account, ACCOUNT_KEY):
+        yield "operator mode and non account nkeys are incompatible"
 
 
 # What `compression` may say; the first word of a pair is the canonical one.

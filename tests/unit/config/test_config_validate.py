@@ -67,6 +67,31 @@ NKEY = _public_key(OPERATOR_KEY)
             "leafnodes { authorization { user: a, account: X } }",
             ['cannot find local account "X" specified in leafnode authorization'],
         ),
+        (
+            'leafnodes { remotes: [{urls: ["nats://u:p@a:1", "ws://b:2"]}, {urls: ["ws://a:1", "wss://b:2"]}] }',
+            [
+                "remote leaf node configuration cannot have a mix of websocket and non-websocket urls: "
+                '["nats://u:xxxxx@a:1" "ws://b:2"]'
+            ],
+        ),
+        (
+            "operator: x, leafnodes { port: 1, authorization { users: [{user: a, password: b}] } }",
+            ["operator mode does not allow specifying users in leafnode config"],
+        ),
+        (
+            "operator: x, leafnodes { port: 1, authorization { user: a, account: A } }",
+            ["operator mode and non account nkeys are incompatible"],
+        ),
+        (f"operator: x, leafnodes {{ port: 1, authorization {{ account: {_public_key(0)} }} }}", []),
+        (f'operator: x, leafnodes {{ remotes: [{{url: "nats://a", account: {_public_key(0)}}}] }}', []),
+        (
+            'operator: x, leafnodes { remotes: [{url: "nats://a"}, {url: "nats://b", account: A}] }',
+            [
+                "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your "
+                "`leafnodes` section, to assign it to an account. Each account value should be a 56 character public "
+                "key, starting with the letter 'A'"
+            ],
+        ),
         ("gateway { port: 1 }", ["gateway has no name"]),
         ("gateway { name: a }", ['gateway "a" has no port specified (select -1 for random port)']),
         (
