@@ -25,6 +25,7 @@ class ConsumerPorts(FakePorts):
         self.delivered: list[Delivery] = []  # everything handed out, statuses too, in order
         self.gone: set[bytes] = set()  # inboxes whose client has left
         self.smooth = True  # False: receivers are congested
+        self.waiting_bytes = 0  # what receivers have not read yet
         self._watchers: list[tuple[bytes, bytes | None, Callable[[bool], None]]] = []
 
     def deliver_many(self, messages: Iterable[Delivery]) -> bool:
@@ -63,8 +64,8 @@ class ConsumerPorts(FakePorts):
                 return i + 1, total, size
         return count, total, size
 
-    def is_congested(self, target: bytes) -> bool:
-        return not self.smooth
+    def is_congested(self, target: bytes, most: int) -> bool:
+        return not self.smooth or self.waiting_bytes > most
 
     def flush(self) -> None:
         """Everything is sent at once anyway."""

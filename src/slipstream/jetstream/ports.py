@@ -184,8 +184,8 @@ class Ports(Protocol):
         """
         ...
 
-    def is_congested(self, target: bytes) -> bool:
-        """Whether a receiver of what is handed out to `target` is close to its limit of pending bytes."""
+    def is_congested(self, target: bytes, most: int) -> bool:
+        """Whether more than `most` bytes wait for a receiver of what is handed out to `target`, or nearly its limit."""
         ...
 
     def flush(self) -> None:

@@ -171,7 +171,7 @@ class WebSocketConnection:
         self._output.clear()
         return data
 
-    def wrap(self, chunks: list[bytes]) -> list[bytes]:
+    def wrap(self, chunks: list[bytes | memoryview]) -> list[bytes | memoryview]:
         """Bytes of the NATS stream as frames, in pieces to be written one after another."""
         assert self.upgrade is not None
         size = sum(map(len, chunks))
@@ -179,7 +179,7 @@ class WebSocketConnection:
             return []
         if self.upgrade.compressed and size > WEBSOCKET_COMPRESS_MIN_BYTES:
             limit = 0 if self.upgrade.is_safari else self._frame_bytes_max
-            return _fragments(deflated(chunks), limit)
+            return [*_fragments(deflated(chunks), limit)]
         if self._frame_bytes_max and size > self._frame_bytes_max:
             pieces = _cut(b"".join(chunks), self._frame_bytes_max)
             return [part for piece in pieces for part in (frame_head(ws_frames.OPCODE_BINARY, len(piece)), piece)]

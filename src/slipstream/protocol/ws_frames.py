@@ -7,7 +7,7 @@ a 16-bit code and a text of at most 123 bytes.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from slipstream.errors import SlipstreamError
 from slipstream.kernels.wire import wsframes
@@ -129,7 +129,7 @@ def close_frame(code: int, text: str) -> bytes:
     return control_frame(wsframes.CLOSE, code.to_bytes(2, "big") + body)
 
 
-def deflated(chunks: list[bytes]) -> bytes:
+def deflated(chunks: Sequence[bytes | memoryview]) -> bytes:
     """The payload of one compressed message. Nothing is remembered from one to the next, as negotiated."""
     stream = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -zlib.MAX_WBITS)
     parts = [stream.compress(chunk) for chunk in chunks]

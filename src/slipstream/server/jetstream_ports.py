@@ -182,10 +182,10 @@ class AccountPorts:
             delivery, interest, targets, batch, start, count, prefix, dseq, pending, max_bytes, headers_only
         )
 
-    def is_congested(self, target: bytes) -> bool:
-        """Whether who receives this is near a limit, in whatever account."""
+    def is_congested(self, target: bytes, most: int) -> bool:
+        """Whether more than `most` bytes wait for who receives this, or it is near a limit, in whatever account."""
         account, target = self._answer_to(target) if target.startswith(REPLY_PREFIX) else (self._account, target)
-        return is_congested(account.interest, target)
+        return is_congested(account.interest, target, most)
 
     def _hand_out_across_accounts(
         self,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from slipstream.units import KIB, MILLISECOND_NS
+from slipstream.units import KIB, MIB, MILLISECOND_NS
 
 # Bytes one read may bring: enough that a busy socket is drained in few system calls, few enough to stay in the cache.
 READ_BUFFER_BYTES: Final = 256 * KIB
 # Output of one connection that is sent before the turn ends: small enough to be still in the cache.
 EARLY_FLUSH_BYTES: Final = 64 * KIB
+# Bytes handed to the transport of one connection a turn. The operating system copies all of it to a reader that is fast
+# enough, in one call, some milliseconds for 8 MB: the rest waits for a turn of the others.
+TURN_SENT_BYTES: Final = 1 * MIB
 # Pause of a producer whose message met a receiver near its limit, as long as nats-server stalls at most a read.
 PRODUCER_STALL_NS: Final = 10 * MILLISECOND_NS
 # Passwords (bcrypt) checked at the same time: each takes a core for a tenth of a second or more; the rest wait in turn.

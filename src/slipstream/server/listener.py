@@ -8,7 +8,7 @@ A publish that meets an outbox near its limit stops its producer for a moment. A
 that makes no end within the deadline, ends the connection as a slow consumer.
 
 Nobody takes a turn for himself alone: a read is the longer the less output it makes. One that made much is followed by
-shorter ones, with a turn of the others in between.
+shorter ones, with a turn of the others in between. So is a write: what is more than a mebibyte leaves in pieces.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, READ_BUFFER_BYTES
+from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, READ_BUFFER_BYTES, TURN_SENT_BYTES
 from slipstream.units import KIB, MIB, SECOND_NS
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.connection: ClientConnection = cast(ClientConnection, None)
         self._blocked = False  # the transport holds bytes it could not send
+        self._rest_follows = False  # what is left in the outbox has to wait for a turn of the others
         self._reading_paused = False
         self._read_bytes = READ_BUFFER_BYTES  # of the next read, at most; nobody receives what comes before CONNECT
         self._deadline: asyncio.TimerHandle | None = None  # of a write under way
@@ -172,14 +173,26 @@ class ClientProtocol(asyncio.BufferedProtocol):
     # --- writing ------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Send what waits, unless the transport is still busy."""
-        if self._blocked or self.transport is None:
+        """Send what waits, unless the transport is still busy; of much the first part, and the rest a turn later."""
+        if self._blocked or self._rest_follows or self.transport is None:
             return
-        chunks = self.connection.outbox.take()
-        if chunks:
-            self.write(chunks)
+        outbox = self.connection.outbox
+        chunks = outbox.take(TURN_SENT_BYTES)
+        if not chunks:
+            return
+        self.write(chunks)
+        if outbox.waiting and not self._blocked:
+            self._rest_follows = True
+            outbox.early_at = outbox.limit
+            self._turns.call_soon(self._send_rest)
 
-    def write(self, chunks: list[bytes]) -> None:
+    def _send_rest(self) -> None:
+        self._rest_follows = False
+        if not self._blocked:
+            self.connection.outbox.early_at = EARLY_FLUSH_BYTES
+            self.flush()
+
+    def write(self, chunks: list[bytes | memoryview]) -> None:
         """Put bytes on the wire."""
         if len(chunks) == 1:
             self.transport.write(chunks[0])
@@ -192,7 +205,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         outbox = self.connection.outbox
         chunks = outbox.take()
         outbox.close()
-        if chunks and not self._blocked:
+        if chunks:
             self.write(chunks)
         if self._blocked:
             # A peer that does not read would keep the socket for ever.

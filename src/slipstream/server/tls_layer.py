@@ -122,7 +122,7 @@ class TlsLayer:
             raise EOFError
         return count
 
-    def encrypt(self, chunks: list[bytes]) -> bytes:
+    def encrypt(self, chunks: list[bytes | memoryview]) -> bytes:
         """Plain bytes as they go over the wire."""
         for chunk in chunks:
             view = memoryview(chunk)

@@ -135,7 +135,7 @@ class TlsClientProtocol(ClientProtocol):
             self._step_timer.cancel()
             self._step_timer = None
 
-    def put(self, chunks: list[bytes]) -> None:
+    def put(self, chunks: list[bytes | memoryview]) -> None:
         """Put bytes on the wire, encrypted when that is due."""
         if self._tls is not None:
             self.transport.write(self._tls.encrypt(chunks))
@@ -209,7 +209,7 @@ class TlsClientProtocol(ClientProtocol):
         if not self.is_shaking_hands:
             super().flush()
 
-    def write(self, chunks: list[bytes]) -> None:
+    def write(self, chunks: list[bytes | memoryview]) -> None:
         """Put bytes of the NATS protocol on the wire."""
         self.put(chunks)
 

@@ -274,7 +274,7 @@ class WebsocketProtocol(TlsClientProtocol):
 
     # --- writing and closing ------------------------------------------------------------------------------------
 
-    def write(self, chunks: list[bytes]) -> None:
+    def write(self, chunks: list[bytes | memoryview]) -> None:
         """Put bytes of the NATS protocol on the wire, as frames."""
         self.put(self._socket.wrap(chunks))
 

@@ -348,7 +348,7 @@ class Consumer:
         if stop in (Stop.END, Stop.REFUSED):
             self.owner.park(self)
         smooth = self.send_waiting()
-        if stop is Stop.CONGESTED or (stop is Stop.MORE and not smooth):
+        if stop is Stop.CONGESTED or (stop is Stop.MORE and (not smooth or self.deliverer.is_ahead)):
             self.deliverer.pause()
         elif stop is Stop.MORE:
             self.wake()

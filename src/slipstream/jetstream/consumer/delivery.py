@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy, RetentionPolicy
 from slipstream.jetstream.consumer.limits import (
+    CONSUMER_AHEAD_BYTES,
     CONSUMER_CAREFUL_MSGS,
+    CONSUMER_CONGESTED_MAX_NS,
     CONSUMER_CONGESTED_NS,
     CONSUMER_SLICE_BYTES,
     CONSUMER_SLICE_MSGS,
@@ -68,7 +70,8 @@ class Deliverer:
         self.last_delivered_ns = 0
         self._slice_bytes = 0  # read in the slice under way
         self._target = b""  # who got the last message
-        self._congested = False  # and was near its limit then
+        self._congested = False  # and had not caught up then
+        self._pause_ns = CONSUMER_CONGESTED_NS  # the next time that it has not
         self._expecting: tuple[Expected, ConsumerConfig] | None = None  # who gets the next message, and why
         if consumer.config.replay_policy is ReplayPolicy.ORIGINAL:
             self._replay = Replay(self._store.last_seq)
@@ -103,9 +106,10 @@ class Deliverer:
         acks, sink = consumer.state.acks, consumer.sink
         self._expecting = None
         if self._congested:
-            self._congested = self._ports.is_congested(self._target)
-            if self._congested:
+            if self._ports.is_congested(self._target, CONSUMER_AHEAD_BYTES):
                 return Stop.CONGESTED
+            self._congested = False
+            self._pause_ns = CONSUMER_CONGESTED_NS
         self._slice_bytes = 0
         left = CONSUMER_SLICE_MSGS
         while left > 0 and (seq := acks.next_redelivery()):
@@ -315,10 +319,18 @@ class Deliverer:
         self._later(delay_ns)
         return True
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the slice was long and who got it has much to read already."""
+        return self._slice_bytes >= CONSUMER_SLICE_BYTES and self._ports.is_congested(
+            self._target, CONSUMER_AHEAD_BYTES
+        )
+
     def pause(self) -> None:
         """A receiver is congested: go on when it has caught up, and look at that in a moment."""
         self._congested = True
-        self._later(CONSUMER_CONGESTED_NS)
+        self._later(self._pause_ns)
+        self._pause_ns = min(2 * self._pause_ns, CONSUMER_CONGESTED_MAX_NS)
 
     def _later(self, delay_ns: int) -> None:
         self.close()

@@ -30,8 +30,13 @@ CONSUMER_SLICE_MSGS: Final = 1_024
 CONSUMER_SLICE_BYTES: Final = 1 * MIB
 # Messages handed out one by one (several requests, byte budgets, flow control) are read this many at a time.
 CONSUMER_CAREFUL_MSGS: Final = 128
-# Pause when a receiver is near its limit of pending bytes.
+# Bytes that may wait for a receiver when more is read for it: enough for the time until the next look, and no more,
+# since what waits is memory.
+CONSUMER_AHEAD_BYTES: Final = 8 * MIB
+# Pause when more waits, or a receiver is near its limit of pending bytes; doubled up to the longest while nothing
+# changes, since many consumers may wait for one receiver.
 CONSUMER_CONGESTED_NS: Final = 2 * MILLISECOND_NS
+CONSUMER_CONGESTED_MAX_NS: Final = 32 * MILLISECOND_NS
 # Deliveries and unconfirmed acks reach the disk after this at the latest; confirmed ones before they are confirmed.
 CONSUMER_COMMIT_DELAY_NS: Final = 200 * MILLISECOND_NS
 # Changes of a consumer's state that are held for this long; more of them go to the journal at once.

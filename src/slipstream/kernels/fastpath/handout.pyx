@@ -245,21 +245,23 @@ cdef class SizedHeaders:
         return end + 4 - self.block
 
 
-cdef inline bint congested(Subscription sub) noexcept:
-    return sub.outbox is not None and sub.outbox._waiting + sub.outbox.in_flight > sub.outbox.stall_at
+cdef inline bint congested(Subscription sub, Py_ssize_t most) noexcept:
+    if sub.outbox is None:
+        return False
+    return sub.outbox._waiting + sub.outbox.in_flight > min(sub.outbox.stall_at, most)
 
 
-def is_congested(Interest interest not None, bytes target not None):
-    """Whether somebody who may receive what is sent to `target` is near its limit of pending bytes."""
+def is_congested(Interest interest not None, bytes target not None, Py_ssize_t most):
+    """Whether more than `most` bytes wait for somebody who may receive what is sent to `target`, or it is near its limit."""
     cdef Route route = interest.answer_route(target)
     cdef Subscription sub
     cdef tuple members
     for sub in route.subscriptions:
-        if congested(sub):
+        if congested(sub, most):
             return True
     for members in route.queues:
         for sub in members:
-            if congested(sub):
+            if congested(sub, most):
                 return True
     return False
 

@@ -28,6 +28,7 @@ cdef class Outbox:
     cdef char* reserve(self, Py_ssize_t size) except NULL
     cdef int put_whole(self, bytes data) except -1
     cdef inline void advance(self, Py_ssize_t size) noexcept
+    cdef list _take_part(self, Py_ssize_t most)
     cdef int _seal(self) except -1
     cdef int _touch(self) except -1
     cdef int _flush_early(self) except -1

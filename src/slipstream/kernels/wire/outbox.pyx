@@ -22,6 +22,7 @@ from cpython.ref cimport Py_XDECREF, Py_INCREF
 from libc.string cimport memcpy
 
 cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
     int _PyBytes_Resize(PyObject **bytes, Py_ssize_t newsize) except -1
 
 cdef extern from *:
@@ -119,17 +120,41 @@ cdef class Outbox:
         self.advance(size)
         self._touch()
 
-    def take(self):
-        """Hand over everything that waits, as a list of bytes objects."""
+    def take(self, Py_ssize_t most=PY_SSIZE_T_MAX):
+        """Hand over what waits, the first `most` bytes of it: a list of bytes objects, or views of parts of such."""
         cdef list taken
         cdef Py_ssize_t waiting = self._waiting
         if waiting == 0:
             return []
+        if waiting > most:
+            return self._take_part(most)
         self._seal()
         taken = self._full
         self._full = None
         self._waiting = 0
         self._next_capacity = max(<Py_ssize_t>SMALLEST_BUFFER, min(waiting + (waiting >> 3), <Py_ssize_t>LARGEST_BUFFER))
+        return taken
+
+    cdef list _take_part(self, Py_ssize_t most):
+        """The first `most` bytes; an object that lies across the end is cut without being copied."""
+        cdef list taken = []
+        cdef Py_ssize_t size, left = most, count = 0
+        if self._waiting - self._used < most:
+            self._seal()
+        while left > 0:
+            chunk = self._full[count]
+            size = len(chunk)
+            if size > left:
+                view = memoryview(chunk)
+                taken.append(view[:left])
+                self._full[count] = view[left:]
+                size = left
+            else:
+                taken.append(chunk)
+                count += 1
+            left -= size
+        del self._full[:count]
+        self._waiting -= most
         return taken
 
     cdef int _seal(self) except -1:

@@ -7,6 +7,7 @@ import pytest
 
 from slipstream.jetstream.consumer import requests
 from slipstream.jetstream.consumer.delivery import Stop
+from slipstream.jetstream.consumer.limits import CONSUMER_AHEAD_BYTES
 from slipstream.jetstream.consumer.requests import PullRequest
 from slipstream.jetstream.gojson.scan import JsonError
 from support.consumer_world import SECOND_NS, ConsumerWorld, Inbox, status, tokens
@@ -180,8 +181,30 @@ def test_congested_receivers_get_a_pause() -> None:
     w.ports.advance(20 * MS)
     assert inbox.take() == [], "it has not caught up"
     w.ports.smooth = True
-    w.ports.advance(2 * MS)
+    w.ports.advance(32 * MS)
     assert len(inbox.take()) == 3_000 - 1_024
+
+
+def test_nothing_is_read_far_ahead_of_a_receiver() -> None:
+    w = ConsumerWorld()
+    w.stream()
+    w.fill(6, payload=b"x" * 600_000)
+    w.add()
+    w.ports.waiting_bytes = CONSUMER_AHEAD_BYTES + 1
+    inbox = w.pull(6)
+    for pause_ms in (2, 4, 8, 16, 32, 32):
+        w.ports.advance(pause_ms * MS - 1)
+        assert len(w.ports.delivered) == 2, "a slice"
+        w.ports.advance(1)
+    w.ports.waiting_bytes = CONSUMER_AHEAD_BYTES
+    w.ports.advance(32 * MS)
+    assert inbox.seqs() == [1, 2, 3, 4, 5, 6]
+
+
+def test_short_slices_do_not_ask_how_far_a_receiver_is() -> None:
+    w = world(3_000, max_ack_pending=-1)
+    w.ports.waiting_bytes = CONSUMER_AHEAD_BYTES + 1
+    assert len(w.pull(3_000).take()) == 3_000
 
 
 def test_a_slice_ends_after_so_many_bytes() -> None:
