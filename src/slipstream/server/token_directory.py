@@ -13,7 +13,7 @@ import hashlib
 import os
 from typing import TYPE_CHECKING, Final
 
-from slipstream.auth.jwt.token import InvalidToken, decode_generic, peek
+from slipstream.auth.jwt.token import InvalidToken, decode_generic, peek_end
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.errors import SlipstreamError
 from slipstream.units import SECOND_NS
@@ -167,7 +167,7 @@ class TokenDirectory:
         now_s = self._now_ns() // SECOND_NS
         for key in sorted(self._kept):
             text = self._read(key)
-            if text and not 0 < peek(text).exp < now_s:
+            if text and not 0 < peek_end(text) < now_s:
                 yield key, text
 
     def expire(self) -> None:
@@ -194,7 +194,7 @@ class TokenDirectory:
 
     def _track(self, key: str, text: str) -> None:
         self._forget(key)
-        expires_ns = self._now_ns() + self._ttl_ns if self._ttl_ns else peek(text).exp * SECOND_NS or _NEVER
+        expires_ns = self._now_ns() + self._ttl_ns if self._ttl_ns else peek_end(text) * SECOND_NS or _NEVER
         kept = _Kept(_digest(text), expires_ns)
         self._kept[key] = kept
         self._sum ^= kept.digest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import json
 import os
 import ssl
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from slipstream.auth.jwt.token import peek_end
 from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import ResolverOptions
 from slipstream.server.resolvers import UrlResolver
@@ -20,6 +22,7 @@ from slipstream.server.token_directory import DirectoryError, TokenDirectory
 from slipstream.server.turns import Turns
 from slipstream.units import SECOND_NS
 from support.jwt import ACCOUNT, OPERATOR, Key, account_claims, token
+from support.keys import url_base64
 from support.normalise import Json
 
 operator = Key(OPERATOR, "o")
@@ -242,3 +245,26 @@ def test_a_password_in_the_address_is_not_shown() -> None:
         resolver.fetch_now("x")
     assert "secret" not in str(refused.value)
     resolver.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "end_s"),
+    [
+        ({}, 0),
+        ({"exp": 7}, 7),
+        ({"EXP": 7}, 7),
+        ({"name": "exp"}, 0),
+        ({"nats": {"exp": 7}}, 0),
+        ({"exp": "7"}, 0),
+    ],
+)
+def test_when_a_token_ends(payload: Json, end_s: int) -> None:
+    body = json.dumps(payload).encode()
+    assert peek_end(f"x.{url_base64(body)}.y") == end_s
+    escaped = body.replace(b'"exp"', b'"\\u0065xp"')
+    assert peek_end(f"x.{url_base64(escaped)}.y") == end_s
+
+
+@pytest.mark.parametrize("text", ["", "x", "x.!.y", "x.bm8.y", "x.W10.y"])
+def test_what_is_no_token_has_no_end(text: str) -> None:
+    assert peek_end(text) == 0
