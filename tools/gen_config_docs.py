@@ -147,7 +147,7 @@ def _row(key: Key, block: _Block) -> str:
 
 
 # Keys of UNSUPPORTED that are refused with some values only, so the whole key is not marked.
-_PARTLY = {"leafnodes", "authorization", "tls", "jetstream", "websocket"}
+_PARTLY = {"cluster", "leafnodes", "authorization", "tls", "jetstream", "websocket"}
 
 
 def _default(key: Key, block: _Block) -> str:

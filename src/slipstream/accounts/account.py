@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.member import Member
     from slipstream.config.account_options import MsgTraceOptions
 
-__all__ = ["IMPORTING_SID", "Account", "Callback", "MessageTaker", "subscription_cost"]
+__all__ = ["IMPORTING_SID", "Account", "Callback", "InterestWatcher", "MessageTaker", "subscription_cost"]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["Member | None", bytes, bytes | None, int, bytes], bool | None]
@@ -72,6 +72,14 @@ class WaysBack(Protocol):
         ...
 
 
+class InterestWatcher(Protocol):
+    """Whoever tells other servers what is wanted here."""
+
+    def changed(self, account: Account, subscription: Subscription, delta: int) -> None:
+        """A subscription came, went, or stands for so many members more or less."""
+        ...
+
+
 class MessageTaker(Protocol):
     """A receiver inside the server that can tell a trace what it makes of a message."""
 
@@ -110,6 +118,8 @@ class Account:
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         # Called after interest changed, by whoever depends on it (importing and exporting accounts).
         self.interest_listeners: list[Callable[[], None]] = []
+        # Told of each subscription that comes or goes; nobody where there are no other servers.
+        self.interest_watchers: list[InterestWatcher] = []
         self.delivery = delivery
         self.msg_trace: MsgTraceOptions | None = None  # where traces of sampled W3C requests go
         self.traced_imports: list[StreamImport] = []  # stream imports that a message trace may follow
@@ -145,6 +155,8 @@ class Account:
             subscription.cost = subscription_cost(subscription.subject)
             self.subscription_bytes += subscription.cost
         self._interest_changed(subscription.subject)
+        for watcher in self.interest_watchers:
+            self._guarded(watcher.changed, self, subscription, subscription.weight)
 
     def remove(self, subscription: Subscription) -> None:
         """Take a subscription out."""
@@ -154,6 +166,17 @@ class Account:
                 self._choose_planner()
             self.subscription_bytes -= subscription.cost
             self._interest_changed(subscription.subject)
+            for watcher in self.interest_watchers:
+                self._guarded(watcher.changed, self, subscription, -subscription.weight)
+
+    def reweigh(self, subscription: Subscription, weight: int) -> None:
+        """Another server has another number of members in a queue group."""
+        delta, subscription.weight = weight - subscription.weight, weight
+        self.interest.forget_all()
+        for changed in self.interest_listeners:
+            self._guarded(changed)
+        for watcher in self.interest_watchers:
+            self._guarded(watcher.changed, self, subscription, delta)
 
     def depart(self, presence: Presence, subscriptions: dict[bytes, Subscription]) -> Iterator[None]:
         """Let a client, or a listener inside the server, with very many subscriptions go, in steps.
@@ -169,7 +192,11 @@ class Account:
             if number % _WATCHERS_A_STEP == 0:
                 yield
         while subscriptions:
+            leaving = list(subscriptions.values())[-_SUBSCRIPTIONS_A_STEP:] if self.interest_watchers else ()
             checked, cost = self.interest.take_out(subscriptions, _SUBSCRIPTIONS_A_STEP)
+            for watcher in self.interest_watchers:
+                for subscription in leaving:
+                    self._guarded(watcher.changed, self, subscription, -subscription.weight)
             self.subscription_bytes -= cost
             if checked:
                 self._checked -= checked

@@ -46,7 +46,18 @@ def _asks_for_encryption(jetstream: JetStreamOptions) -> bool:
 
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
-    ("cluster", lambda o: o.cluster.port or o.cluster.routes, "clustering is not supported yet"),
+    ("cluster", lambda o: o.cluster.tls, "TLS on routes is not supported yet"),
+    ("cluster", lambda o: o.cluster.permissions, "permissions of routes are not supported yet"),
+    (
+        "cluster",
+        lambda o: o.cluster.port and o.cluster.compression.mode not in ("accept", "off", "not supported"),
+        "compression of routes is not supported yet",
+    ),
+    (
+        "cluster",
+        lambda o: o.cluster.port and o.jetstream.enabled,
+        "JetStream on a server of a cluster is not supported yet",
+    ),
     ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
     ("leafnodes", lambda o: o.leafnodes.remotes, "leaf node remotes are not supported yet"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),

@@ -83,6 +83,11 @@ class CloseReason(Enum):
     HEADER_VIOLATION = "Message Header Violation"
     NO_RESPONDERS_NEEDS_HEADERS = "No Responders Requires Headers"
     KICKED = "Kicked"
+    WRONG_GATEWAY = "Wrong Gateway"
+    DUPLICATE_ROUTE = "Duplicate Route"
+    ROUTE_REMOVED = "Route Removed"
+    DUPLICATE_SERVER_NAME = "Duplicate Server Name"
+    CLUSTER_NAME_CONFLICT = "Cluster Name Conflict"
 
 
 def error_line(text: str) -> bytes:

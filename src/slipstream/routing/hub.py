@@ -144,7 +144,9 @@ class Hub:
         # What the listeners found out; part of INFO.
         self.host, self.port = options.host, options.port
         self.websocket_host, self.websocket_port = options.websocket.host, options.websocket.port
+        self.cluster_name = options.cluster.name  # as it is now: one that was made up may give way to that of others
         self.connect_urls: list[str] = []
+        self.websocket_urls: list[str] = []
         self.jetstream = False
         # How this server introduces itself in events; monitoring knows more and puts its own here.
         self.describe_server: Callable[[], object] = self._introduction
@@ -173,10 +175,14 @@ class Hub:
 
     # --- connections ----------------------------------------------------------------------------------------------
 
+    def next_cid(self) -> int:
+        """A number for one more connection, of whatever kind."""
+        cid, self._next_cid = self._next_cid, self._next_cid + 1
+        return cid
+
     def open_connection(self, peer: Peer) -> ClientConnection:
         """A socket was accepted. The connection may already be closed again when there are too many."""
-        connection = ClientConnection(self, self._next_cid, peer)
-        self._next_cid += 1
+        connection = ClientConnection(self, self.next_cid(), peer)
         self.total_connections += 1
         if self.authenticator.needs_nonce:
             connection.nonce = self.new_nonce()
@@ -267,9 +273,9 @@ class Hub:
             client_id=connection.cid,
             client_ip=connection.peer.ip,
             nonce="" if after_connect else connection.nonce,
-            cluster=options.cluster.name,
+            cluster=self.cluster_name,
             domain=options.jetstream.domain,
-            connect_urls=self.connect_urls,
+            connect_urls=self.websocket_urls if connection.peer.kind == "websocket" else self.connect_urls,
             ldm=self.lame_duck or lame_duck,
             api_lvl=API_LEVEL,
             xkey=self.identity.xkey,

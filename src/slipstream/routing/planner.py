@@ -6,7 +6,10 @@ answer. What it looks at, in this order:
 1. subject mappings: the message travels under another subject, or each message is decided anew (`dynamic`);
 2. local subscriptions, minus those whose client may not receive this concrete subject;
 3. subscriptions of accounts that import the subject as a stream: their clients see it under their local name;
-4. service imports of this account: a request leaves for the exporting account.
+4. service imports of this account: a request leaves for the exporting account;
+5. what other servers want, in this account. They import streams for themselves, leaf nodes excepted.
+
+What another server of the cluster passes on has been through mappings and service imports there (`plan_arrival`).
 
 An account that has none of this, and no client with narrower permissions than its subscriptions, needs no planner.
 """
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import IMPORTING_SID
 from slipstream.kernels.subjects.subject import matches
-from slipstream.kernels.wire.interest import Route, Subscription
+from slipstream.kernels.wire.interest import ROUTE, Route, Subscription, far_parts
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -71,15 +74,27 @@ class Planner:
                 return self.plan_mapped(destination, renamed=destination)
         return self.plan_mapped(subject)
 
-    def plan_mapped(self, subject: bytes, *, renamed: bytes | None = None) -> Route:
+    def plan_arrival(self, subject: bytes) -> Route:
+        """The route of a message that another server of the cluster passes on."""
+        return self.plan_mapped(subject, services=False)
+
+    @property
+    def changes_arrivals(self) -> bool:
+        """Whether what another server passes on goes elsewhere than what is published here."""
+        return self.mappings is not None or bool(self._services)
+
+    def plan_mapped(self, subject: bytes, *, renamed: bytes | None = None, services: bool = True) -> Route:
         """The route of a subject that no mapping touches (any more)."""
+        far: list[tuple[Subscription, bytes | None]] = []
         plain: list[tuple[Subscription, bytes | None]] = []
         groups: dict[bytes, list[tuple[Subscription, bytes | None]]] = {}
 
         def take(subscription: Subscription, name: bytes, alias: bytes | None) -> None:
             if subscription.checked and subscription.client.permissions.denies_delivery(name, subscription.queue):
                 return
-            if subscription.queue is None:
+            if subscription.link is not None:
+                far.append((subscription, alias))
+            elif subscription.queue is None:
                 plain.append((subscription, alias))
             else:
                 groups.setdefault(subscription.queue, []).append((subscription, alias))
@@ -90,10 +105,20 @@ class Planner:
             local = link.stream_import.local_subject(subject)
             if local is not None:
                 for subscription in link.importer.interest.match(local):
-                    # What the importing account's clients and streams asked for: other listeners stay at home.
+                    # What the importing account's clients and streams asked for: other listeners stay at home, and
+                    # other servers of the cluster ask in the exporting account.
+                    other = subscription.link
+                    if other is not None and other.kind == ROUTE:
+                        continue
                     if subscription.client is not None or subscription.sid == IMPORTING_SID:
                         take(subscription, local, local)
-        plain.extend((service.subscription, None) for service in self._services if matches(service.subject, subject))
+        if services:
+            plain.extend(
+                (service.subscription, None) for service in self._services if matches(service.subject, subject)
+            )
+        links = link_names = elsewhere = None
+        if far:
+            links, link_names, elsewhere = far_parts(far, groups)
 
         return Route(
             tuple(s for s, _ in plain),
@@ -101,6 +126,9 @@ class Planner:
             _aliases(plain),
             None if not self._links else tuple(tuple(a for _, a in members) for members in groups.values()),
             renamed,
+            links=links,
+            link_names=link_names,
+            elsewhere=elsewhere,
         )
 
 

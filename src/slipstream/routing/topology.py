@@ -153,6 +153,7 @@ class Topology:
             self._planners[name] = planner
             account.use_planner(planner.plan, always=planner.is_needed)
             account.maps_subjects = resolved[name].mappings is not None
+            account.interest.arrival_planner = planner.plan_arrival if planner.changes_arrivals else None
             # What its clients subscribe to decides where messages of the accounts that it imports from go.
             account.interest_listeners = [
                 self.accounts[stream.exporter].interest_changed_elsewhere for stream in resolved[name].stream_imports

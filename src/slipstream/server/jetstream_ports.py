@@ -145,7 +145,7 @@ class AccountPorts:
                     self._answer_to(target) if target.startswith(REPLY_PREFIX) else (self._account, target)
                 )
                 # Who imports the target under another name, or maps it, still gets the message's own subject.
-                route = account.interest.find_answer_route(arrival).unnamed()
+                route = account.interest.find_answer_route(arrival).unnamed_by(arrival)
                 last_target = target
             if subject == target:
                 subject = arrival  # a status has no other name than where it goes

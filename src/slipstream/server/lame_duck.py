@@ -38,6 +38,9 @@ async def leave(server: Server) -> None:
     hub, options = server.hub, server.options
     server.log("INF", "Entering lame duck mode, stop accepting new clients")
     server.stop_accepting()
+    if server.routes is not None:
+        hub.lame_duck = True
+        server.routes.mesh.say_goodbye()
     if hub.connections:
         hub.lame_duck = True
         if server.monitoring is not None:

@@ -50,7 +50,6 @@ IDLE: Final[frozenset[str]] = frozenset(
         "accounts.nkey",
         "accounts.limits.max_leafnodes",
         "accounts.jetstream.cluster_traffic",
-        *(f"cluster.{field}" for field in type(Options().cluster).__match_args__ if field != "name"),
         "gateway",
         "mqtt",
         # Of connections that the server makes itself, and of the certificate store of Windows.

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.routes import Routes
     from slipstream.server.websocket_listener import WebsocketListener
 
 __all__ = ["Server", "host_port"]
@@ -109,6 +110,7 @@ class Server:
         self.running = False
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
+        self.routes: Routes | None = None  # to other servers of the cluster
         self._jetstream = JetStreamSwitch(self, opens_late=opens_late)
         self._opens_late = opens_late
         self._listener: Acceptor | None = None
@@ -191,6 +193,8 @@ class Server:
             self.monitoring.accounts_changed(names)
         if self.jetstream is not None:
             self.jetstream.accounts_changed(names)
+        if self.routes is not None:
+            self.routes.mesh.watch_accounts()
 
     @property
     def jetstream(self) -> JetStreamRunner | None:
@@ -216,6 +220,12 @@ class Server:
                 resolver = self._operators.resolver
                 store = resolver if isinstance(resolver, DirectoryResolver) else None
                 self.monitoring.serve_claims(self._operators, store)
+        if options.cluster.port:
+            from slipstream.server.routes import Routes
+
+            self.routes = Routes(self)
+            self.routes.listen()
+            self._show_port("cluster", self.routes.port)
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener
 
@@ -235,6 +245,8 @@ class Server:
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()
+        if self.routes is not None:
+            self.routes.start()
 
     def _show_port(self, listener: str, port: int) -> None:
         """Let monitoring know which port a listener got."""
@@ -306,6 +318,8 @@ class Server:
             self._listener.close()
         for listener in self._others:
             listener.close()
+        if self.routes is not None:
+            self.routes.close_listener()
 
     async def stop(self) -> None:
         """Close everything; returns when nothing is left."""
@@ -318,6 +332,8 @@ class Server:
         self.stop_accepting()
         self._jetstream.stop()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
+        if self.routes is not None:
+            self.routes.stop()
         self.turns.flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
@@ -331,6 +347,8 @@ class Server:
         if self._operators is not None:
             self._operators.close()
             self._operators.resolver.close()
+        if self.routes is not None:
+            self.routes.stop()
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._jetstream.stop()
@@ -363,6 +381,8 @@ class Server:
         if self.websocket is not None and front is not None:
             self.websocket.front = front
         self._jetstream.reload(self._operators)
+        if self.routes is not None:
+            self.routes.reload()
         self._say_notices(before)
 
     async def wait_stopped(self) -> None:
@@ -400,7 +420,8 @@ class Server:
 
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""
-        return [connection.outbox for connection in self.hub.connections.values()]
+        found = [connection.outbox for connection in self.hub.connections.values()]
+        return found if self.routes is None else found + self.routes.outboxes()
 
 
 def host_port(host: str, port: int) -> str:

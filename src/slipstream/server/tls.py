@@ -97,6 +97,17 @@ class TlsContext:
             context.sni_callback = _CertificateChoice(built)
         return TlsContext(context, options, certificate, tuple(_warnings(options)))
 
+    @staticmethod
+    def for_peer(options: TLSOptions | None) -> TlsContext:
+        """Build a context for connections to another server.
+
+        Raises:
+            ConfigError: a file is missing or damaged.
+        """
+        from slipstream.config.listener_options import TLSOptions as Empty
+
+        return TlsContext(client_context(options), options or Empty(), None, ())
+
 
 def tls_problem(options: TLSOptions) -> str | None:
     """What is wrong with a `tls` block, found by building its context; None when nothing is."""

@@ -56,18 +56,22 @@ class TlsFacts:
 
 
 class TlsLayer:
-    """The server side of one TLS connection."""
+    """One side of a TLS connection: the server's, or with the name of a server that side which calls it."""
 
-    def __init__(self, context: TlsContext) -> None:
+    def __init__(self, context: TlsContext, server_hostname: str | None = None) -> None:
         import ssl
+
+        dials = server_hostname is not None
 
         self.is_open = False
         self._context = context
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._begun = False  # a first byte was seen
-        self._first: bytes | None = b""  # the first record as far as it came; None once OpenSSL has it
+        self._tls = context.context.wrap_bio(self._incoming, self._outgoing, not dials, server_hostname)
+        self._begun = dials  # a first byte was seen
+        self._first: bytes | None = (
+            None if dials else b""
+        )  # the first record as far as it came; None once OpenSSL has it
         self._want_read = ssl.SSLWantReadError
         self._error = ssl.SSLError
 

@@ -120,7 +120,10 @@ def test_problems(text: str, expected: list[str]) -> None:
 # One text for each row of the table, so that no row can be forgotten or be without effect.
 ASKED = {
     "jetstream": "jetstream { key: secret }",
-    "cluster": "cluster { port: 6222 }",
+    "cluster: TLS": "cluster { tls { cert_file: a, key_file: b } }",
+    "cluster: permissions": "cluster { permissions { import: a } }",
+    "cluster: compression": "cluster { port: 6222, compression: s2_fast }",
+    "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
     "gateway": "gateway { name: a, port: 1 }",
     "leafnodes": 'leafnodes { remotes: [{url: "nats://a"}] }',
     "mqtt": "mqtt { port: 1883 }",

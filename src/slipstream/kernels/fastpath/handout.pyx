@@ -303,7 +303,7 @@ def hand_out(
         if len(each) < count:
             raise IndexError("a target for each message is needed")
     else:
-        route = interest.answer_route(<bytes?>targets).unnamed()
+        route = interest.answer_route(<bytes?>targets).unnamed_for(<bytes>targets)
     memcpy(reply, PyBytes_AS_STRING(prefix), prefix_size)
     for i in range(count):
         p = batch.at[start + i]
@@ -323,8 +323,7 @@ def hand_out(
         end = put_number(end + 1, pending)
         if each is not None:
             route = interest.answer_route(<bytes?>each[i])
-            if route.renamed is not None or route.queue_renamed is not None or route.subject is not None:
-                route = route.unnamed()
+            route = route.unnamed_for(<bytes>each[i])
         if sized is not None:
             hlen = sized.put(text + slen, hlen, plen)
             plen = 0

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from slipstream.kernels.wire.interest import Interest, Route
+from slipstream.kernels.wire.interest import Interest, Link, Route
 
 class Listener:
     def __call__(
@@ -13,6 +13,18 @@ class Delivery:
     def __init__(self, seed: int) -> None: ...
     def deliver(
         self, route: Route, publisher: object, subject: bytes, reply: bytes | None, header_size: int, body: bytes
+    ) -> int: ...
+    def deliver_arrived(
+        self,
+        route: Route,
+        link: Link,
+        publisher: object,
+        queues: tuple[bytes, ...] | None,
+        origin: bytes | None,
+        subject: bytes,
+        reply: bytes | None,
+        header_size: int,
+        body: bytes,
     ) -> int: ...
     def publish_acks(
         self, interest: Interest, acks: list[tuple[bytes, int]], start: int, end: int, prefix: bytes

@@ -4,8 +4,15 @@
     MSG  <subject> <sid> [reply] <size>\r\n<body>\r\n
     HMSG <subject> <sid> [reply] <header size> <size>\r\n<header><body>\r\n
 
+    RMSG [account] <subject> [reply | + reply queues.. | | queues..] <size>\r\n<body>\r\n       to servers of the cluster
+    LMSG <subject> [reply | + reply queues.. | | queues..] <size>\r\n<body>\r\n                 to leafs, and from leafs
+    HMSG ... <header size> <size>\r\n<header><body>\r\n                                      either, with a header
+    LMSG <origin> [account] <subject> [...] <header size> <size>\r\n<header><body>\r\n          from a leaf to the cluster
+
 The part after the sid is the same for every receiver with the same header ability, so it is built once a message.
-No decision is taken here: the route says who, the subscription says how, the publisher which reply it may name.
+No decision is taken here: the route says who, the subscription says how, the publisher which reply it may name. Another
+server gets a message once, with the names of the queue groups in which it is to choose somebody; what came from a server
+of the cluster goes to none of these again (one hop), and nothing goes back over the link by which it came.
 Internal subscribers (streams, services)
 get bytes objects through their callback, made once a message and only when one of them is there; a `Listener` gets the
 bytes where they are.
@@ -15,14 +22,27 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.string cimport memcmp, memcpy
 
-from slipstream.kernels.wire.interest cimport Interest, Route, Subscription
+from slipstream.kernels.wire.interest cimport Elsewhere, Interest, Link, Route, Subscription
 from slipstream.kernels.wire.outbox cimport Outbox
+
+cdef extern from * nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <string.h>
+    """
+    void *memrchr(const void *text, int byte, size_t size)
 
 cdef enum:
     # Longest text of a 64-bit number.
     DIGITS = 20
     # A body from here on is handed to the transport as the object it is; below, a copy costs less than a further piece.
     WHOLE_BYTES = 65536
+    # Kinds of links, as `interest` names them.
+    TO_ROUTE = 0
+    TO_HUB_LEAF = 1
+    TO_SPOKE = 2
 
 
 cdef inline Py_ssize_t put_number(char *target, unsigned long long number) noexcept nogil:
@@ -39,6 +59,31 @@ cdef inline Py_ssize_t put_number(char *target, unsigned long long number) noexc
     for i in range(n):
         target[i] = digits[n - 1 - i]
     return n
+
+
+cdef inline bint listed(tuple queues, tuple members) noexcept:
+    """Whether a message that came from another server is meant for this queue group."""
+    cdef Subscription sub
+    if queues is None:
+        return False
+    sub = <Subscription>PyTuple_GET_ITEM(members, 0)
+    return sub.queue in queues
+
+
+cdef inline bint goes(Subscription sub, Link source, bytes origin, Message *m) noexcept:
+    """Whether a message goes on over the link of this subscription."""
+    cdef Link link = sub.link
+    if sub.closed or link is source:
+        return False
+    if source is not None:
+        if link.kind == TO_ROUTE:
+            if source.kind != TO_HUB_LEAF:
+                return False
+        elif source.kind == TO_ROUTE and link.kind == TO_SPOKE:
+            # Each server of a cluster has its own way to the hub. Answers have only this one.
+            if m.subject_size < 4 or memcmp(m.subject, b"_R_.", 4) != 0:
+                return False
+    return link.kind == TO_ROUTE or origin is None or origin != link.cluster
 
 
 cdef class Listener:
@@ -155,32 +200,71 @@ cdef class Delivery:
         self.stalled = False
         return stalled
 
+    def deliver_arrived(
+        self, Route route not None, Link link not None, publisher, tuple queues, bytes origin, bytes subject not None,
+        bytes reply, Py_ssize_t header_size, bytes body not None,
+    ):
+        """Deliver what came over a link; returns how many got it.
+
+        `queues`: the groups in which the sender has chosen this server; nobody else in a group gets it. `origin`: the
+        cluster of the leaf that published it, when another server passes it on.
+        """
+        cdef Py_ssize_t reply_size = 0
+        cdef const char *reply_text = NULL
+        if header_size < 0 or header_size > PyBytes_GET_SIZE(body):
+            raise ValueError("the header is longer than the message")
+        if reply is not None:
+            reply_text = PyBytes_AS_STRING(reply)
+            reply_size = PyBytes_GET_SIZE(reply)
+        return self.send_arrived(
+            route, link, queues, origin, publisher, PyBytes_AS_STRING(subject), PyBytes_GET_SIZE(subject), reply_text,
+            reply_size, header_size, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body),
+        )
+
     cdef Py_ssize_t send(
         self, Route route, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
+    ) except -1:
+        return self.send_arrived(
+            route, None, None, None, publisher, subject, subject_size, reply, reply_size, header_size, body, size
+        )
+
+    cdef Py_ssize_t send_arrived(
+        self, Route route, Link source, tuple queues, bytes origin, object publisher, const char *subject,
+        Py_ssize_t subject_size, const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body,
+        Py_ssize_t size,
     ) except -1:
         cdef char tail_room[2 * DIGITS + 4]
         cdef char plain_room[DIGITS + 4]
         cdef Py_ssize_t tail_size = 0
         cdef Py_ssize_t plain_size = 0
         cdef Py_ssize_t sent = 0
-        cdef Py_ssize_t i, start, members_count, k
+        cdef Py_ssize_t i, members_count
         cdef Subscription sub
-        cdef tuple members
         cdef bytes renamed
-        cdef const char *name = subject
-        cdef Py_ssize_t name_size = subject_size
-        cdef const char *alias
-        cdef Py_ssize_t alias_size
+        cdef const char *shown
+        cdef Message m
 
         if publisher is None:
             # Marks of the server's own, which nobody outside it sees; see `Interest.answer_route`.
-            if name_size and name[0] == b".":
-                name += 1
-                name_size -= 1
+            if subject_size and subject[0] == b".":
+                subject += 1
+                subject_size -= 1
         if route.subject is not None:
-            name = PyBytes_AS_STRING(route.subject)
-            name_size = PyBytes_GET_SIZE(route.subject)
+            subject = PyBytes_AS_STRING(route.subject)
+            subject_size = PyBytes_GET_SIZE(route.subject)
+
+        m.wire_subject = subject
+        m.wire_subject_size = subject_size
+        m.wire_reply = reply
+        m.wire_reply_size = reply_size
+        if source is not None and reply_size > 8 and memcmp(reply, b"$JS.ACK.", 8) == 0:
+            # A stored message: what is behind the reply is the subject that clients see.
+            shown = <const char *>memrchr(reply, b"@", reply_size)
+            if shown != NULL and shown + 1 < reply + reply_size:
+                subject = shown + 1
+                subject_size = reply + reply_size - subject
+                reply_size = shown - reply
 
         if header_size:
             tail_size = put_number(tail_room, header_size)
@@ -196,6 +280,18 @@ cdef class Delivery:
             plain_room[plain_size + 1] = b"\n"
             plain_size += 2
 
+        m.subject = subject
+        m.subject_size = subject_size
+        m.reply = reply
+        m.reply_size = reply_size
+        m.header_size = header_size
+        m.body = body
+        m.size = size
+        m.tail = tail_room
+        m.tail_size = tail_size
+        m.plain_tail = plain_room
+        m.plain_size = plain_size
+
         for i in range(PyTuple_GET_SIZE(route.subscriptions)):
             sub = <Subscription>PyTuple_GET_ITEM(route.subscriptions, i)
             if sub.closed or (not sub.echo and sub.client is publisher):
@@ -209,32 +305,278 @@ cdef class Delivery:
                     )
                     continue
             sent += self._one(
-                sub, publisher, name, name_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
+                sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
                 plain_room, plain_size, False,
             )
 
+        if source is not None or route.elsewhere is not None or route.links is not None:
+            return sent + self._deliver(route, source, queues, origin, publisher, &m)
         for i in range(PyTuple_GET_SIZE(route.queues)):
-            members = <tuple>PyTuple_GET_ITEM(route.queues, i)
-            members_count = PyTuple_GET_SIZE(members)
-            start = self._pick(members_count)
-            for k in range(members_count):
-                sub = <Subscription>PyTuple_GET_ITEM(members, (start + k) % members_count)
-                if sub.closed or (not sub.echo and sub.client is publisher):
-                    continue
-                alias = name
-                alias_size = name_size
-                if route.queue_renamed is not None:
-                    renamed = <bytes>(<tuple>route.queue_renamed[i])[(start + k) % members_count]
-                    if renamed is not None:
-                        alias = PyBytes_AS_STRING(renamed)
-                        alias_size = PyBytes_GET_SIZE(renamed)
-                if self._one(
-                    sub, publisher, alias, alias_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
-                    plain_room, plain_size, alias != name,
-                ):
-                    sent += 1
-                    break
+            members_count = PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(route.queues, i))
+            sent += self._group(route, i, self._pick(members_count), publisher, &m)
         return sent
+
+    cdef Py_ssize_t _group(
+        self, Route route, Py_ssize_t index, Py_ssize_t start, object publisher, Message *m
+    ) except -1:
+        """One of the local members of a queue group, the first from `start` on that takes it."""
+        cdef tuple members = <tuple>PyTuple_GET_ITEM(route.queues, index)
+        cdef Py_ssize_t count = PyTuple_GET_SIZE(members)
+        cdef Py_ssize_t k
+        cdef Subscription sub
+        cdef bytes renamed
+        cdef const char *alias
+        cdef Py_ssize_t alias_size
+        for k in range(count):
+            sub = <Subscription>PyTuple_GET_ITEM(members, (start + k) % count)
+            if sub.closed or (not sub.echo and sub.client is publisher):
+                continue
+            alias = m.subject
+            alias_size = m.subject_size
+            if route.queue_renamed is not None:
+                renamed = <bytes>(<tuple>route.queue_renamed[index])[(start + k) % count]
+                if renamed is not None:
+                    alias = PyBytes_AS_STRING(renamed)
+                    alias_size = PyBytes_GET_SIZE(renamed)
+            if self._one(
+                sub, publisher, alias, alias_size, m.reply, m.reply_size, m.header_size, m.body, m.size, m.tail, m.tail_size,
+                m.plain_tail, m.plain_size, alias != m.subject,
+            ):
+                return 1
+        return 0
+
+    cdef Py_ssize_t _deliver(self, Route route, Link source, tuple queues, bytes origin, object publisher, Message *m) except -1:
+        """Queue groups and other servers, when there are any, or when the message came from one."""
+        cdef Py_ssize_t sent = 0
+        cdef Py_ssize_t i, count
+        cdef unsigned long long ticket
+        cdef Subscription sub
+        cdef Elsewhere group
+        cdef list targets = None
+        cdef set done = None
+        cdef bytes alias
+        if source is not None and source.kind != TO_ROUTE:
+            origin = source.cluster
+        if route.elsewhere is None:
+            # The common case: no queue group needs another server.
+            for i in range(PyTuple_GET_SIZE(route.queues)):
+                if source is not None and not listed(queues, <tuple>PyTuple_GET_ITEM(route.queues, i)):
+                    continue
+                count = PyTuple_GET_SIZE(<tuple>PyTuple_GET_ITEM(route.queues, i))
+                sent += self._group(route, i, self._pick(count), publisher, m)
+            if route.links is None:
+                return sent
+            for i in range(PyTuple_GET_SIZE(route.links)):
+                sub = <Subscription>PyTuple_GET_ITEM(route.links, i)
+                if goes(sub, source, origin, m):
+                    alias = None if route.link_names is None else <bytes>route.link_names[i]
+                    sent += self._over(route, sub, source, None, alias, m)
+            return sent
+
+        targets = []
+        done = set()
+        if route.links is not None:
+            for i in range(PyTuple_GET_SIZE(route.links)):
+                sub = <Subscription>PyTuple_GET_ITEM(route.links, i)
+                if goes(sub, source, origin, m):
+                    targets.append([sub, None, None if route.link_names is None else route.link_names[i]])
+        for group in route.elsewhere:
+            if group.local >= 0:
+                done.add(group.local)
+            if source is not None and (queues is None or group.queue not in queues):
+                continue
+            count = PyTuple_GET_SIZE(<tuple>route.queues[group.local]) if group.local >= 0 else 0
+            # Those of the cluster count like local ones, unless the sender has chosen already.
+            ticket = count
+            if source is None or source.kind == TO_HUB_LEAF:
+                ticket += group.weight
+            if ticket:
+                ticket = <unsigned long long>self._pick(<Py_ssize_t>ticket)
+                if ticket < <unsigned long long>count:
+                    if self._group(route, group.local, <Py_ssize_t>ticket, publisher, m):
+                        sent += 1
+                        continue
+                    ticket = 0
+                else:
+                    ticket -= count
+            self._choose(group, source, origin, ticket, targets)
+        for i in range(PyTuple_GET_SIZE(route.queues)):
+            if i in done or (source is not None and not listed(queues, <tuple>route.queues[i])):
+                continue
+            count = PyTuple_GET_SIZE(<tuple>route.queues[i])
+            sent += self._group(route, i, self._pick(count), publisher, m)
+        for target in targets:
+            sent += self._over(route, <Subscription>target[0], source, <bytes>target[1], <bytes>target[2], m)
+        return sent
+
+    cdef int _choose(
+        self, Elsewhere group, Link source, bytes origin, unsigned long long ticket, list targets
+    ) except -1:
+        """Which other server chooses a member of a queue group; it is put with the targets."""
+        cdef Subscription sub
+        cdef Subscription chosen = None
+        cdef bytes alias = None
+        cdef Py_ssize_t i, start, count
+        if source is None or source.kind == TO_HUB_LEAF:
+            for sub in group.members:
+                if ticket < sub.weight and not sub.closed:
+                    chosen = sub
+                    break
+                ticket -= min(ticket, <unsigned long long>sub.weight)
+                if chosen is None and not sub.closed:
+                    chosen = sub
+        if chosen is None:
+            count = PyTuple_GET_SIZE(group.spare)
+            start = self._pick(count) if count else 0
+            for i in range(count):
+                sub = <Subscription>PyTuple_GET_ITEM(group.spare, (start + i) % count)
+                if sub.closed or sub.link is source:
+                    continue
+                if sub.link.kind == TO_ROUTE:
+                    if source is not None and source.kind != TO_HUB_LEAF:
+                        continue
+                    if origin is not None and origin == sub.origin:
+                        continue
+                elif origin is not None and origin == sub.link.cluster:
+                    continue
+                chosen = sub
+                alias = None if group.spare_names is None else <bytes>group.spare_names[(start + i) % count]
+                break
+        if chosen is None and source is not None and source.kind == TO_ROUTE:
+            # Who was chosen here is gone meanwhile: rather another server than nobody.
+            for sub in group.members:
+                if not sub.closed and sub.link is not source:
+                    chosen = sub
+                    break
+        if chosen is None:
+            return 0
+        for target in targets:
+            if (<Subscription>target[0]).link is chosen.link:
+                target[1] = group.queue + b" " if target[1] is None else target[1] + group.queue + b" "
+                return 0
+        targets.append([chosen, group.queue + b" ", alias])
+        return 0
+
+    cdef Py_ssize_t _over(
+        self, Route route, Subscription sub, Link source, bytes queues, bytes alias, Message *m
+    ) except -1:
+        """One copy to another server."""
+        cdef Link link = sub.link
+        cdef Outbox outbox = link.outbox
+        cdef Py_ssize_t sid_size = PyBytes_GET_SIZE(sub.sid)
+        cdef bint routed = link.kind == TO_ROUTE
+        cdef bytes origin = source.cluster if routed and source is not None and source.kind != TO_ROUTE else None
+        cdef bint with_header = m.header_size != 0 and link.headers
+        cdef const char *subject = m.wire_subject
+        cdef Py_ssize_t subject_size = m.wire_subject_size
+        cdef const char *reply = m.wire_reply
+        cdef Py_ssize_t reply_size = m.wire_reply_size
+        cdef const char *body = m.body
+        cdef Py_ssize_t size = m.size
+        cdef const char *shown = NULL
+        cdef Py_ssize_t shown_size = 0
+        cdef Py_ssize_t needed
+        cdef bint whole
+        cdef char *start
+        cdef char *p
+        if outbox._closed:
+            return 0
+        if reply_size and reply[0] == b".":
+            reply += 1
+            reply_size -= 1
+        if route.via is not None:
+            # Found by one subject and shown under another: the other server learns it behind the reply.
+            if reply_size and (
+                subject_size != PyBytes_GET_SIZE(route.via) or memcmp(subject, PyBytes_AS_STRING(route.via), subject_size) != 0
+            ):
+                shown = subject
+                shown_size = subject_size
+            subject = PyBytes_AS_STRING(route.via)
+            subject_size = PyBytes_GET_SIZE(route.via)
+        elif alias is not None:
+            subject = PyBytes_AS_STRING(alias)
+            subject_size = PyBytes_GET_SIZE(alias)
+        if m.header_size and not with_header:
+            body += m.header_size
+            size -= m.header_size
+        whole = self._whole is not None and body == PyBytes_AS_STRING(self._whole) and size == PyBytes_GET_SIZE(self._whole)
+        needed = 5 + sid_size + subject_size + 1 + reply_size + 1 + shown_size + 3 + m.tail_size + 4
+        if queues is not None:
+            needed += PyBytes_GET_SIZE(queues)
+        if origin is not None:
+            needed += PyBytes_GET_SIZE(origin) + 1
+        start = p = outbox.reserve(needed if whole else needed + size)
+        memcpy(p, b"RMSG ", 5)
+        if origin is not None:
+            p[0] = b"L"
+        elif with_header:
+            p[0] = b"H"
+        elif not routed:
+            p[0] = b"L"
+        p += 5
+        if origin is not None:
+            memcpy(p, PyBytes_AS_STRING(origin), PyBytes_GET_SIZE(origin))
+            p += PyBytes_GET_SIZE(origin)
+            p[0] = b" "
+            p += 1
+        memcpy(p, PyBytes_AS_STRING(sub.sid), sid_size)
+        p += sid_size
+        memcpy(p, subject, subject_size)
+        p += subject_size
+        p[0] = b" "
+        p += 1
+        if queues is not None:
+            p[0] = b"+" if reply_size else b"|"
+            p[1] = b" "
+            p += 2
+        if reply_size:
+            memcpy(p, reply, reply_size)
+            p += reply_size
+            if shown_size:
+                p[0] = b"@"
+                memcpy(p + 1, shown, shown_size)
+                p += shown_size + 1
+            p[0] = b" "
+            p += 1
+        if queues is not None:
+            memcpy(p, PyBytes_AS_STRING(queues), PyBytes_GET_SIZE(queues))
+            p += PyBytes_GET_SIZE(queues)
+        if origin is not None and not with_header:
+            p[0] = b"0"
+            p[1] = b" "
+            p += 2
+        if m.header_size and not with_header:
+            memcpy(p, m.plain_tail, m.plain_size)
+            p += m.plain_size
+        else:
+            memcpy(p, m.tail, m.tail_size)
+            p += m.tail_size
+        if whole:
+            outbox.advance(p - start)
+            outbox.put_whole(self._whole)
+            start = p = outbox.reserve(2)
+        else:
+            if size:
+                memcpy(p, body, size)
+            p += size
+        p[0] = b"\r"
+        p[1] = b"\n"
+        outbox.advance(p + 2 - start)
+        self._written(outbox, size)
+        sub.delivered += 1
+        return 1
+
+    cdef int _written(self, Outbox outbox, Py_ssize_t size) except -1:
+        """A message was put into an outbox."""
+        outbox.msgs += 1
+        outbox.msg_bytes += size
+        if outbox._waiting + outbox.in_flight > outbox.stall_at:
+            self.stalled = True
+        if not outbox._dirty or outbox._waiting + outbox.in_flight > outbox.limit:
+            outbox._touch()
+        if outbox._waiting > outbox.early_at:
+            outbox._flush_early()
+        return 0
 
     cdef Py_ssize_t _pick(self, Py_ssize_t count) noexcept:
         self._random ^= self._random << 13
@@ -302,14 +644,7 @@ cdef class Delivery:
         p[0] = b"\r"
         p[1] = b"\n"
         outbox.advance(p + 2 - start)
-        outbox.msgs += 1
-        outbox.msg_bytes += size
-        if outbox._waiting + outbox.in_flight > outbox.stall_at:
-            self.stalled = True
-        if not outbox._dirty or outbox._waiting + outbox.in_flight > outbox.limit:
-            outbox._touch()
-        if outbox._waiting > outbox.early_at:
-            outbox._flush_early()
+        self._written(outbox, size)
         sub.delivered += 1
         if sub.watched or sub.max_msgs:
             # The owner counts towards auto-unsubscribe or notes the reply it may answer.

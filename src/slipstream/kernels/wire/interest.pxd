@@ -5,6 +5,13 @@ cdef class Presence:
     cdef readonly bint left
 
 
+cdef class Link:
+    cdef public int kind
+    cdef readonly Outbox outbox
+    cdef public bint headers
+    cdef public bytes cluster
+
+
 cdef class Subscription:
     cdef readonly bytes subject
     cdef readonly bytes queue
@@ -21,6 +28,18 @@ cdef class Subscription:
     cdef public bint closed
     cdef public unsigned int cost
     cdef public Presence presence
+    cdef readonly Link link
+    cdef public unsigned int weight
+    cdef readonly bytes origin
+
+
+cdef class Elsewhere:
+    cdef readonly bytes queue
+    cdef readonly Py_ssize_t local
+    cdef readonly tuple members
+    cdef readonly tuple spare
+    cdef readonly tuple spare_names
+    cdef readonly unsigned long long weight
 
 
 cdef class Route:
@@ -30,9 +49,15 @@ cdef class Route:
     cdef readonly tuple queue_renamed
     cdef readonly bytes subject
     cdef readonly bint dynamic
+    cdef readonly tuple links
+    cdef readonly tuple link_names
+    cdef readonly tuple elsewhere
+    cdef readonly bytes via
     cdef readonly unsigned long long _stamp
 
     cdef Route outside(self)
+    cdef Route copy(self)
+    cdef Route unnamed_for(self, bytes target)
 
 
 cdef class Interest:
@@ -40,6 +65,8 @@ cdef class Interest:
     cdef object _root
     cdef dict _routes
     cdef public object planner
+    cdef public object arrival_planner
+    cdef dict _arrivals
     cdef readonly unsigned long long count
     cdef readonly unsigned long long inserts
     cdef readonly unsigned long long removes
@@ -55,6 +82,7 @@ cdef class Interest:
     cdef Py_ssize_t _leaving
 
     cdef Route route(self, bytes subject)
+    cdef Route arrival_route(self, bytes subject)
     cdef Route answer_route(self, bytes subject)
     cdef Route _family(self, bytes subject)
     cdef Route _new_family(self, bytes stem)

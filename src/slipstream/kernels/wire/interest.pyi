@@ -1,7 +1,18 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from slipstream.kernels.wire.outbox import Outbox
+
+ROUTE: int
+HUB_LEAF: int
+SPOKE_LEAF: int
+
+class Link:
+    kind: int
+    outbox: Outbox
+    headers: bool
+    cluster: bytes | None
+    def __init__(self, kind: int, outbox: Outbox, headers: bool = True, cluster: bytes | None = None) -> None: ...
 
 class Presence:
     left: bool
@@ -23,6 +34,9 @@ class Subscription:
     closed: bool
     cost: int
     presence: Presence | None
+    link: Link | None
+    weight: int
+    origin: bytes | None
     def __init__(
         self,
         subject: bytes,
@@ -31,6 +45,25 @@ class Subscription:
         outbox: Outbox | None = None,
         client: object = None,
         callback: object = None,
+        link: Link | None = None,
+        weight: int = 1,
+        origin: bytes | None = None,
+    ) -> None: ...
+
+class Elsewhere:
+    queue: bytes
+    local: int
+    members: tuple[Subscription, ...]
+    spare: tuple[Subscription, ...]
+    spare_names: tuple[bytes | None, ...] | None
+    weight: int
+    def __init__(
+        self,
+        queue: bytes,
+        local: int,
+        members: tuple[Subscription, ...],
+        spare: tuple[Subscription, ...],
+        spare_names: tuple[bytes | None, ...] | None = None,
     ) -> None: ...
 
 class Route:
@@ -40,6 +73,10 @@ class Route:
     queue_renamed: tuple[tuple[bytes | None, ...], ...] | None
     subject: bytes | None
     dynamic: bool
+    links: tuple[Subscription, ...] | None
+    link_names: tuple[bytes | None, ...] | None
+    elsewhere: tuple[Elsewhere, ...] | None
+    via: bytes | None
     empty: bool
     def __init__(
         self,
@@ -49,11 +86,21 @@ class Route:
         queue_renamed: tuple[tuple[bytes | None, ...], ...] | None = None,
         subject: bytes | None = None,
         dynamic: bool = False,
+        links: tuple[Subscription, ...] | None = None,
+        link_names: tuple[bytes | None, ...] | None = None,
+        elsewhere: tuple[Elsewhere, ...] | None = None,
+        via: bytes | None = None,
     ) -> None: ...
     def unnamed(self) -> Route: ...
+    def unnamed_by(self, target: bytes) -> Route: ...
+
+def far_parts(
+    far: list[tuple[Subscription, bytes | None]], groups: Mapping[bytes, object]
+) -> tuple[tuple[Subscription, ...] | None, tuple[bytes | None, ...] | None, tuple[Elsewhere, ...] | None]: ...
 
 class Interest:
     planner: Callable[[bytes], Route] | None
+    arrival_planner: Callable[[bytes], Route] | None
     count: int
     inserts: int
     removes: int
@@ -67,6 +114,7 @@ class Interest:
     def take_out(self, subscriptions: dict[bytes, Subscription], most: int) -> tuple[int, int]: ...
     def match(self, subject: bytes) -> list[Subscription]: ...
     def find_route(self, subject: bytes) -> Route: ...
+    def find_arrival_route(self, subject: bytes) -> Route: ...
     def find_answer_route(self, subject: bytes) -> Route: ...
     def reaches(self, subject: bytes) -> bool: ...
     def forget_all(self) -> None: ...

@@ -32,6 +32,11 @@ cdef extern from * nogil:
     void *memrchr(const void *text, int byte, size_t size)
 
 
+# What is at the other end of a link: a server of the same cluster, one that is a leaf of this one, one of which this is a leaf.
+ROUTE = 0
+HUB_LEAF = 1
+SPOKE_LEAF = 2
+
 cdef enum:
     # Subscriptions to one subject that are kept in a list, which is small; more are kept in a dict, where each is found.
     CROWD = 32
@@ -51,8 +56,24 @@ cdef class Presence:
         self.left = False
 
 
+cdef class Link:
+    """A connection to another server: one message goes there once, whatever number of subscriptions it matches.
+
+    Attributes:
+        kind: `ROUTE`, `HUB_LEAF` or `SPOKE_LEAF`.
+        headers: the peer understands HMSG.
+        cluster: of a leaf: the cluster it belongs to, which never gets back what came from it.
+    """
+
+    def __cinit__(self, int kind, Outbox outbox not None, bint headers=True, bytes cluster=None):
+        self.kind = kind
+        self.outbox = outbox
+        self.headers = headers
+        self.cluster = cluster
+
+
 cdef class Subscription:
-    """One SUB of one client, or one internal listener (`callback` instead of an outbox).
+    """One SUB of one client, one internal listener (`callback` instead of an outbox), or interest of another server.
 
     Attributes:
         max_msgs: deliveries after which the client wants it gone; 0 for none.
@@ -63,9 +84,16 @@ cdef class Subscription:
         closed: removed; a route that still lists it skips it.
         cost: memory that it counts for, whoever counts it.
         presence: of its client; None for an internal listener.
+        link: over which messages leave, for interest of another server. Its `sid` is what stands there between the verb
+            and the subject: the account and a blank, or nothing.
+        weight: members that a queue group has there.
+        origin: the cluster of the leaf that stands behind it, when another server forwards its interest.
     """
 
-    def __cinit__(self, bytes subject not None, bytes queue, bytes sid, Outbox outbox=None, client=None, callback=None):
+    def __cinit__(
+        self, bytes subject not None, bytes queue, bytes sid, Outbox outbox=None, client=None, callback=None,
+        Link link=None, unsigned int weight=1, bytes origin=None,
+    ):
         self.subject = subject
         self.queue = queue
         self.sid = sid
@@ -81,9 +109,31 @@ cdef class Subscription:
         self.closed = False
         self.cost = 0
         self.presence = None
+        self.link = link
+        self.weight = weight
+        self.origin = origin
 
     def __repr__(self):
         return f"Subscription({self.subject!r}, queue={self.queue!r}, sid={self.sid!r})"
+
+
+cdef class Elsewhere:
+    """The members that one queue group has on other servers.
+
+    `local` is the place of its local members in `Route.queues`, -1 if it has none. `members` are those that count like local
+    ones, each as often as its weight says; `spare` those that get something when nobody else does: behind leafs.
+    """
+
+    def __cinit__(self, bytes queue not None, Py_ssize_t local, tuple members, tuple spare, tuple spare_names=None):
+        cdef Subscription sub
+        self.queue = queue
+        self.local = local
+        self.members = members
+        self.spare = spare
+        self.spare_names = spare_names
+        self.weight = 0
+        for sub in members:
+            self.weight += sub.weight
 
 
 cdef class Route:
@@ -93,11 +143,14 @@ cdef class Route:
     delivered, or None for the published one. `subject` is set when the whole message travels under another subject (a
     static mapping).
     `dynamic` tells the publisher to ask the planner for every message.
+    `links` has one subscription for each other server that wants it, with `link_names` parallel to it as above, and
+    `elsewhere` the queue groups with members on other servers; both None where there are none.
+    `via` is the subject that other servers route it by, when it is delivered under another one.
     """
 
     def __cinit__(
         self, tuple subscriptions=(), tuple queues=(), tuple renamed=None, tuple queue_renamed=None, bytes subject=None,
-        bint dynamic=False,
+        bint dynamic=False, tuple links=None, tuple link_names=None, tuple elsewhere=None, bytes via=None,
     ):
         self.subscriptions = subscriptions
         self.queues = queues
@@ -105,12 +158,32 @@ cdef class Route:
         self.queue_renamed = queue_renamed
         self.subject = subject
         self.dynamic = dynamic
+        self.links = links
+        self.link_names = link_names
+        self.elsewhere = elsewhere
+        self.via = via
         self._stamp = 0
 
     @property
     def empty(self):
         """True when nobody would get a copy."""
-        return not self.subscriptions and not self.queues
+        return not self.subscriptions and not self.queues and not self.links and not self.elsewhere
+
+    cdef Route copy(self):
+        return Route(
+            self.subscriptions, self.queues, self.renamed, self.queue_renamed, self.subject, self.dynamic, self.links,
+            self.link_names, self.elsewhere, self.via,
+        )
+
+    cdef Route unnamed_for(self, bytes target):
+        """`unnamed` for what is routed by `target`: there may be a mark in front, which stays at home."""
+        if self.links is None and self.elsewhere is None:
+            if self.renamed is None and self.queue_renamed is None and self.subject is None:
+                return self
+            return Route(self.subscriptions, self.queues)
+        if PyBytes_GET_SIZE(target) and PyBytes_AS_STRING(target)[0] == b".":
+            target = target[1:]
+        return Route(self.subscriptions, self.queues, links=self.links, elsewhere=self.elsewhere, via=target)
 
     cdef Route outside(self):
         """The same without the server's own listeners."""
@@ -119,6 +192,8 @@ cdef class Route:
         cdef Py_ssize_t i
         cdef list groups = []
         cdef list names = None if self.queue_renamed is None else []
+        cdef list places = []
+        cdef Elsewhere group
         cdef bint clean = True
         for sub in self.subscriptions:
             clean = clean and sub.outbox is not None
@@ -129,6 +204,7 @@ cdef class Route:
             return self
         for i, members in enumerate(self.queues):
             kept = of_clients(members, members)
+            places.append(len(groups) if kept else -1)
             if kept:
                 groups.append(kept)
                 if names is not None:
@@ -140,13 +216,26 @@ cdef class Route:
             None if names is None else tuple(names),
             self.subject,
             self.dynamic,
+            self.links,
+            self.link_names,
+            None if self.elsewhere is None else tuple([
+                Elsewhere(
+                    group.queue, places[group.local] if group.local >= 0 else -1, group.members, group.spare, group.spare_names
+                )
+                for group in self.elsewhere
+            ]),
+            self.via,
         )
 
     def unnamed(self):
         """The same receivers for a message that keeps its own subject wherever it goes."""
         if self.renamed is None and self.queue_renamed is None and self.subject is None:
             return self
-        return Route(self.subscriptions, self.queues)
+        return Route(self.subscriptions, self.queues, links=self.links, elsewhere=self.elsewhere, via=self.via)
+
+    def unnamed_by(self, bytes target not None):
+        """The same, when other servers have to route it by `target`."""
+        return self.unnamed_for(target)
 
 
 cdef tuple of_clients(tuple members, tuple parallel):
@@ -224,6 +313,8 @@ cdef class Interest:
         self._routes_max = routes_max
         self._refused = 0
         self.planner = None
+        self.arrival_planner = None
+        self._arrivals = {}
         self._stamp = 1
         self._families = {}
         self._last_stem = None
@@ -303,8 +394,7 @@ cdef class Interest:
 
     def reaches(self, bytes subject not None):
         """Whether a message that the server sends to `subject` would get to anybody."""
-        cdef Route route = self.answer_route(subject)
-        return bool(route.subscriptions) or bool(route.queues)
+        return not self.answer_route(subject).empty
 
     def forget_all(self):
         """Drop every cached route, because something the planner looks at has changed."""
@@ -362,9 +452,30 @@ cdef class Interest:
                 return route
             self._forget(b"", False)
         if shared is not None:
-            route = Route(shared.subscriptions, shared.queues)
+            route = shared.copy()
         route._stamp = self._stamp
         self._routes[subject] = route
+        return route
+
+    def find_arrival_route(self, bytes subject not None):
+        """The decision for a message that another server of the cluster passes on."""
+        return self.arrival_route(subject)
+
+    cdef Route arrival_route(self, bytes subject):
+        """What the server it came from has done is not done again: where that makes a difference, the planner knows."""
+        cdef PyObject *cached
+        cdef Route route
+        if self.arrival_planner is None:
+            return self.route(subject)
+        cached = PyDict_GetItem(self._arrivals, subject)
+        if cached != NULL:
+            return <Route>cached
+        route = <Route?>self.arrival_planner(subject)
+        if is_used_once(subject) or PyBytes_GET_SIZE(subject) > KEPT_SUBJECT_MAX or not self._routes_max:
+            return route
+        if len(self._arrivals) >= self._routes_max:
+            self._arrivals = {}
+        self._arrivals[subject] = route
         return route
 
     cdef Route answer_route(self, bytes subject):
@@ -381,6 +492,8 @@ cdef class Interest:
         # A planner may have looked at other subjects too (a mapping's destination), so its routes are all forgotten.
         # A new stamp outdates the routes that publishers still hold, without visiting them.
         self._stamp += 1
+        if self._arrivals:
+            self._arrivals = {}
         if literal and self.planner is None:
             self._routes.pop(subject, None)
             return 0
@@ -586,17 +699,67 @@ cdef Route plain_route(list found):
     """Every match gets its copy; members of one queue group share one."""
     cdef Subscription sub
     cdef list plain
+    cdef list far = None
     cdef dict groups = None
     if not found:
         return Route()
     plain = []
     for sub in found:
-        if sub.queue is None:
+        if sub.link is not None:
+            if far is None:
+                far = []
+            far.append((sub, None))
+        elif sub.queue is None:
             plain.append(sub)
         else:
             if groups is None:
                 groups = {}
             groups.setdefault(sub.queue, []).append(sub)
+    if far is not None:
+        links, names, elsewhere = far_parts(far, {} if groups is None else groups)
+        return Route(
+            tuple(plain), () if groups is None else tuple([tuple(members) for members in groups.values()]),
+            links=links, link_names=names, elsewhere=elsewhere,
+        )
     if groups is None:
         return Route(tuple(plain))
     return Route(tuple(plain), tuple([tuple(members) for members in groups.values()]))
+
+
+def far_parts(list far not None, dict groups not None):
+    """What other servers want, as `links`, `link_names` and `elsewhere` of a route.
+
+    `far` has `(subscription, alias)` pairs; `groups` the local queue groups in the order of the route's `queues`.
+    """
+    cdef Subscription sub
+    cdef list links = []
+    cdef list names = []
+    cdef list known = []
+    cdef list result = []
+    cdef dict queues = {}
+    cdef dict places = {}
+    for place, queue in enumerate(groups):
+        places[queue] = place
+    for sub, alias in far:
+        if sub.queue is not None:
+            members, spare, spare_names = queues.setdefault(sub.queue, ([], [], []))
+            if sub.link.kind == ROUTE and sub.origin is None:
+                members.append(sub)
+            else:
+                spare.append(sub)
+                spare_names.append(alias)
+        elif sub.link not in known:
+            known.append(sub.link)
+            links.append(sub)
+            names.append(alias)
+    for queue, (members, spare, spare_names) in queues.items():
+        result.append(
+            Elsewhere(
+                queue, places.get(queue, -1), tuple(members), tuple(spare), tuple(spare_names) if any(spare_names) else None
+            )
+        )
+    return (
+        tuple(links) if links else None,
+        tuple(names) if any(names) else None,
+        tuple(result) if result else None,
+    )

@@ -1,0 +1,66 @@
+from typing import Protocol
+
+from slipstream.kernels.wire.delivery import Delivery
+from slipstream.kernels.wire.interest import Interest, Link
+
+UNKNOWN_OPERATION: int
+BAD_ARGUMENTS: int
+CONTROL_LINE_TOO_LONG: int
+PAYLOAD_TOO_LARGE: int
+HEADERS_NOT_NEGOTIATED: int
+TOO_MUCH_WAITING: int
+EARLY_OPERATION: int
+
+class LinkSink(Protocol):
+    def on_info(self, text: bytes, /) -> None: ...
+    def on_connect(self, text: bytes, /) -> None: ...
+    def on_ping(self) -> None: ...
+    def on_pong(self) -> None: ...
+    def on_peer_error(self, text: bytes, /) -> None: ...
+    def on_violation(self, kind: int, line: bytes, /) -> None: ...
+    def on_interest(
+        self, account: bytes, subject: bytes, queue: bytes | None, weight: int, origin: bytes | None, /
+    ) -> None: ...
+    def on_interest_gone(
+        self, account: bytes, subject: bytes, queue: bytes | None, origin: bytes | None, /
+    ) -> None: ...
+    def on_unknown_account(self, account: bytes, /) -> bool: ...
+    def may_publish(self, account: bytes, subject: bytes, /) -> bool | None: ...
+    def on_message(
+        self,
+        account: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        queues: tuple[bytes, ...] | None,
+        origin: bytes | None,
+        header_size: int,
+        body: bytes,
+        /,
+    ) -> None: ...
+
+class LinkParser:
+    link: Link
+    ready: bool
+    named_accounts: bool
+    fast: bool
+    restricted: bool
+    verdicts: dict[bytes, bool] | None
+    max_payload: int
+    max_control_line: int
+    waiting_max: int
+    msgs: int
+    msg_bytes: int
+    paused: bool
+    dead: bool
+    held: int
+    def __init__(
+        self, sink: LinkSink, link: Link, delivery: Delivery, max_payload: int, max_control_line: int
+    ) -> None: ...
+    def admit(self, account: bytes, interest: Interest, publisher: object) -> None: ...
+    def expel(self, account: bytes) -> None: ...
+    def stop(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def lend(self, shared: bytearray) -> bytearray | memoryview: ...
+    def filled(self, shared: bytearray, size: int) -> None: ...
+    def feed(self, data: bytes) -> None: ...

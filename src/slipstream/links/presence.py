@@ -1,0 +1,179 @@
+"""Another server inside one account: what it wants there, and who publishes what it passes on.
+
+Its interest is one subscription for each subject and queue group, with the weight that it names. It is the client of
+these subscriptions and the publisher of its messages; it may do all, since rights were checked where clients are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.kernels.wire.interest import Presence, Subscription
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.auth.identity import Identity
+    from slipstream.auth.permissions import Permissions
+    from slipstream.kernels.wire.interest import Link
+    from slipstream.kernels.wire.linkparser import LinkParser
+    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.protocol.peer import Peer
+
+__all__ = ["LinkMember"]
+
+_AT_ONCE = 1_000  # subscriptions of a peer that leaves; more are taken out in steps
+
+
+class LinkOwner(Protocol):
+    """The link as its members know it."""
+
+    @property
+    def cid(self) -> int: ...
+    @property
+    def peer(self) -> Peer: ...
+    @property
+    def parser(self) -> LinkParser: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def rtt_ns(self) -> int: ...
+    @property
+    def remote_name(self) -> str: ...
+
+
+class LinkMember:
+    """One link in one account."""
+
+    lang = version = ""
+    identity: Identity | None = None
+    rights = None  # everything is allowed
+    no_responders = False
+
+    def __init__(self, owner: LinkOwner, account: Account, link: Link, sid: bytes = b"") -> None:
+        self.owner = owner
+        self.account: Account | None = account
+        self.presence = Presence()
+        self._home = account
+        self._link = link
+        self._sid = sid
+        self.permissions: Permissions | None = None
+        self._subscriptions: dict[bytes, Subscription] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    @property
+    def cid(self) -> int:
+        """Number of the connection."""
+        return self.owner.cid
+
+    @property
+    def peer(self) -> Peer:
+        """The other end."""
+        return self.owner.peer
+
+    @property
+    def name(self) -> str:
+        """The other server."""
+        return self.owner.remote_name
+
+    @property
+    def start_ns(self) -> int:
+        """Since when."""
+        return self.owner.start_ns
+
+    @property
+    def rtt_ns(self) -> int:
+        """How far away it is."""
+        return self.owner.rtt_ns
+
+    @property
+    def parser(self) -> LinkParser:
+        """What it sent."""
+        return self.owner.parser
+
+    @property
+    def outbox(self) -> Outbox:
+        """What it got."""
+        return self.owner.outbox
+
+    def grants(self, _subject: bytes) -> bool:
+        """Its clients' rights were checked there."""
+        return True
+
+    def answerable(self, reply: bytes, _crossed: bool = False) -> bytes:
+        """A reply that a client of it named."""
+        return reply
+
+    def on_no_responders(self, subject: bytes, reply: bytes) -> None:
+        """Nobody took a request: the server that passed it on knows by its own interest."""
+
+    def on_delivered(self, subscription: Subscription, reply: bytes | None) -> None:
+        """Something left over the link."""
+
+    def subscriptions(self) -> list[Subscription]:
+        """What the peer wants, for monitoring."""
+        return list(self._subscriptions.values())
+
+    def has(self, subject: bytes, queue: bytes | None, origin: bytes | None = None) -> bool:
+        """Whether the peer has asked for it."""
+        return _key(subject, queue, origin) in self._subscriptions
+
+    def add(
+        self,
+        subject: bytes,
+        queue: bytes | None,
+        weight: int,
+        origin: bytes | None,
+        *,
+        checked: bool = False,
+        watched: bool = False,
+    ) -> None:
+        """The peer wants a subject, or has another number of members in a queue group."""
+        key = _key(subject, queue, origin)
+        known = self._subscriptions.get(key)
+        if known is not None:
+            if queue is not None and known.weight != weight:
+                self._home.reweigh(known, weight)
+            return
+        subscription = Subscription(
+            subject, queue, self._sid, self._link.outbox, self, None, self._link, max(weight, 1), origin
+        )
+        subscription.presence = self.presence
+        subscription.checked = checked
+        subscription.watched = watched
+        subscription.echo = False
+        self._subscriptions[key] = subscription
+        self._home.add(subscription)
+
+    def remove(self, subject: bytes, queue: bytes | None, origin: bytes | None) -> None:
+        """The peer no longer wants it."""
+        subscription = self._subscriptions.pop(_key(subject, queue, origin), None)
+        if subscription is not None:
+            self._home.remove(subscription)
+
+    def recheck(self, needs_check: Callable[[bytes], bool]) -> None:
+        """Other rights: decide anew which subscriptions have to be asked about for each message."""
+        for subscription in list(self._subscriptions.values()):
+            checked = needs_check(subscription.subject)
+            if checked != subscription.checked:
+                self._home.remove(subscription)
+                subscription.checked, subscription.closed = checked, False
+                self._home.add(subscription)
+        self._home.interest.forget_all()
+
+    def leave(self, in_steps: Callable[[Iterator[None]], None]) -> None:
+        """The link is gone: so is all that the peer wanted, many subscriptions bit by bit."""
+        subscriptions, self._subscriptions = self._subscriptions, {}
+        if len(subscriptions) > _AT_ONCE:
+            in_steps(self._home.depart(self.presence, subscriptions))
+            return
+        for subscription in subscriptions.values():
+            self._home.remove(subscription)
+
+
+def _key(subject: bytes, queue: bytes | None, origin: bytes | None) -> bytes:
+    return b"%b %b %b" % (subject, queue or b"", origin or b"")

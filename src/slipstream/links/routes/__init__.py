@@ -1,0 +1,1 @@
+"""Routes: the connections between the servers of one cluster."""

@@ -1,0 +1,240 @@
+"""Routes at the edge: the listener, dialling with pauses, and the sockets of the mesh."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from functools import partial
+from typing import TYPE_CHECKING
+
+from slipstream.ids import new_nuid
+from slipstream.limits import ROUTE_PING_INTERVAL_MAX_NS
+from slipstream.links.routes.link import RouteLink
+from slipstream.links.routes.mesh import Mesh
+from slipstream.links.routes.targets import RouteTarget, route_target
+from slipstream.protocol import texts
+from slipstream.protocol.host import State
+from slipstream.protocol.peer import Peer
+from slipstream.protocol.texts import CloseReason
+from slipstream.server.acceptor import Acceptor
+from slipstream.server.link_protocol import LinkEnd, LinkProtocol, LinkTiming
+from slipstream.server.listener import address_of
+from slipstream.units import MILLISECOND_NS, SECOND_NS
+
+if TYPE_CHECKING:
+    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.server.server import Server
+
+__all__ = ["Routes"]
+
+# As nats-server has them.
+_DIAL_TIMEOUT_NS = SECOND_NS
+_RETRY_NS = SECOND_NS
+_RETRY_MAX_NS = 30 * SECOND_NS  # with `connect_backoff`
+_AGAIN_JITTER_NS = 100 * MILLISECOND_NS  # two servers that dropped each other's routes try again at different times
+_HANDSHAKE_NS = 2 * SECOND_NS  # where no `authorization` says how long a peer may take
+_ATTEMPTS_SILENT = 3600  # attempts between two that are logged as errors
+_ABORT = (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+
+
+class Routes:
+    """The routes of one server. Implements `MeshEdge`."""
+
+    def __init__(self, server: Server) -> None:
+        options = server.options.cluster
+        self._server = server
+        self._turns = server.turns
+        name = options.name or new_nuid(server.hub.rng)
+        self.mesh = Mesh(server.hub, self, name, dynamic=not options.name)
+        self._open: set[RouteLink] = set()  # with a socket, READY or not
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._listener: Acceptor | None = None
+        self._closed = False
+        self.port = 0
+        server.hub.cluster_name = name
+
+    def listen(self) -> None:
+        """Bind the route port.
+
+        Raises:
+            StartError: the address cannot be had.
+        """
+        server, options = self._server, self._server.options.cluster
+        host = options.host or server.options.host
+        listening = server.bind("router port", host, options.port)
+        self.port = listening.getsockname()[1]
+        mesh = self.mesh
+        mesh.host, mesh.port = self._advertised(host)
+        self._listener = Acceptor(self._turns, listening, partial(self._protocol, None))
+        self.log("INF", f"Cluster name is {mesh.cluster}")
+        if mesh.dynamic:
+            self.log("WRN", "Cluster name was dynamically generated, consider setting one")
+        shown = f"[{host}]" if ":" in host else host
+        self.log("INF", f"Listening for route connections on {shown}:{self.port}")
+
+    def start(self) -> None:
+        """Clients can connect: tell other servers where, and dial those that are configured."""
+        server, options = self._server, self._server.options
+        self.mesh.own_urls = [] if options.cluster.no_advertise else _reachable(*server.hub.advertised)
+        if server.websocket is not None and not options.cluster.no_advertise:
+            self.mesh.own_websocket_urls = _reachable(server.hub.websocket_host, server.hub.websocket_port)
+        self.mesh.watch_accounts()
+        for url in options.cluster.routes:
+            self._dial_all(url)
+
+    def _advertised(self, host: str) -> tuple[str, int]:
+        told = self._server.options.cluster.advertise
+        if not told:
+            return host, self.port
+        target = route_target(told if ":" in told else f"{told}:{self.port}", explicit=True)
+        return (host, self.port) if target is None else (target.host, target.port)
+
+    def reload(self) -> None:
+        """Other routes are configured: dial new ones, close those that are gone."""
+        self.mesh.watch_accounts()
+        known = {link.target.url for link in self._open if link.target is not None}
+        for link in list(self._open):
+            if link.explicit and link.target is not None and not self.mesh.is_wanted(link.target):
+                link.reconnects = False
+                link.close(CloseReason.ROUTE_REMOVED)
+        for url in self._server.options.cluster.routes:
+            if url not in known:
+                self._dial_all(url)
+
+    def _dial_all(self, url: str) -> None:
+        for account in ("", *self.mesh.pinned):
+            target = route_target(url, explicit=True, account=account)
+            if target is not None:
+                self.dial(target)
+
+    # --- what the mesh asks ------------------------------------------------------------------------------------------
+
+    def log(self, level: str, text: str) -> None:
+        """A log line."""
+        self._server.log(level, text)
+
+    def ready(self, link: RouteLink) -> None:
+        """The handshake is over: ask from now on whether the peer lives."""
+        if isinstance(link.edge, LinkProtocol):
+            link.edge.start_pings()
+
+    def close(self, link: RouteLink, reason: CloseReason) -> None:
+        """Close the socket of a route that ended."""
+        edge = link.edge
+        if isinstance(edge, LinkProtocol):
+            if reason in _ABORT:
+                edge.abort()
+            else:
+                edge.finish()
+
+    def urls_changed(self) -> None:
+        """Tell clients where they may connect."""
+        hub = self._server.hub
+        hub.cluster_name = self.mesh.cluster
+        if self._server.options.cluster.no_advertise or self._closed:
+            return
+        urls, websocket = self.mesh.client_urls()
+        if (urls, websocket) != (hub.connect_urls, hub.websocket_urls):
+            hub.connect_urls, hub.websocket_urls = urls, websocket
+            for connection in list(hub.each_connection()):
+                connection.send_info()
+
+    def dial(self, target: RouteTarget, *, again: bool = False) -> None:
+        """Connect, and keep trying if it was configured."""
+        if self._closed:
+            return
+        task = self._turns.loop.create_task(self._dial(target, again=again))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    async def _dial(self, target: RouteTarget, *, again: bool) -> None:
+        rng, options = self._server.hub.rng, self._server.options.cluster
+        if again:
+            pause = rng.randrange(_AGAIN_JITTER_NS) + (_RETRY_NS if target.explicit else 0)
+            await asyncio.sleep(pause / SECOND_NS)
+        attempts, delay_ns = 0, _RETRY_NS
+        while not self._closed and self.mesh.is_wanted(target):
+            self.log("DBG", f"Trying to connect to route on {target.address}")
+            try:
+                connecting = self._turns.loop.create_connection(
+                    partial(self._protocol, target), target.host, target.port
+                )
+                await asyncio.wait_for(connecting, _DIAL_TIMEOUT_NS / SECOND_NS)
+                return
+            except (OSError, TimeoutError) as error:
+                attempts += 1
+                level = "ERR" if attempts == 1 or attempts % _ATTEMPTS_SILENT == 0 else "DBG"
+                self.log(level, f"Error trying to connect to route (attempt {attempts}): {error or 'timeout'}")
+            if not target.explicit and attempts > options.connect_retries:
+                return
+            await asyncio.sleep(delay_ns / SECOND_NS)
+            if options.connect_backoff:
+                delay_ns = min(delay_ns * 2, _RETRY_MAX_NS)
+
+    def outboxes(self) -> list[Outbox]:
+        """Of all routes."""
+        return [link.outbox for link in self._open]
+
+    # --- sockets -----------------------------------------------------------------------------------------------------
+
+    def _protocol(self, target: RouteTarget | None) -> LinkProtocol:
+        return LinkProtocol(self._server, self._timing(), partial(self._opened, target), self._lost)
+
+    def _timing(self) -> LinkTiming:
+        options = self._server.options
+        cluster = options.cluster
+        return LinkTiming(
+            min(cluster.ping_interval_ns or options.ping_interval_ns, ROUTE_PING_INTERVAL_MAX_NS),
+            cluster.ping_max or options.ping_max,
+            cluster.write_deadline_ns or options.write_deadline_ns,
+            cluster.write_timeout == "close",
+        )
+
+    def _opened(self, target: RouteTarget | None, protocol: LinkProtocol) -> LinkEnd:
+        peer = Peer(*address_of(protocol.transport), "route")
+        link = self.mesh.accept(peer) if target is None else self.mesh.dialled(peer, target)
+        self._open.add(link)
+        timeout_ns = self._server.options.cluster.auth_timeout_ns or _HANDSHAKE_NS
+        protocol.set_step_timer(timeout_ns, partial(self._too_slow, link))
+        return link
+
+    def _too_slow(self, link: RouteLink) -> None:
+        """A peer that does not say who it is."""
+        if link.state not in (State.READY, State.CLOSED):
+            link.refuse(CloseReason.AUTHENTICATION_TIMEOUT, texts.AUTHENTICATION_TIMEOUT)
+
+    def _lost(self, link: LinkEnd) -> None:
+        if isinstance(link, RouteLink):
+            self._open.discard(link)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close_listener(self) -> None:
+        """Let no further server in."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def stop(self) -> None:
+        """End all routes and dial no more."""
+        self._closed = True
+        self.close_listener()
+        for task in self._dialling:
+            task.cancel()
+        for link in list(self._open):
+            link.close(CloseReason.SERVER_SHUTDOWN)
+
+
+def _reachable(host: str, port: int) -> list[str]:
+    """`host:port` under which others reach this server; all interfaces mean all addresses of the machine."""
+    if host not in ("", "0.0.0.0", "::"):
+        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    found: list[str] = []
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM):
+            ip = str(address[0])
+            url = f"[{ip}]:{port}" if family == socket.AF_INET6 else f"{ip}:{port}"
+            if not ip.startswith(("127.", "::1", "fe80")) and url not in found:
+                found.append(url)
+    except OSError:
+        pass
+    return found or [f"127.0.0.1:{port}"]

@@ -1,0 +1,194 @@
+"""Routes without sockets: bad input of peers, pools, and what other servers are told."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from slipstream.clock import SystemClock
+from slipstream.config.listener_options import ClusterOptions
+from slipstream.config.options import Options
+from slipstream.kernels.wire.interest import Subscription
+from slipstream.kernels.wire.outbox import FlushQueue
+from slipstream.links.routes.link import RouteLink
+from slipstream.links.routes.mesh import Mesh, pool_place
+from slipstream.links.routes.targets import RouteTarget
+from slipstream.protocol.peer import Peer
+from slipstream.protocol.texts import CloseReason
+from slipstream.routing.hub import Hub, ServerIdentity
+
+
+class Edge:
+    """Neither sockets nor logs: what the hub and the mesh asked for is written down."""
+
+    def __init__(self) -> None:
+        self.dialled: list[RouteTarget] = []
+
+    def dial(self, target: RouteTarget, *, again: bool = False) -> None:
+        self.dialled.append(target)
+
+    def ready(self, link: RouteLink) -> None: ...
+    def connected(self, connection: object) -> None: ...
+    def close(self, link: object, reason: CloseReason) -> None: ...
+    def urls_changed(self) -> None: ...
+    def check_password(self, *_: object) -> None: ...
+    def log(self, level: str, text: str) -> None: ...
+    def call_soon(self, callback: object) -> None:
+        callback()  # type: ignore[operator]
+
+
+class World:
+    def __init__(self, **cluster: object) -> None:
+        self.edge = Edge()
+        cluster = {"name": "C", "port": -1, "pool_size": 1, **cluster}
+        options = Options(cluster=ClusterOptions(**cluster))  # type: ignore[arg-type]
+        identity = ServerIdentity("SELF", "self", "", 1)
+        queue = FlushQueue(lambda: None)
+        self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
+        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False)
+        self.mesh.watch_accounts()
+
+    def accepted(self) -> RouteLink:
+        link = self.mesh.accept(Peer("10.0.0.1", 1, "route"))
+        said(link)
+        return link
+
+    def peer(self, **info: object) -> RouteLink:
+        link = self.accepted()
+        link.parser.feed(connect())
+        link.parser.feed(info_line(**info))
+        return link
+
+
+def said(link: RouteLink) -> bytes:
+    return b"".join(link.outbox.take())
+
+
+def connect(**fields: object) -> bytes:
+    return b"CONNECT " + json.dumps({"name": "PEER", "cluster": "C", "headers": True, **fields}).encode() + b"\r\n"
+
+
+def info_line(**fields: object) -> bytes:
+    known = {
+        "server_id": "PEER",
+        "server_name": "peer",
+        "cluster": "C",
+        "headers": True,
+        "route_pool_size": 1,
+        "port": 6222,
+    }
+    return b"INFO " + json.dumps({**known, **fields}).encode() + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"RS+ $G foo\r\n", CloseReason.AUTHENTICATION_VIOLATION),
+        (b"RMSG $G foo 0\r\n\r\n", CloseReason.AUTHENTICATION_VIOLATION),
+        (info_line(), CloseReason.AUTHENTICATION_VIOLATION),
+        (connect(lang="go"), CloseReason.WRONG_PORT),
+        (connect(gateway="G"), CloseReason.WRONG_GATEWAY),
+        (connect(cluster="other"), CloseReason.CLUSTER_NAME_CONFLICT),
+        (b"CONNECT {nonsense}\r\n", CloseReason.PROTOCOL_VIOLATION),
+        (connect() + connect(), CloseReason.PROTOCOL_VIOLATION),
+        (connect() + b"RS+ $G foo\r\n", CloseReason.AUTHENTICATION_VIOLATION),
+        (connect() + info_line(server_id="SELF"), CloseReason.DUPLICATE_ROUTE),
+        (connect() + info_line(server_name="self"), CloseReason.DUPLICATE_SERVER_NAME),
+        (connect() + info_line(cluster="other"), CloseReason.CLUSTER_NAME_CONFLICT),
+        (connect() + info_line(route_pool_idx=7), CloseReason.PROTOCOL_VIOLATION),
+        (connect() + info_line(route_account="$G"), CloseReason.PROTOCOL_VIOLATION),
+        (connect() + info_line() + b"NONSENSE\r\n", CloseReason.PROTOCOL_VIOLATION),
+        (b"INFO " + b"x" * 100_000, CloseReason.MAX_CONTROL_LINE),
+    ],
+)
+def test_what_a_peer_must_not_say_ends_its_route_and_no_other(sent: bytes, reason: CloseReason) -> None:
+    world = World()
+    good = world.peer(server_id="GOOD", server_name="good")
+    link = world.accepted()
+    link.parser.feed(sent)
+    assert link.close_reason is reason
+    assert good.close_reason is None
+    assert world.mesh.routes() == [good]
+
+
+def test_a_password_is_asked_for() -> None:
+    world = World(user="u", password="p")
+    link = world.accepted()
+    link.parser.feed(connect(user="u", **{"pass": "x"}))
+    assert link.close_reason is CloseReason.AUTHENTICATION_VIOLATION
+    assert said(link) == b"-ERR 'Authorization Violation'\r\n"
+
+
+def test_interest_is_told_with_the_first_and_the_last_subscription() -> None:
+    world = World()
+    link = world.peer()
+    account = world.hub.accounts["$G"]
+    said(link)
+    first, second = (account.subscribe(b"foo.*", lambda *_: None) for _ in range(2))
+    assert said(link) == b"RS+ $G foo.*\r\n"
+    members = [Subscription(b"q", b"g", b"", None, None, lambda *_: None) for _ in range(2)]
+    for member in members:
+        account.add(member)
+    assert said(link) == b"RS+ $G q g 1\r\nRS+ $G q g 2\r\n"
+    account.remove(first)
+    assert said(link) == b""
+    account.remove(second)
+    for member in members:
+        account.remove(member)
+    assert said(link) == b"RS- $G foo.*\r\nRS+ $G q g 1\r\nRS- $G q g\r\n"
+
+
+def test_a_message_leaves_once_for_a_server_with_the_groups_that_it_shall_serve() -> None:
+    world = World()
+    link = world.peer()
+    said(link)
+    link.parser.feed(b"RS+ $G foo\r\nRS+ $G *\r\nRS+ $G foo g1 2\r\nRS+ $G foo g2 1\r\n")
+    account = world.hub.accounts["$G"]
+    assert account.publish(b"foo", None, 0, b"hi") == 1
+    assert said(link) == b"RMSG $G foo | g1 g2 2\r\nhi\r\n"
+    assert account.publish(b"foo", b"r", 12, b"NATS/1.0\r\n\r\nhi") == 1
+    assert said(link) == b"HMSG $G foo + r g1 g2 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
+    link.parser.feed(b"RS- $G foo g1\r\nRS- $G foo g2\r\nRS- $G foo\r\n")
+    assert account.publish(b"foo", b"r", 0, b"") == 1
+    assert said(link) == b"RMSG $G foo r 0\r\n\r\n"
+    link.close(CloseReason.CLIENT_CLOSED)
+    assert account.publish(b"foo", b"r", 0, b"") == 0
+
+
+def test_what_arrives_goes_to_local_receivers_alone_and_to_the_groups_it_names() -> None:
+    world = World()
+    link, other = world.peer(), world.peer(server_id="OTHER", server_name="other")
+    account, got = world.hub.accounts["$G"], list[bytes]()
+    account.subscribe(b"foo", lambda _publisher, _subject, _reply, _size, body: got.append(b"plain " + body))
+    for queue in (b"g1", b"g2"):
+        account.subscribe(b"foo", lambda *args, queue=queue: got.append(queue + b" " + args[4]), queue)
+    other.parser.feed(b"RS+ $G foo\r\n")
+    said(other)
+    link.parser.feed(b"RMSG $G foo 1\r\na\r\nRMSG $G foo | g2 1\r\nb\r\nRMSG $G foo + reply g1 g2 1\r\nc\r\n")
+    assert sorted(got) == [b"g1 c", b"g2 b", b"g2 c", b"plain a", b"plain b", b"plain c"]
+    assert said(other) == b"", "one hop"
+    link.parser.feed(b"RMSG nobody foo 1\r\nd\r\nRS+ nobody foo\r\nRMSG $G foo 1\r\ne\r\n")
+    assert got[-1] == b"plain e", "an account that is not known here is passed over"
+
+
+def test_a_server_that_is_told_of_is_dialled_unless_it_is_known() -> None:
+    world = World(routes=("nats://10.0.0.9:6222",))
+    link = world.peer()
+    gossip = {"server_id": "NEW", "server_name": "new", "ip": "nats-route://10.0.0.7:6222/"}
+    link.parser.feed(info_line(**gossip))
+    assert [target.address for target in world.edge.dialled] == ["10.0.0.7:6222"]
+    link.parser.feed(info_line(**{**gossip, "server_id": "CONFIGURED", "ip": "nats-route://10.0.0.9:6222/"}))
+    link.parser.feed(info_line(**{**gossip, "server_id": "SELF"}))
+    link.parser.feed(info_line(**{**gossip, "server_id": "BROKEN", "ip": "nats-route://[/"}))
+    assert len(world.edge.dialled) == 1
+    assert link.close_reason is None
+
+
+def test_the_place_in_a_pool_is_that_of_nats_server() -> None:
+    """FNV-1a of 32 bits, by its published values."""
+    assert pool_place(1, "foobar") == 0
+    assert pool_place(1 << 32, "a") == 0xE40C292C
+    assert pool_place(1 << 32, "foobar") == 0xBF9CF968
+    assert pool_place(3, "foobar") == 0xBF9CF968 % 3
