@@ -383,7 +383,44 @@ def injection(calls_of_each: int) -> Figures:
     )
 
 
+def raft(seeds: int) -> Figures:
+    """A Raft group, seed by seed, and mutants that the same checks must catch."""
+    from support.raft_sim import Mutant, RaftSim, Violation  # needs the Raft core, which not everybody has built
+
+    broken: list[str] = []
+    acked = elections = 0
+    for seed in range(seeds):
+        try:
+            sim = RaftSim(seed, nodes=5 if seed % 5 == 0 else 3).run()
+        except Violation as violation:
+            broken.append(str(violation))
+            continue
+        acked += len(sim.acked)
+        elections += len(sim.leaders)
+    caught = dict.fromkeys(Mutant, 0)
+    tried = min(max(seeds, 40), 1_000)
+    for mutant in Mutant:
+        for seed in range(tried):
+            try:
+                RaftSim(seed, mutant=mutant).run()
+            except Violation:
+                caught[mutant] += 1
+    return Figures(
+        {"seeds": seeds, "entries acknowledged": acked, "leaders elected": elections, "seeds that failed": len(broken)},
+        broken,
+        f"of {tried} seeds each, "
+        + ", ".join(f"{count} notice that {mutant.value}" for mutant, count in caught.items()),
+        all(caught.values()),
+    )
+
+
 CAMPAIGNS = {
+    "raft": Campaign(
+        "Agreement of replicas",
+        "One leader a term, one entry an index, nothing acknowledged lost, whatever network, power and clocks do.",
+        raft,
+        100_000,
+    ),
     "linearizable": Campaign(
         "One order of events",
         "Everything that many clients write, read, list and watch in a bucket, over deaths, is explained by one order.",
