@@ -116,6 +116,7 @@ class Replica:
         while (ready := self.node.ready()) is not None:
             if ready.hard_state is not None:
                 self.hard_state = ready.hard_state
+                self.save_votes()
             self.log.append(ready.entries)
             if ready.entries:
                 self.synced_index = min(self.synced_index, ready.entries[0][0] - 1)
@@ -135,20 +136,19 @@ class Replica:
         if committed:
             self.node.advance_apply_to(max(entry[0] for entry in committed))
 
-    def sync(self, *, dies: bool = False) -> None:
-        """What waits is on disk, unless the node dies between the two files."""
-        if not self.waiting:
-            return
+    def save_votes(self) -> None:
+        """Before the log is written: what is not synced may survive all the same, and must be of a known term."""
         term, vote, commit = self.hard_state
         if (term, vote) != (self.votes.term, self.votes.vote):
-            # Before the log: an entry of a term that this node has not heard of would be a contradiction.
             self.votes = Votes(self.votes.version + 1, term, vote, min(commit, self.synced_index), self.sim.ids)
             self.file.save(self.votes)
-        if dies:
-            return
-        self.log.sync()
-        self.synced_index = self.log.last_index
-        self.persisted()
+
+    def sync(self) -> None:
+        """What waits is on disk."""
+        if self.waiting:
+            self.log.sync()
+            self.synced_index = self.log.last_index
+            self.persisted()
 
     def persisted(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -253,8 +253,6 @@ class RaftSim:
         if id_ in self.down:
             return
         rng, replica = self.rng, self.replicas[id_]
-        if rng.random() < 0.3:
-            replica.sync(dies=True)
         self.note(b"power" if power else b"kill", id_, b"")
         if power:
             replica.disk = replica.disk.crash(rng, keep=rng.choice([0.0, 0.5, 0.9]), torn=True)
