@@ -106,6 +106,9 @@ class HubWorld:
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         return None
 
+    def called_out(self, connection: ClientConnection) -> None:
+        return None
+
     def check_password(
         self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
     ) -> None:

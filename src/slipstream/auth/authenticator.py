@@ -3,13 +3,17 @@
     authenticate ──► Granted(identity)
                  ──► Denied(reason)
                  ──► NeedsPasswordCheck(job, resume)
+                 ──► NeedsCallout(account, who it says it is)
 
 What decides, in nats-server's order: the trusted proxy's signature; operator mode; whether the listener asks at all;
 nkeys; users, by certificate (verify_and_map), as `no_auth_user`, or by password; at last the single token or user.
 Every way to a configured login ends in `_admit`, where connection type and proxy are checked: none can forget them.
 
-Differences from nats-server, all on the safe side: an empty password never matches, and with an auth callout
-configured only the callout's own users come in, because there is nobody yet to ask about the others.
+With an auth callout that is only a first opinion: its own users (`auth_users`) come in by it alone, and so do users of
+accounts that it does not decide for; everybody else is the callout's to judge, known here or not.
+
+Differences from nats-server, all on the safe side: an empty password never matches, and whether a client is one of the
+`auth_users` is decided by who it proved to be, not by a name in CONNECT that nobody looked at.
 
 What it is not: enforcement after the login. It keeps no state between logins; a reload makes a new one.
 """
@@ -27,13 +31,14 @@ from slipstream.auth.identity import (
     JwtVerifier,
     Means,
     NeedsAccount,
+    NeedsCallout,
     NeedsPasswordCheck,
     PeerFacts,
     Verdict,
 )
 from slipstream.auth.nkeys import KeyKind, verify
 from slipstream.auth.password import BcryptCheck, check
-from slipstream.auth.users import Login, UserTable
+from slipstream.auth.users import Login, UserTable, permissions_in
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.config.record import Record
 
@@ -50,6 +55,7 @@ __all__ = [
     "Identity",
     "JwtVerifier",
     "NeedsAccount",
+    "NeedsCallout",
     "NeedsPasswordCheck",
     "PeerFacts",
     "Verdict",
@@ -57,6 +63,7 @@ __all__ = [
 
 # Shown instead of a token wherever a user name is shown.
 _REDACTED = "[REDACTED]"
+_NO_PROXY = Denied("proxy connection required")
 
 
 class _Listener(Record):
@@ -91,8 +98,8 @@ class Authenticator:
 
         authorization, websocket = options.authorization, options.websocket
         self._standard = _Listener(
-            user=_single_user(authorization.user, authorization.password, authorization.proxy_required),
-            token=_single_token(authorization.token, authorization.proxy_required),
+            user=_single_user(authorization.user, authorization.password, options),
+            token=_single_token(authorization.token, options),
             no_auth_user=options.no_auth_user,
             maps_certificates=options.tls is not None and options.tls.verify_and_map,
         )
@@ -101,8 +108,8 @@ class Authenticator:
         maps_certificates = websocket.tls is not None and websocket.tls.verify_and_map
         if self._websocket_has_own:
             self._websocket = _Listener(
-                user=_single_user(websocket.user, websocket.password, authorization.proxy_required),
-                token=_single_token(websocket.token, authorization.proxy_required),
+                user=_single_user(websocket.user, websocket.password, options),
+                token=_single_token(websocket.token, options),
                 no_auth_user=websocket.no_auth_user,
                 maps_certificates=maps_certificates,
             )
@@ -156,7 +163,61 @@ class Authenticator:
             )
         if not self._asks(peer.kind):
             return Granted(_open_identity(credentials, peer))
-        return self._by_nkey(credentials, peer, proxied) or self._by_user(credentials, peer, proxied)
+        verdict = self._by_nkey(credentials, peer, proxied) or self._by_user(credentials, peer, proxied)
+        return verdict if self._callout is None else self._or_callout(verdict, credentials, peer, proxied)
+
+    def _or_callout(self, verdict: Verdict, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict:
+        """The verdict if it is final, or whom to ask."""
+        callout = self._callout
+        assert callout is not None
+        if isinstance(verdict, NeedsPasswordCheck):
+            check = verdict
+
+            def resume(matched: bool) -> Granted | Denied | NeedsCallout:
+                final = self._or_callout(check.resume(matched), credentials, peer, proxied)
+                assert isinstance(final, Granted | Denied | NeedsCallout)
+                return final
+
+            return NeedsPasswordCheck(check.job, resume)
+        login = None
+        if isinstance(verdict, Granted):
+            login, account = verdict.identity.login, verdict.identity.account
+            # Users that nobody configured are in the global account, so that is always the callout's.
+            elsewhere = account != GLOBAL_ACCOUNT and callout.allowed_accounts
+            if (elsewhere and account not in callout.allowed_accounts) or (login and login.name in callout.auth_users):
+                return verdict
+        claimed = self._claimed(login, verdict, credentials, peer, proxied)
+        # Somebody without a proxy must not come in whatever a service says; its own users are not asked about.
+        if verdict is _NO_PROXY or (login is None and claimed.shown_user in callout.auth_users):
+            return verdict
+        return claimed
+
+    def _claimed(
+        self, login: Login | None, verdict: Verdict, credentials: Credentials, peer: PeerFacts, proxied: bool
+    ) -> NeedsCallout:
+        """Who a client says it is, with what the configuration says for those who say nothing."""
+        nkey, user, password = credentials.nkey or "", credentials.user or "", credentials.password or ""
+        listener = self._listener(peer.kind)
+        if _is_anonymous(credentials):
+            name = listener.no_auth_user
+            if name in self._table.nkeys:
+                nkey = name
+            elif name in self._table.users and not listener.maps_certificates:
+                user, password = name, self._table.users[name].password
+        if login is not None and isinstance(verdict, Granted) and verdict.identity.means == "certificate":
+            user = login.name
+        assert self._callout is not None
+        token = credentials.auth_token or ""
+        return NeedsCallout(
+            account=self._callout.account,
+            user=user,
+            password=password,
+            auth_token=token,
+            nkey=nkey,
+            sig=credentials.sig or "",
+            shown_user=nkey or user or (_REDACTED if token else ""),
+            proxied=proxied,
+        )
 
     def current(self, identity: Identity) -> Identity | None:
         """The same client under this configuration, or None when it may not stay.
@@ -165,7 +226,7 @@ class Authenticator:
         or set of connection types.
         """
         if identity.token is not None:
-            return identity  # whoever keeps the accounts' tokens asks about it
+            return identity  # whoever keeps the accounts' tokens asks about it; what a callout said holds
         if identity.login is None:
             stays = identity.means == "open" and (not self._asks(identity.kind) or self._only_system_users)
             return identity if stays else None
@@ -264,9 +325,7 @@ class Authenticator:
         if not login.may_use(peer.kind):
             return Denied("connection type not allowed")
         if login.proxy_required and not proxied:
-            return Denied("proxy connection required")
-        if self._callout is not None and login.name not in self._callout.auth_users:
-            return Denied("auth callout is not available")
+            return _NO_PROXY
         return Granted(_identity(login, peer.kind, means))
 
 
@@ -300,12 +359,22 @@ def _open_identity(credentials: Credentials, peer: PeerFacts) -> Identity:
     return Identity(user, GLOBAL_ACCOUNT, kind=peer.kind)
 
 
-def _single_user(name: str, password: str, proxy_required: bool) -> Login | None:
-    return Login(name, GLOBAL_ACCOUNT, password, proxy_required=proxy_required) if name else None
+def _single_user(name: str, password: str, options: Options) -> Login | None:
+    return _single(name, password, options) if name else None
 
 
-def _single_token(token: str, proxy_required: bool) -> Login | None:
-    return Login("", GLOBAL_ACCOUNT, token, proxy_required=proxy_required) if token else None
+def _single_token(token: str, options: Options) -> Login | None:
+    return _single("", token, options) if token else None
+
+
+def _single(name: str, password: str, options: Options) -> Login:
+    return Login(
+        name,
+        GLOBAL_ACCOUNT,
+        password,
+        permissions_in(GLOBAL_ACCOUNT, None, options),
+        proxy_required=options.authorization.proxy_required,
+    )
 
 
 def _has_only_system_users(options: Options) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "JwtVerifier",
     "Means",
     "NeedsAccount",
+    "NeedsCallout",
     "NeedsPasswordCheck",
     "PeerFacts",
     "TokenLogin",
@@ -32,8 +33,8 @@ __all__ = [
 # The words of `allowed_connection_types`.
 ConnectionKind = Literal["STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"]
 
-# How somebody came in. `open`: nobody was asked; `anonymous`: as `no_auth_user`.
-Means = Literal["open", "anonymous", "nkey", "certificate", "password", "token", "jwt"]
+# How somebody came in. `open`: nobody was asked; `anonymous`: as `no_auth_user`; `callout`: a service said so.
+Means = Literal["open", "anonymous", "nkey", "certificate", "password", "token", "jwt", "callout"]
 
 
 class Credentials(Protocol):
@@ -90,7 +91,7 @@ class Identity(Record):
     login: Login | None = None  # what it was compared with; None if nobody was asked
     kind: ConnectionKind = "STANDARD"
     means: Means = "open"
-    token: TokenLogin | None = None  # in operator mode
+    token: TokenLogin | None = None  # in operator mode, and when an auth callout let it in
 
 
 class Granted(Record):
@@ -103,6 +104,7 @@ class Denied(Record):
     """The client may not come in. The reason is for the log; the client hears the same text whatever it was."""
 
     reason: str
+    account: str = ""  # whose auth callout said so; empty: none was asked
 
 
 class NeedsPasswordCheck:
@@ -114,7 +116,7 @@ class NeedsPasswordCheck:
 
     __slots__ = ("job", "resume")
 
-    def __init__(self, job: BcryptCheck, resume: Callable[[bool], Granted | Denied]) -> None:
+    def __init__(self, job: BcryptCheck, resume: Callable[[bool], Granted | Denied | NeedsCallout]) -> None:
         self.job = job
         self.resume = resume
 
@@ -125,7 +127,22 @@ class NeedsAccount(Record):
     account: str
 
 
-Verdict = Granted | Denied | NeedsPasswordCheck | NeedsAccount
+class NeedsCallout(Record, secret=("password", "auth_token", "jwt", "sig")):
+    """The answer is an auth callout's: where it listens, and who the client says it is."""
+
+    account: str
+    user: str = ""
+    password: str = ""
+    auth_token: str = ""
+    nkey: str = ""
+    sig: str = ""
+    jwt: str = ""
+    shown_user: str = ""  # who that is in logs and monitoring: never a secret
+    proxied: bool = False
+    token: TokenLogin | None = None  # with which it came as far as this, in operator mode
+
+
+Verdict = Granted | Denied | NeedsPasswordCheck | NeedsAccount | NeedsCallout
 
 
 class JwtVerifier(Protocol):

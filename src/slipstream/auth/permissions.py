@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from slipstream.auth.limits import PERMISSION_CACHE_MAX, PERMISSION_CACHE_SUBJECT_BYTES_MAX, RESPONSE_PERMITS_MAX
+from slipstream.config.record import replace
 from slipstream.errors import ConfigError
 from slipstream.kernels.subjects.subject import is_literal, is_subset, is_valid_subscription, matches, overlaps
 from slipstream.limits import ALLOW_RESPONSE_EXPIRES_NS, ALLOW_RESPONSE_MAX_MSGS
@@ -30,7 +31,10 @@ from slipstream.limits import ALLOW_RESPONSE_EXPIRES_NS, ALLOW_RESPONSE_MAX_MSGS
 if TYPE_CHECKING:
     from slipstream.config.account_options import PermissionsOptions, ResponsePermissionOptions
 
-__all__ = ["Permissions", "ResponsePermits"]
+__all__ = ["CALLOUT_SUBJECT", "Permissions", "ResponsePermits"]
+
+# Where an auth callout is asked.
+CALLOUT_SUBJECT = "$SYS.REQ.USER.AUTH"
 
 _Key = TypeVar("_Key", bytes, tuple[bytes, bytes | None])
 
@@ -91,6 +95,21 @@ class Permissions:
         if options is None or (options.publish, options.subscribe, options.allow_responses) == (None, None, None):
             return None
         return Permissions(options)
+
+    @staticmethod
+    def without_callout(options: PermissionsOptions | None) -> Permissions:
+        """The permissions of a user in an account with an auth callout: nobody but the server may ask that.
+
+        Raises:
+            ConfigError: as for `compile`.
+        """
+        from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
+
+        options = options or PermissionsOptions()
+        publish = options.publish or SubjectPermissionOptions()
+        if CALLOUT_SUBJECT not in publish.deny:
+            publish = replace(publish, deny=(*publish.deny, CALLOUT_SUBJECT))
+        return Permissions(replace(options, publish=publish))
 
     def may_publish(self, subject: bytes) -> bool:
         """Tell whether the lists let the user publish to `subject`; response grants are a separate question."""

@@ -12,10 +12,10 @@ from slipstream.auth.permissions import Permissions
 from slipstream.config.record import Record
 
 if TYPE_CHECKING:
-    from slipstream.config.account_options import UserOptions
+    from slipstream.config.account_options import PermissionsOptions, UserOptions
     from slipstream.config.options import Options
 
-__all__ = ["Login", "UserTable"]
+__all__ = ["Login", "UserTable", "permissions_in"]
 
 
 class Login(Record, secret=("password",)):
@@ -46,18 +46,26 @@ class UserTable:
         self.nkeys: dict[str, Login] = {}
         for account, user in options.users():
             table = self.nkeys if user.nkey else self.users
-            table[user.name] = _login(account, user)
+            table[user.name] = _login(account, user, options)
 
     def __bool__(self) -> bool:
         return bool(self.users or self.nkeys)
 
 
-def _login(account: str, user: UserOptions) -> Login:
+def permissions_in(account: str, permissions: PermissionsOptions | None, options: Options) -> Permissions | None:
+    """What a user of an account may do: where an auth callout listens, nobody but the server may ask it."""
+    callout = options.authorization.auth_callout
+    if callout is not None and callout.account == account:
+        return Permissions.without_callout(permissions)
+    return Permissions.compile(permissions)
+
+
+def _login(account: str, user: UserOptions, options: Options) -> Login:
     return Login(
         name=user.name,
         account=account,
         password=user.password,
-        permissions=Permissions.compile(user.permissions),
+        permissions=permissions_in(account, user.permissions, options),
         connection_types=user.allowed_connection_types,
         proxy_required=user.proxy_required,
     )

@@ -172,7 +172,7 @@ class AccountOptions(Record):
 class AuthCalloutOptions(Record):
     """`auth_callout`: an outside service decides who a client is."""
 
-    issuer: str  # public account key that signs the answers
+    issuer: str = ""  # public account key that signs the answers
     account: str = "$G"
     auth_users: tuple[str, ...] = ()
     xkey: str = ""

@@ -181,6 +181,11 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
         return bool(self.operator or self.trusted_keys)
 
     @property
+    def may_call_out(self) -> bool:
+        """Whether an auth callout may have to be asked: the configuration has one, or tokens of accounts may."""
+        return self.authorization.auth_callout is not None or self.trusts_operators
+
+    @property
     def system_account_name(self) -> str:
         """Name of the account that sees `$SYS` subjects; empty when it is turned off."""
         return self.system_account or ("" if self.no_system_account else SYSTEM_ACCOUNT)

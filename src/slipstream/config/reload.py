@@ -105,6 +105,7 @@ _GO_NAMES: Final = {
     "jetstream.max_buffered_size": "StreamMaxBufferedSize",
     "jetstream.sync_always": "SyncInterval",
     "jetstream.sync_interval_ns": "SyncInterval",
+    "auth_callout": "AuthCallout",
     "gateway": "Gateway",
     "mqtt": "MQTT",
 }
@@ -158,6 +159,8 @@ def _changes(old: Options, new: Options) -> Iterator[tuple[str, object, object]]
         before, after = getattr(old, name), getattr(new, name)
         if before == after:
             continue
+        if name == "authorization" and before.auth_callout != after.auth_callout:
+            yield "auth_callout", before.auth_callout, after.auth_callout
         if name not in _BLOCKS:
             yield name, before, after
             continue

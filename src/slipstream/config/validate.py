@@ -61,7 +61,6 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
     ("leafnodes", lambda o: o.leafnodes.remotes, "leaf node remotes are not supported yet"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),
-    ("authorization", lambda o: o.authorization.auth_callout, "auth_callout is not supported yet"),
     ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
     ("tls", lambda o: _checks_ocsp(o.tls), "ocsp_peer is not supported yet"),
     ("websocket", lambda o: _checks_ocsp(o.websocket.tls), "ocsp_peer is not supported yet"),

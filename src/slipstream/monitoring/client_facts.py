@@ -29,7 +29,9 @@ def issuer_of(connection: ClientConnection) -> str:
     """Who vouches for a client that proved a key: its account, or whoever signed its token."""
     identity = connection.identity
     if identity is not None and identity.token is not None:
-        return identity.token.claims.iss
+        claims = identity.token.claims
+        is_own = identity.means == "callout" and not claims.nats.issuer_account
+        return identity.account if is_own else claims.iss
     return identity.account if identity is not None and identity.means == "nkey" else ""
 
 

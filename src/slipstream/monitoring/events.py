@@ -4,7 +4,7 @@
     $SYS.ACCOUNT.<account>.SERVER.CONNS                  connections of an account, on change and every 30 s;
     $SYS.SERVER.ACCOUNT.<account>.CONNS                  the older name of the same; not for the global account
     $SYS.SERVER.<id>.CLIENT.AUTH.ERR                     somebody was not let in; the same is told to the account it
-    $SYS.ACCOUNT.CLIENT.AUTH.ERR                         belongs to by then, the global one
+    $SYS.ACCOUNT.CLIENT.AUTH.ERR                         belongs to by then, or to that of the auth callout
     $SYS.SERVER.<id>.STATSZ                              numbers, every 10 s, at first more often
     $SYS.SERVER.<id>.LAMEDUCK, .SHUTDOWN                 the server is going
 
@@ -21,6 +21,7 @@ from slipstream.monitoring.limits import ACCOUNT_CONNECTIONS_INTERVAL_NS, STATSZ
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
+    from slipstream.auth.identity import Denied
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.facts import Cancellable, Facts
     from slipstream.protocol.connection import ClientConnection
@@ -96,21 +97,31 @@ class Events:
         if connection.account is not None:
             self._tell_connections(connection.account)
 
-    def on_denied(self, connection: ClientConnection) -> None:
+    def on_denied(self, connection: ClientConnection, denied: Denied) -> None:
         """A client was not let in."""
-        account = self._facts.accounts.get(self._facts.account_name_of(connection))
+        account = self._facts.accounts.get(denied.account or self._facts.account_name_of(connection))
         if account is not None and account.has_interest(_DENIED.encode()):
-            self._publish_denied(connection, _DENIED, account)
+            self._publish_denied(connection, _DENIED, account, denied)
         subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
         if self._facts.is_heard(subject):
             self._publish_denied(connection, subject)
 
-    def _publish_denied(self, connection: ClientConnection, subject: str, account: Account | None = None) -> None:
+    def _publish_denied(
+        self,
+        connection: ClientConnection,
+        subject: str,
+        account: Account | None = None,
+        denied: Denied | None = None,
+    ) -> None:
         from slipstream.monitoring.event_messages import disconnected
         from slipstream.protocol.texts import CloseReason
 
         sender, reason = self._sender(), CloseReason.AUTHENTICATION_VIOLATION
-        sender.publish(subject, disconnected(sender, connection, reason, self._facts.now_ns()), account)
+        message = disconnected(sender, connection, reason, self._facts.now_ns())
+        if account is not None and denied is not None and denied.account:
+            # The account of an auth callout learns what it said; nobody else does.
+            message.client.acc, message.reason = account.name, denied.reason
+        sender.publish(subject, message, account)
 
     def _tell_connections(self, account: Account) -> None:
         if account.name == GLOBAL_ACCOUNT:

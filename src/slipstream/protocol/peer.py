@@ -28,6 +28,14 @@ class TlsSession(Protocol):
         """What the client showed, its own certificate first."""
         ...
 
+    @property
+    def ders(self) -> Sequence[bytes]:
+        """The same as bytes; up to the root where they were verified."""
+        ...
+
+    @property
+    def is_verified(self) -> bool: ...
+
 
 class Peer:
     """The other end of a plain TCP connection. What only others have is none here, and takes no memory."""

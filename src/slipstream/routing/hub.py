@@ -13,6 +13,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,7 @@ from slipstream.auth.authenticator import (
     Granted,
     Identity,
     NeedsAccount,
+    NeedsCallout,
     NeedsPasswordCheck,
     PeerFacts,
 )
@@ -45,12 +47,15 @@ from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.accounts.member import Member
+    from slipstream.auth.callout.keys import ServerKeys
     from slipstream.clock import Clock
     from slipstream.config.options import Options
     from slipstream.ids import RandomSource
     from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.info import ConnectOptions
     from slipstream.protocol.peer import Peer
+    from slipstream.routing.callouts import Callouts
+    from slipstream.routing.login_ends import LoginEnds
     from slipstream.routing.operators import OperatorMode
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
@@ -79,6 +84,10 @@ class Edge(Protocol):
         """Run a job off the loop when it is this client's turn, and report its result on the loop."""
         ...
 
+    def called_out(self, connection: ClientConnection) -> None:
+        """Somebody else decides, in a time of its own: the authentication timer is over."""
+        ...
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Run something when everybody else had a turn."""
         ...
@@ -89,11 +98,12 @@ class Edge(Protocol):
 class ServerIdentity:
     """Who this server is; made once at start."""
 
-    def __init__(self, server_id: str, name: str, xkey: str, start_ns: int) -> None:
+    def __init__(self, server_id: str, name: str, xkey: str, start_ns: int, keys: ServerKeys | None = None) -> None:
         self.id = server_id
         self.name = name
         self.xkey = xkey
         self.start_ns = start_ns
+        self.keys = keys  # the private halves, where a configuration may need them
 
 
 class ClosedConnection:
@@ -139,7 +149,10 @@ class Hub:
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         self.topology = Topology(options, self.delivery, clock, rng, (self.client_info, self.account_info))
         self.authenticator = Authenticator(options)
-        self.operators: OperatorMode | None = None  # given by the edge when operators are trusted
+        # Given by the edge when the configuration asks for them.
+        self.operators: OperatorMode | None = None
+        self.callouts: Callouts | None = None
+        self.login_ends: LoginEnds | None = None
         self.lame_duck = False
         # What the listeners found out; part of INFO.
         self.host, self.port = options.host, options.port
@@ -153,7 +166,7 @@ class Hub:
         # Whoever wants to know: the system account's events.
         self.on_connected: list[Callable[[ClientConnection], None]] = []
         self.on_closed: list[Callable[[ClosedConnection], None]] = []
-        self.on_denied: list[Callable[[ClientConnection], None]] = []
+        self.on_denied: list[Callable[[ClientConnection, Denied], None]] = []
         self._edge = edge
         self._next_cid = 1
 
@@ -242,6 +255,10 @@ class Hub:
             self._edge.call_soon(lambda: self.in_steps(work))
             return
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Run something when everybody else had a turn."""
+        self._edge.call_soon(callback)
+
     def new_nonce(self) -> str:
         """Eleven unguessable bytes as text; a client signs them to prove its nkey."""
         return base64.urlsafe_b64encode(os.urandom(11)).rstrip(b"=").decode()
@@ -324,6 +341,12 @@ class Hub:
         if isinstance(verdict, NeedsAccount):
             self._fetch_account(connection, connect, facts, verdict.account)
             return
+        if (
+            isinstance(verdict, NeedsCallout)
+            and not connection.connected
+            and not authenticator.accepts_anonymous(facts.kind)
+        ):
+            verdict = Denied("CONNECT has to come first")
         if isinstance(verdict, NeedsPasswordCheck):
             check = verdict
             connection.suspend()
@@ -333,11 +356,11 @@ class Hub:
                 return connection.state is not State.CLOSED and check.job()
 
             def judge(matched: bool) -> None:
-                self._judge(connection, self._as_of_now(check.resume(matched), authenticator))
+                self._judge(connection, connect, facts, self._as_of_now(check.resume(matched), authenticator))
 
             self._edge.check_password(connection, matches, judge)
             return
-        self._judge(connection, verdict)
+        self._judge(connection, connect, facts, verdict)
 
     def _fetch_account(
         self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, account: str
@@ -348,10 +371,9 @@ class Hub:
 
         def decide() -> None:
             verdict = self.authenticator.authenticate(connect, facts)
-            if isinstance(verdict, Granted | Denied):
-                self._judge(connection, verdict)
-            else:
-                self._judge(connection, Denied("Account JWT lookup error"))
+            if not isinstance(verdict, Granted | Denied | NeedsCallout):
+                verdict = Denied("Account JWT lookup error")
+            self._judge(connection, connect, facts, verdict)
 
         def looked_up() -> None:
             nonlocal settled
@@ -366,27 +388,72 @@ class Hub:
             waits = True
             connection.suspend()
 
-    def _as_of_now(self, verdict: Granted | Denied, authenticator: Authenticator) -> Granted | Denied:
+    def _as_of_now(
+        self, verdict: Granted | Denied | NeedsCallout, authenticator: Authenticator
+    ) -> Granted | Denied | NeedsCallout:
         """A verdict that took its time: users may have been changed by a reload meanwhile."""
-        if authenticator is self.authenticator or isinstance(verdict, Denied):
+        if authenticator is self.authenticator or not isinstance(verdict, Granted):
             return verdict
         identity = self.authenticator.current(verdict.identity)
         return Denied("user has changed") if identity is None else Granted(identity)
 
-    def _judge(self, connection: ClientConnection, verdict: Granted | Denied | NeedsPasswordCheck) -> None:
+    def _judge(
+        self,
+        connection: ClientConnection,
+        connect: ConnectOptions,
+        facts: PeerFacts,
+        verdict: Granted | Denied | NeedsCallout,
+    ) -> None:
         if connection.state is State.CLOSED:
             return
-        if isinstance(verdict, Granted):
-            if verdict.identity.token is not None:
-                connection.claimed_user = connection.claimed_user or verdict.identity.user
-                connection.claimed_as = connection.claimed_as or f"jwt:{verdict.identity.user}"
-            connection.admit(verdict.identity)
-            if self.operators is not None:
-                self.operators.admitted(connection)
-            return
-        for listener in self.on_denied:
-            listener(connection)
-        connection.refuse(verdict.reason if isinstance(verdict, Denied) else "")
+        if isinstance(verdict, NeedsCallout):
+            self._call_out(connection, connect, facts, verdict)
+        elif isinstance(verdict, Granted):
+            self._admit(connection, verdict.identity)
+        else:
+            for listener in self.on_denied:
+                listener(connection, verdict)
+            # What a callout said is in the log already.
+            connection.refuse("" if verdict.account else verdict.reason)
+
+    def _admit(self, connection: ClientConnection, identity: Identity) -> None:
+        if identity.means == "callout":
+            assert identity.token is not None
+            connection.claimed_user = identity.user
+            if identity.token.claims.name:
+                connection.claimed_as = f"user:{identity.user}"
+        elif identity.token is not None:
+            connection.claimed_user = connection.claimed_user or identity.user
+            connection.claimed_as = connection.claimed_as or f"jwt:{identity.user}"
+        connection.admit(identity)
+        if self.login_ends is not None:
+            self.login_ends.admitted(connection)
+
+    def _call_out(
+        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, needed: NeedsCallout
+    ) -> None:
+        """Let an auth callout decide; nothing else of this client is looked at before."""
+        from slipstream.auth.callout.request import tls_claims
+        from slipstream.routing.callouts import Caller
+
+        connection.claimed_user = needed.shown_user
+        connection.suspend()
+        self._edge.called_out(connection)
+        caller = Caller(
+            cid=connection.cid,
+            facts=facts,
+            name=connection.name,
+            lang=connection.lang,
+            version=connection.version,
+            protocol=connection.protocol,
+            type=connection.peer.kind,
+            tls=tls_claims(connection.peer.tls),
+        )
+        judge = partial(self._judge, connection, connect, facts)
+        if self.callouts is None:
+            self.call_soon(partial(judge, Denied("auth callouts are not available", needed.account)))
+        else:
+            self.callouts.ask(caller, needed, judge)
 
     def publish(
         self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes

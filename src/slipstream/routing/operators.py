@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slipstream.accounts.claimed import Claimed, ClaimedAccounts
-from slipstream.auth.identity import Identity, TokenLogin
+from slipstream.auth.identity import Identity
 from slipstream.auth.jwt.checks import account_findings, blocks
 from slipstream.auth.jwt.claims import NO_LIMIT, AccountClaims, AccountPart, Limits
 from slipstream.auth.jwt.token import InvalidToken, decode_account
@@ -253,26 +253,6 @@ class OperatorMode:
             listener(changed)
 
     # --- clients --------------------------------------------------------------------------------------------------
-
-    def admitted(self, connection: ClientConnection) -> None:
-        """A client was let in; it may stay until its token ends."""
-        token = connection.identity.token if connection.identity is not None else None
-        if token is None:
-            return
-        connection.check_subscription_limit()
-        if token.until_ns:
-            # By its number: a connection that is gone is not kept for the sake of its end.
-            still_here = partial(self._is_connected, connection.cid, token)
-            self._deadlines.add(token.until_ns, still_here, partial(self._user_ended, connection.cid))
-
-    def _is_connected(self, cid: int, token: TokenLogin) -> bool:
-        """Whether a connection is that of this token still."""
-        connection = self._hub.connections.get(cid)
-        identity = None if connection is None else connection.identity
-        return identity is not None and identity.token is token
-
-    def _user_ended(self, cid: int) -> None:
-        self._hub.connections[cid].close(CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED)
 
     def _is_in_place(self, claimed: Claimed) -> bool:
         """Whether no other token has taken the place of this one."""

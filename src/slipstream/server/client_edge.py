@@ -38,6 +38,12 @@ class ClientEdge:
         if isinstance(edge, ClientProtocol):
             edge.on_connected()
 
+    def called_out(self, connection: ClientConnection) -> None:
+        """A service decides about a client, in a time of its own."""
+        edge = connection.edge
+        if isinstance(edge, ClientProtocol):
+            edge.cancel_timer()
+
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Close the socket of a connection that ended."""
         if self.password_checks is not None:

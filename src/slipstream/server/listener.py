@@ -91,6 +91,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._read_bytes = READ_BYTES_FIRST
         if self.connection.connected:
             self.start_pings()
+        elif self._timer is None:
+            self.await_connect()
         if self._reading_paused:
             # The parser still counts as paused here; it goes on with what it kept before anything new is read.
             self._turns.call_soon(self.resume_reading)
@@ -257,7 +259,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def start_pings(self) -> None:
         """The client sent CONNECT: ask from now on whether it lives, first soon, for the round trip time."""
-        self._cancel_timer()
+        self.cancel_timer()
         interval = min(self._ping_interval_ns(), FIRST_PING_MAX_NS)
         interval += int(interval * self._server.hub.rng.random() * 0.2)
         self._timer = self._turns.call_later(interval, self._on_ping_timer)
@@ -311,13 +313,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._late = True
         self._await_write()
 
-    def _cancel_timer(self) -> None:
+    def cancel_timer(self) -> None:
+        """Wait for nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _cancel_timers(self) -> None:
-        self._cancel_timer()
+        self.cancel_timer()
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

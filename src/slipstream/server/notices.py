@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from slipstream.auth.password import is_bcrypt
+from slipstream.config.checker import quote
 from slipstream.config.features import flag_lines
 from slipstream.config.listener_options import OCSPCacheOptions
-from slipstream.config.options import Options
+from slipstream.config.options import GLOBAL_ACCOUNT, Options
 from slipstream.config.record import Record
 from slipstream.limits import MAX_PAYLOAD_WARN_BYTES
 from slipstream.units import MIB
@@ -78,6 +79,7 @@ def notices(options: Options) -> list[Notice]:
     """What is to be said at the start."""
     found = [("INF", line) for line in flag_lines(options.feature_flags)]
     found += _passwords(options)
+    found += _callout(options)
     if options.max_payload > MAX_PAYLOAD_WARN_BYTES:
         size = f"{MAX_PAYLOAD_WARN_BYTES / MIB:.2f} MB"
         text = f"Maximum payloads over {size} are generally discouraged and could lead to poor performance"
@@ -99,6 +101,22 @@ def _passwords(options: Options) -> list[Notice]:
     if plain or any(_is_readable(user, options) for _, user in options.users()):
         return [("WRN", "Plaintext passwords detected, use nkeys or bcrypt")]
     return []
+
+
+def _callout(options: Options) -> Iterator[Notice]:
+    """An auth callout that nobody can serve."""
+    callout = options.authorization.auth_callout
+    if callout is None:
+        return
+    known = {account.name for account in options.accounts} | {GLOBAL_ACCOUNT, options.system_account_name}
+    error = "<nil>"
+    if callout.account not in known:
+        error = "account missing"
+        yield "ERR", f"Authorization callout account {quote(callout.account)} not valid"
+    users = {user.name for _, user in options.users()}
+    for name in callout.auth_users:
+        if name not in users:
+            yield "ERR", f"Authorization callout user {quote(name)} not valid: {error}"
 
 
 def _is_readable(user: UserOptions, options: Options) -> bool:

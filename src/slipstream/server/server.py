@@ -102,7 +102,9 @@ class Server:
         self.turns = Turns(self.log, self.outboxes)
         self.edge = ClientEdge(self.turns)
         self.clock = SystemClock()
-        self.identity: ServerIdentity = new_identity(self.options.server_name, self.clock.now_ns())
+        self.identity: ServerIdentity = new_identity(
+            self.options.server_name, self.clock.now_ns(), signs=self.options.may_call_out
+        )
         self.read_buffer = bytearray(READ_BUFFER_BYTES)
         self.hub = Hub(self.options, self.identity, self.clock, random.SystemRandom(), self.edge, self.turns.queue)
         self.hub.subscription_bytes_max = int(memory_bytes() * SUBSCRIPTION_MEMORY_SHARE)
@@ -179,6 +181,10 @@ class Server:
             load_the_rest(self.turns.loop, self._jetstream.door, answers_http=answers_http)
 
     def _start_operators(self) -> None:
+        if self.options.may_call_out:
+            from slipstream.server.callouts import start_callouts
+
+            start_callouts(self)
         if self.options.trusts_operators:
             from slipstream.server.operators import operator_problems, start_operators
 
@@ -344,6 +350,8 @@ class Server:
 
     async def _close_everything(self) -> None:
         self.stop_accepting()
+        if self.hub.login_ends is not None:
+            self.hub.login_ends.close()
         if self._operators is not None:
             self._operators.close()
             self._operators.resolver.close()

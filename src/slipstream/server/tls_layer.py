@@ -53,6 +53,11 @@ class TlsFacts:
     cipher_suite: str  # Go's name
     chain: tuple[CertificateFacts, ...]  # what the client showed, its own certificate first
     certificate: PeerCertificate | None  # the names in it, when it was verified
+    ders: tuple[bytes, ...] = ()  # the chain as bytes, up to the root where it was verified
+    is_verified: bool = False
+
+
+_DER = 2  # `_ssl.ENCODING_DER`
 
 
 class TlsLayer:
@@ -158,7 +163,22 @@ class TlsLayer:
             cipher_suite=go_cipher_suite(cipher[0]) if cipher else "",
             chain=tuple(self._chain()),
             certificate=PeerCertificate.from_ssl(names) if names else None,
+            ders=tuple(self._ders(verified=bool(names))),
+            is_verified=bool(names),
         )
+
+    def _ders(self, *, verified: bool) -> list[bytes]:
+        own = self._tls.getpeercert(binary_form=True)
+        if own is None:
+            return []
+        name = "get_verified_chain" if verified else "get_unverified_chain"
+        public = getattr(self._tls, name, None)
+        if public is not None:
+            return [der for der in public() if der is not None]
+        # Python 3.11 and 3.12 have it, but do not say so.
+        inner = getattr(getattr(self._tls, "_sslobj", None), name, None)
+        found = inner() if inner is not None else None
+        return [certificate.public_bytes(_DER) for certificate in found] if found else [own]
 
     def _chain(self) -> list[CertificateFacts]:
         # The whole chain is public since Python 3.13; before, the peer's own certificate is all there is.

@@ -2,6 +2,7 @@
 
 import base64
 from dataclasses import dataclass
+from typing import Any
 
 import bcrypt
 import nkeys as reference
@@ -12,6 +13,7 @@ from slipstream.auth.authenticator import (
     Denied,
     Granted,
     Identity,
+    NeedsCallout,
     NeedsPasswordCheck,
     PeerFacts,
     Verdict,
@@ -209,7 +211,6 @@ ANY_CREDENTIALS = {
     "named system account and users in $G": Options(
         accounts=(_account("SYS", ALICE),), system_account="SYS", authorization=_users(UserOptions("b", "q"))
     ),
-    "callout": Options(authorization=AuthorizationOptions(auth_callout=AuthCalloutOptions(issuer="A"), defined=True)),
     "operator": Options(operator=("eyJ",)),
     "trusted keys": Options(trusted_keys=("O",)),
 }
@@ -417,12 +418,39 @@ def test_a_required_proxy_holds_for_single_credentials_too() -> None:
     assert _refused(options, Connect(auth_token="t"))
 
 
-def test_with_a_callout_only_its_own_users_come_in() -> None:
-    callout = AuthCalloutOptions(issuer="A", auth_users=("a",))
-    authorization = AuthorizationOptions(users=(ALICE, UserOptions("b", "q")), auth_callout=callout, defined=True)
-    options = Options(authorization=authorization)
+def _with_callout(**more: Any) -> Options:
+    callout = AuthCalloutOptions(issuer="A", auth_users=("a",), **more)
+    return Options(
+        authorization=AuthorizationOptions(users=(ALICE, UserOptions("b", "q")), auth_callout=callout, defined=True),
+        accounts=(_account("X", UserOptions("x", "x")),),
+    )
+
+
+def test_a_callout_decides_about_all_but_its_own_users() -> None:
+    options = _with_callout()
     assert _identity(options, _password("a", "p")).user == "a"
-    assert _refused(options, _password("b", "q")) and _refused(options, ANONYMOUS)
+    assert _refused(options, _password("a", "wrong"))
+    for connect in (_password("b", "q"), _password("x", "x"), _password("nobody", ""), ANONYMOUS, Connect(jwt="eyJ")):
+        assert isinstance(_decide(options, connect, STANDARD), NeedsCallout)
+    assert not Authenticator(options).accepts_anonymous()
+
+
+def test_nobody_is_a_user_of_the_callout_by_saying_so() -> None:
+    connect = Connect(user="b", password="q", nkey="a")
+    assert isinstance(_decide(_with_callout(), connect, STANDARD), NeedsCallout)
+
+
+def test_a_callout_does_not_decide_for_other_accounts_than_allowed() -> None:
+    options = _with_callout(allowed_accounts=("Y",))
+    assert _identity(options, _password("x", "x")).account == "X"
+    assert isinstance(_decide(options, _password("x", "wrong"), STANDARD), NeedsCallout)
+    assert isinstance(_decide(options, _password("b", "q"), STANDARD), NeedsCallout)
+
+
+def test_only_the_server_asks_a_callout() -> None:
+    permissions = _identity(_with_callout(), _password("a", "p")).permissions
+    assert permissions is not None
+    assert not permissions.may_publish(b"$SYS.REQ.USER.AUTH") and permissions.may_publish(b"foo")
 
 
 def test_operator_mode_is_decided_by_its_verifier_alone() -> None:

@@ -15,6 +15,7 @@ from slipstream.auth.jwt.claims import (
     NO_LIMIT,
     AccountClaims,
     ActivationClaims,
+    AuthorizationAnswer,
     Claims,
     DefaultPermissions,
     Export,
@@ -30,7 +31,15 @@ from slipstream.auth.jwt.windows import Zones, seconds_of_day
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.config.checker import quote as _quoted
 
-__all__ = ["Finding", "account_findings", "activation_findings", "blocks", "operator_findings", "user_findings"]
+__all__ = [
+    "Finding",
+    "account_findings",
+    "activation_findings",
+    "answer_findings",
+    "blocks",
+    "operator_findings",
+    "user_findings",
+]
 
 _INFO_LENGTH_MAX: Final = 8 * 1024  # characters of a description or its address
 _RESPONSE_TYPES: Final = ("", "Singleton", "Stream", "Chunked")
@@ -73,6 +82,21 @@ def operator_findings(claims: OperatorClaims, now_s: int) -> list[Finding]:
 def activation_findings(claims: ActivationClaims, now_s: int) -> list[Finding]:
     """What is wrong with an activation."""
     return [*_of_time(claims, now_s), *_activation(claims)]
+
+
+def answer_findings(claims: AuthorizationAnswer, now_s: int) -> Iterator[Finding]:
+    """What is wrong with the answer of an auth callout."""
+    if not is_public_key(claims.sub, KeyKind.USER):
+        yield Finding("Subject must be a user public key")
+    if not is_public_key(claims.aud, KeyKind.SERVER):
+        yield Finding("Audience must be a server public key")
+    if not claims.nats.error and not claims.nats.jwt:
+        yield Finding("Error or Jwt is required")
+    if claims.nats.error and claims.nats.jwt:
+        yield Finding("Only Error or Jwt can be set")
+    if claims.nats.issuer_account and not is_public_key(claims.nats.issuer_account, KeyKind.ACCOUNT):
+        yield Finding("issuer_account is not an account public key")
+    yield from _of_time(claims, now_s)
 
 
 def account_findings(claims: AccountClaims, now_s: int) -> list[Finding]:

@@ -20,6 +20,8 @@ __all__ = [
     "AccountPart",
     "ActivationClaims",
     "ActivationPart",
+    "AuthorizationAnswer",
+    "AuthorizationAnswerPart",
     "Claims",
     "Export",
     "ExternalAuthorization",
@@ -303,6 +305,23 @@ class ActivationClaims(Claims, kw_only=True):
     """The token with which an account lets another one import."""
 
     nats: ActivationPart = msgspec.field(default_factory=ActivationPart)
+
+
+class AuthorizationAnswerPart(msgspec.Struct, kw_only=True):
+    """`nats` of an auth callout's answer."""
+
+    jwt: str = ""  # the token of the user who may come in
+    error: str = ""  # why nobody may
+    issuer_account: str = ""
+    tags: list[str] | None = None
+    type: str = ""
+    version: Int64 = 0
+
+
+class AuthorizationAnswer(Claims, kw_only=True):
+    """What an auth callout answers."""
+
+    nats: AuthorizationAnswerPart = msgspec.field(default_factory=AuthorizationAnswerPart)
 
 
 class GenericClaims(Claims, kw_only=True):

@@ -23,6 +23,7 @@ import msgspec
 from slipstream.auth.jwt.claims import (
     AccountClaims,
     ActivationClaims,
+    AuthorizationAnswer,
     Claims,
     GenericClaims,
     OperatorClaims,
@@ -38,6 +39,7 @@ __all__ = [
     "decode",
     "decode_account",
     "decode_activation",
+    "decode_answer",
     "decode_generic",
     "decode_operator",
     "decode_user",
@@ -67,6 +69,7 @@ _KINDS: Final[dict[str, tuple[type[Claims], tuple[KeyKind, ...]]]] = {
     "account": (AccountClaims, _BOTH_SIGN),
     "user": (UserClaims, _ACCOUNT_SIGNS),
     "activation": (ActivationClaims, _BOTH_SIGN),
+    "authorization_response": (AuthorizationAnswer, _ACCOUNT_SIGNS),
 }
 # Decorated as `nsc` writes it: the first block between two lines of dashes.
 _DECORATED: Final = re.compile(r"\s*-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}(?:\r?\n|\Z)")
@@ -112,6 +115,15 @@ def decode_activation(text: str) -> ActivationClaims:
         InvalidToken: it is not one.
     """
     return _expect(text, ActivationClaims, "not activation claim")
+
+
+def decode_answer(text: str) -> AuthorizationAnswer:
+    """The answer of an auth callout.
+
+    Raises:
+        InvalidToken: it is not one.
+    """
+    return _expect(text, AuthorizationAnswer, "not an authorization request claim")
 
 
 def _expect(text: str, kind: type[C], otherwise: str) -> C:

@@ -1,6 +1,6 @@
 """Who is this client, in operator mode? The token of a user, the account behind it, the operator behind that.
 
-    authenticate ──► Granted(identity) | Denied(reason) | NeedsAccount(name)
+    authenticate ──► Granted(identity) | Denied(reason) | NeedsAccount(name) | NeedsCallout(account, ...)
 
 Every check of nats-server, in its order: the token itself; the account and who vouches for it; the key that signed and
 the scope it gives; expiry; bearer tokens; kind of connection; the signed nonce; revocation; network and time of day.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.auth.identity import Denied, Granted, Identity, NeedsAccount, TokenLogin
+from slipstream.auth.identity import Denied, Granted, Identity, NeedsAccount, NeedsCallout, TokenLogin
 from slipstream.auth.jwt.checks import blocks, user_findings
 from slipstream.auth.jwt.rights import clamped, is_revoked, permissions_of
 from slipstream.auth.jwt.templates import TemplateError, fill
@@ -20,6 +20,7 @@ from slipstream.auth.jwt.token import InvalidToken, decode_user
 from slipstream.auth.jwt.windows import is_from, remaining_ns
 from slipstream.auth.nkeys import verify
 from slipstream.auth.permissions import Permissions
+from slipstream.config.record import replace
 from slipstream.errors import ConfigError
 from slipstream.units import SECOND_NS
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from slipstream.auth.jwt.claims import AccountClaims, Rights, UserClaims
     from slipstream.auth.jwt.trust import Trust
     from slipstream.auth.jwt.windows import Zones
+    from slipstream.config.account_options import PermissionsOptions
     from slipstream.config.options import Options
 
 __all__ = ["Accounts", "Departure", "TokenVerifier"]
@@ -60,7 +62,7 @@ class TokenVerifier:
 
     def authenticate(
         self, credentials: Credentials, peer: PeerFacts, *, proxied: bool
-    ) -> Granted | Denied | NeedsAccount:
+    ) -> Granted | Denied | NeedsAccount | NeedsCallout:
         """Decide about one CONNECT."""
         try:
             text, user = self._user(credentials)
@@ -85,7 +87,11 @@ class TokenVerifier:
                 raise _Refused("Outside connect times")
             until_ns = [user.exp * SECOND_NS] if user.exp else []
             until_ns += [now_ns + left_ns] if left_ns else []
-            return Granted(self._identity(user, text, rights, account, peer, min(until_ns, default=0)))
+            identity = self._identity(user, text, rights, account, peer, min(until_ns, default=0))
+            auth_users = account.nats.authorization.auth_users
+            if auth_users and user.sub not in auth_users:
+                return _callout(identity, credentials, proxied=proxied)
+            return Granted(identity)
         except (_Refused, TemplateError) as refusal:
             return Denied(str(refusal))
         except ConfigError as refusal:
@@ -135,9 +141,6 @@ class TokenVerifier:
             raise _Refused("User authentication revoked")
         if not is_from(rights.src, peer.ip):
             raise _Refused(f"Bad src Ip {peer.ip}")
-        auth_users = account.nats.authorization.auth_users
-        if auth_users and user.sub not in auth_users:
-            raise _Refused("auth callout is not available")
 
     def _identity(
         self, user: UserClaims, text: str, rights: Rights, account: AccountClaims, peer: PeerFacts, until_ns: int
@@ -156,11 +159,29 @@ class TokenVerifier:
         return Identity(
             user=user.sub,
             account=account.sub,
-            permissions=Permissions.compile(options or permissions_of(account.nats.default_permissions)),
+            permissions=_compiled(options or permissions_of(account.nats.default_permissions), account),
             kind=peer.kind,
             means="jwt",
             token=login,
         )
+
+    def called_out(self, user: UserClaims, account: AccountClaims) -> Rights:
+        """What a user that an auth callout lets into an account may do there.
+
+        Raises:
+            CalloutRefusal: the account does not know who signed, or takes no such user.
+        """
+        from slipstream.auth.callout.response import CalloutRefusal
+
+        try:
+            rights = self._rights(user, account)
+        except _Refused as refusal:
+            raise CalloutRefusal(str(refusal)) from None
+        except TemplateError as refusal:
+            raise CalloutRefusal(f"user JWT generated invalid permissions: {refusal}") from None
+        if is_revoked(account.nats.revocations, user.sub, user.iat):
+            raise CalloutRefusal("user authentication revoked")
+        return rights
 
     def present(self, identity: Identity, account: AccountClaims) -> Identity | Departure:
         """The same client under the present token of its account, or why it has to go."""
@@ -180,17 +201,34 @@ class TokenVerifier:
         if login.own_rights:
             return identity
         try:
-            permissions = Permissions.compile(permissions_of(account.nats.default_permissions))
+            permissions = _compiled(permissions_of(account.nats.default_permissions), account)
         except ConfigError:
             return Departure("violation")
-        return Identity(
-            user=identity.user,
-            account=identity.account,
-            permissions=permissions,
-            kind=identity.kind,
-            means="jwt",
-            token=login,
-        )
+        return replace(identity, permissions=permissions)
+
+
+def _compiled(permissions: PermissionsOptions | None, account: AccountClaims) -> Permissions | None:
+    """The permissions of a user of an account, which may have an auth callout."""
+    if account.nats.authorization.auth_users:
+        return Permissions.without_callout(permissions)
+    return Permissions.compile(permissions)
+
+
+def _callout(identity: Identity, credentials: Credentials, *, proxied: bool) -> NeedsCallout:
+    assert identity.token is not None
+    nkey, user = credentials.nkey or "", credentials.user or ""
+    return NeedsCallout(
+        account=identity.account,
+        user=user,
+        password=credentials.password or "",
+        auth_token=credentials.auth_token or "",
+        nkey=nkey,
+        sig=credentials.sig or "",
+        jwt=identity.token.text,
+        shown_user=nkey or user or identity.user,
+        proxied=proxied,
+        token=identity.token,
+    )
 
 
 class Departure:
