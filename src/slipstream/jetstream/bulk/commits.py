@@ -37,7 +37,7 @@ from slipstream.jetstream.bulk.parts import Part
 from slipstream.jetstream.bulk.stages import Stages
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.ports import Ports
-from slipstream.jetstream.store.staging import StageArea
+from slipstream.jetstream.store.contract.staging import StageArea
 from slipstream.jetstream.stream.commit.faults import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import BULK_STAGE_NS

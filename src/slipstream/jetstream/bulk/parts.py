@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from slipstream.jetstream.bulk.limits import BULK_STAGE_BYTES_MAX, BULK_STAGE_MEMORY_BYTES_MAX, BULK_STAGE_PARTS_MAX
 from slipstream.jetstream.config.enums import StorageType
-from slipstream.jetstream.store.staging import StageArea
+from slipstream.jetstream.store.contract.staging import StageArea
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.limits import BULK_STAGE_NS
 from slipstream.units import SECOND_NS

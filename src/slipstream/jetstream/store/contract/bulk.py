@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from slipstream.jetstream.store.contract.staging import StageArea
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.staging import StageArea
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from slipstream.jetstream.store.contract.staging import StageArea
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.log import SegmentedLog
-from slipstream.jetstream.store.staging import DiskStage, StageArea
+from slipstream.jetstream.store.file.staging import DiskStage
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from slipstream.jetstream.store.contract.staging import StageArea
 from slipstream.jetstream.store.memory.slabs import Slabs
-from slipstream.jetstream.store.staging import MemoryStage, StageArea
+from slipstream.jetstream.store.memory.staging import MemoryStage
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter

@@ -1,74 +1,18 @@
-"""Parts of writes that are not committed yet: files beside the streams, or memory for streams in memory.
+"""Staged parts in files beside the streams.
 
-    <root>/staging/<stream id>/<name>.open     being written; of no use after a restart
-                              <name>.part     whole and synced
-
-A name says what a part is of and until when it is kept, so that nothing else has to be kept about it.
-
-What this is not: the content. Bytes are checked by whoever commits them. All calls block and are made in threads, those
-for one part one after the other.
+<root>/staging/<stream id>/<name>.open     being written; of no use after a restart
+                          <name>.part     whole and synced
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.jobs import as_fault
 
-__all__ = ["DiskStage", "MemoryStage", "StageArea"]
+__all__ = ["DiskStage"]
 
 _OPEN = ".open"
 _WHOLE = ".part"
-
-
-class StageArea(Protocol):
-    """Staged parts of one stream."""
-
-    def create(self, name: str) -> None:
-        """Begin a part; what was begun under the same name is replaced."""
-        ...
-
-    def write(self, name: str, offset: int, data: bytes) -> None:
-        """Add bytes to a part that was begun.
-
-        Raises:
-            StorageFault: the disk refused.
-        """
-        ...
-
-    def finish(self, name: str) -> None:
-        """Make a part whole and durable.
-
-        Raises:
-            StorageFault: the disk refused.
-        """
-        ...
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes of a whole part; none behind its end.
-
-        Raises:
-            StorageFault: there is no such part, or the disk failed.
-        """
-        ...
-
-    def remove(self, name: str) -> None:
-        """Forget a part, whole or not; nothing happens when there is none."""
-        ...
-
-    def names(self) -> list[tuple[str, int]]:
-        """Whole parts and their sizes. What was left open by an earlier run is removed."""
-        ...
-
-    def is_used(self) -> bool:
-        """Whether there may be any parts: quick enough for the loop."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove everything."""
-        ...
 
 
 class DiskStage:
@@ -159,48 +103,3 @@ class DiskStage:
 
     def _path(self, name: str, ending: str) -> str:
         return f"{self._directory}/{name}{ending}"
-
-
-class MemoryStage:
-    """Parts as bytes; they go with the process, as the stream does."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._open: dict[str, bytearray] = {}
-        self._whole: dict[str, bytes] = {}
-
-    def create(self, name: str) -> None:
-        """See `StageArea.create`."""
-        self._open[name] = bytearray()
-
-    def write(self, name: str, offset: int, data: bytes) -> None:
-        """See `StageArea.write`."""
-        self._open[name][offset:] = data
-
-    def finish(self, name: str) -> None:
-        """See `StageArea.finish`."""
-        self._whole[name] = bytes(self._open.pop(name))
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        """See `StageArea.read`."""
-        if name not in self._whole:
-            raise StorageFault("no such part")
-        return self._whole[name][offset : offset + length]
-
-    def remove(self, name: str) -> None:
-        """See `StageArea.remove`."""
-        self._open.pop(name, None)
-        self._whole.pop(name, None)
-
-    def names(self) -> list[tuple[str, int]]:
-        """See `StageArea.names`."""
-        return [(name, len(data)) for name, data in self._whole.items()]
-
-    def is_used(self) -> bool:
-        """See `StageArea.is_used`."""
-        return bool(self._open or self._whole)
-
-    def destroy(self) -> None:
-        """See `StageArea.destroy`."""
-        self._open.clear()
-        self._whole.clear()
