@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
+from urllib.request import urlopen
 
 import nats
 import pytest
@@ -28,8 +31,8 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def cluster(kinds: str) -> AsyncIterator[list[str]]:
-    """The client URLs of three servers, the first of which the others dial: `o` is ours, `n` nats-server."""
+async def cluster(kinds: str, monitoring: tuple[int, ...] = ()) -> AsyncIterator[list[str]]:
+    """The client URLs of some servers, the first of which the others dial: `o` is ours, `n` nats-server."""
     seed, urls = free_port(), list[str]()
     ours: list[Server] = []
     theirs: list[subprocess.Popen[bytes]] = []
@@ -37,6 +40,7 @@ async def cluster(kinds: str) -> AsyncIterator[list[str]]:
         for number, kind in enumerate(kinds):
             routes = () if number == 0 else (f"nats-route://127.0.0.1:{seed}",)
             port = free_port() if number else seed
+            http = monitoring[number] if monitoring else 0
             if kind == "o":
                 options = ClusterOptions(
                     name="C",
@@ -46,7 +50,9 @@ async def cluster(kinds: str) -> AsyncIterator[list[str]]:
                     accounts=("$SYS",),
                     auth_timeout_ns=2_000_000_000,
                 )
-                server = Server(Options(host="127.0.0.1", port=-1, server_name=f"s{number}", cluster=options))
+                server = Server(
+                    Options(host="127.0.0.1", port=-1, server_name=f"s{number}", cluster=options, http_port=http)
+                )
                 await server.start()
                 ours.append(server)
                 urls.append(server.url)
@@ -55,6 +61,7 @@ async def cluster(kinds: str) -> AsyncIterator[list[str]]:
                 command = ["nats-server", "-a", "127.0.0.1", "-p", str(client), "-n", f"s{number}"]
                 command += ["--cluster_name", "C", "--cluster", f"nats://127.0.0.1:{port}"]
                 command += ["--routes", routes[0]] if routes else []
+                command += ["-m", str(http)] if http else []
                 theirs.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
                 urls.append(f"nats://127.0.0.1:{client}")
         yield urls
@@ -154,3 +161,41 @@ async def test_a_mesh_delivers_once_to_all_and_knows_itself(kinds: str) -> None:
     assert found["got"] == [expected] * 3
     assert found["answers"] == [b"answer to 0", b"answer to 1", b"answer to 2"]
     assert found["shared"] == 90
+
+
+def shown(port: int, path: str) -> Any:
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=DEADLINE) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
+async def test_monitoring_shows_routes_as_nats_server_does() -> None:
+    ports = (free_port(), free_port())
+    async with cluster("on", ports) as urls:
+        clients = [await connected(url) for url in urls]
+        await heard_by_all(clients)
+        ours, theirs = [await asyncio.to_thread(shown, port, "/routez?subs=detail") for port in ports]
+        assert ours["num_routes"] == theirs["num_routes"] == 4  # a pool of three, and one for the system account
+        assert ours.keys() == theirs.keys()
+        # What is only shown when there is something to show may be on one side alone.
+        sometimes = {"rtt", "subscriptions_list_detail", "account"}
+        assert {name for one in ours["routes"] for name in one} - sometimes == {
+            name for one in theirs["routes"] for name in one
+        } - sometimes
+        assert {one["remote_name"] for one in ours["routes"]} == {"s1"}
+        assert {one["did_solicit"] for one in ours["routes"]} == {False}
+        assert [one["account"] for one in ours["routes"] if "account" in one] == ["$SYS"]
+        wanted = [
+            (one["account"], one["subject"])
+            for route in ours["routes"]
+            for one in route.get("subscriptions_list_detail", ())
+        ]
+        assert ("$G", "hello") in wanted
+        assert sum(one["in_msgs"] for one in ours["routes"]) > 0
+        ours, theirs = [await asyncio.to_thread(shown, port, "/varz") for port in ports]
+        assert (ours["routes"], ours["remotes"]) == (theirs["routes"], theirs["remotes"]) == (4, 1)
+        assert ours["cluster"].keys() == theirs["cluster"].keys() - {"urls"}  # theirs was told whom to dial
+        assert ours["cluster"]["name"] == theirs["cluster"]["name"] == "C"
+        assert ours["in_msgs"] > ours["in_client_msgs"]
+        for client in clients:
+            await client.close()

@@ -118,7 +118,7 @@ def exporter_metrics(facts: Facts, prefix: str = "") -> Steps[list[str]]:
     lines: list[str] = []
     shown = {
         "varz": (yield from varz(facts)),
-        "routez": routez(facts, RoutezOptions()),
+        "routez": (yield from routez(facts, RoutezOptions())),
         "subsz": (yield from subsz(facts, SubszOptions())),
     }
     for endpoint, answer in shown.items():

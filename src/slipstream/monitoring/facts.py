@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.listener_options import TLSOptions
     from slipstream.config.options import Options
+    from slipstream.links.routes.link import RouteLink
+    from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.jetstream_facts import JetStreamFacts
     from slipstream.monitoring.process import Usage
     from slipstream.protocol.connection import ClientConnection
@@ -56,6 +58,8 @@ class Monitored(Protocol):
     def clock(self) -> Clock: ...
     @property
     def hub(self) -> Hub: ...
+    @property
+    def mesh(self) -> Mesh | None: ...
     @property
     def turns(self) -> Timers: ...
     @property
@@ -192,6 +196,24 @@ class Facts:
         before = Traffic(hub.closed_in_msgs, hub.closed_in_bytes, hub.closed_out_msgs, hub.closed_out_bytes)
         return _with_open(before, hub.connections.values())
 
+    def route_traffic(self) -> Traffic:
+        """Everything that came and went over routes since the start."""
+        mesh = self.server.mesh
+        if mesh is None:
+            return Traffic(0, 0, 0, 0)
+        before = Traffic(mesh.closed_in_msgs, mesh.closed_in_bytes, mesh.closed_out_msgs, mesh.closed_out_bytes)
+        return _with_open(before, mesh.routes())
+
+    def routes(self) -> list[RouteLink]:
+        """The routes to other servers of the cluster, the first that came first."""
+        mesh = self.server.mesh
+        return [] if mesh is None else sorted(mesh.routes(), key=lambda link: link.cid)
+
+    def peer_count(self) -> int:
+        """Other servers of the cluster."""
+        mesh = self.server.mesh
+        return 0 if mesh is None else len(mesh.pools)
+
     def account_traffic(self, account: Account) -> Traffic:
         """Everything the clients of one account sent and got."""
         before = Traffic(
@@ -220,7 +242,7 @@ class Facts:
         ]
 
 
-def _with_open(before: Traffic, connections: Iterable[Member]) -> Traffic:
+def _with_open(before: Traffic, connections: Iterable[Member | RouteLink]) -> Traffic:
     in_msgs, in_bytes, out_msgs, out_bytes = before
     for connection in connections:
         parser, outbox = connection.parser, connection.outbox

@@ -14,6 +14,16 @@ from slipstream.monitoring.varz import ConnectionKinds
 __all__ = ["ServerStats", "statsz"]
 
 
+class RouteStats(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """The numbers of one route."""
+
+    rid: int
+    name: str = ""
+    sent: MsgBytes
+    received: MsgBytes
+    pending: int
+
+
 class ServerStats(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The numbers."""
 
@@ -34,6 +44,7 @@ class ServerStats(msgspec.Struct, omit_defaults=True, kw_only=True):
     stale_connections: int = 0
     stale_connection_stats: ConnectionKinds | None = None
     stalled_clients: int = 0
+    routes: list[RouteStats] = []
     active_servers: int = 0
     jetstream: JetStreamVarz | None = None
     gomaxprocs: int = 0
@@ -43,6 +54,7 @@ def statsz(facts: Facts) -> ServerStats:
     """The server as it is now."""
     hub, traffic = facts.hub, facts.traffic()
     process = facts.usage.read(facts.server.clock.monotonic_ns())
+    routed = facts.route_traffic()
     sent, received = MsgBytes(traffic.out_msgs, traffic.out_bytes), MsgBytes(traffic.in_msgs, traffic.in_bytes)
     return ServerStats(
         start=rfc3339(facts.server.identity.start_ns),
@@ -53,16 +65,26 @@ def statsz(facts: Facts) -> ServerStats:
         total_connections=hub.total_connections,
         active_accounts=sum(1 for account in facts.accounts.values() if account.connections),
         subscriptions=facts.subscription_count(),
-        sent=sent,
+        sent=MsgBytes(sent.msgs + routed.out_msgs, sent.bytes + routed.out_bytes),
         sent_to_clients=sent,
-        received=received,
+        received=MsgBytes(received.msgs + routed.in_msgs, received.bytes + routed.in_bytes),
         received_from_clients=received,
         slow_consumers=hub.slow_consumers,
         slow_consumer_stats=ConnectionKinds(clients=hub.slow_consumers) if hub.slow_consumers else None,
         stale_connections=hub.stale_connections,
         stale_connection_stats=ConnectionKinds(clients=hub.stale_connections) if hub.stale_connections else None,
         stalled_clients=hub.stalled_clients,
-        active_servers=1,
+        routes=[
+            RouteStats(
+                rid=link.cid,
+                name=link.remote_name,
+                sent=MsgBytes(link.outbox.msgs, link.outbox.msg_bytes),
+                received=MsgBytes(link.parser.msgs, link.parser.msg_bytes),
+                pending=link.outbox.pending,
+            )
+            for link in facts.routes()
+        ],
+        active_servers=1 + facts.peer_count(),
         jetstream=_jetstream(facts),
         gomaxprocs=1,
     )

@@ -125,7 +125,7 @@ def _varz(facts: Facts) -> Varz:
     """The server as it is now."""
     options, hub = facts.options, facts.hub
     now_ns = facts.now_ns()
-    traffic = facts.traffic()
+    traffic, routed = facts.traffic(), facts.route_traffic()
     process = facts.usage.read(facts.server.clock.monotonic_ns())
     tls = options.tls
     return Varz(
@@ -172,15 +172,15 @@ def _varz(facts: Facts) -> Varz:
         cpu=number(process.cpu_percent),
         connections=len(hub.connections),
         total_connections=hub.total_connections,
-        routes=0,
-        remotes=0,
+        routes=len(facts.routes()),
+        remotes=facts.peer_count(),
         leafnodes=0,
-        in_msgs=traffic.in_msgs,
-        in_bytes=traffic.in_bytes,
+        in_msgs=traffic.in_msgs + routed.in_msgs,
+        in_bytes=traffic.in_bytes + routed.in_bytes,
         in_client_msgs=traffic.in_msgs,
         in_client_bytes=traffic.in_bytes,
-        out_msgs=traffic.out_msgs,
-        out_bytes=traffic.out_bytes,
+        out_msgs=traffic.out_msgs + routed.out_msgs,
+        out_bytes=traffic.out_bytes + routed.out_bytes,
         out_client_msgs=traffic.out_msgs,
         out_client_bytes=traffic.out_bytes,
         slow_consumers=hub.slow_consumers,

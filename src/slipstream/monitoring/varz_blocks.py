@@ -161,7 +161,7 @@ def cluster_block(facts: Facts) -> ClusterVarz:
     if not cluster.port:
         return ClusterVarz(name=cluster.name, urls=_hosts(cluster.routes))
     return ClusterVarz(
-        name=cluster.name,
+        name=facts.hub.cluster_name,
         addr=cluster.host,
         cluster_port=facts.ports.get("cluster", cluster.port),
         auth_timeout=seconds(cluster.auth_timeout_ns),

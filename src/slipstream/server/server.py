@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import ssl
     from tempfile import TemporaryDirectory
 
+    from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
@@ -425,6 +426,11 @@ class Server:
         if self.options.tls is not None and configured == AUTH_TIMEOUT_NS:
             return self.options.tls.timeout_ns + AUTH_AFTER_TLS_NS
         return configured
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The other servers of the cluster; None on a server that is alone."""
+        return None if self.routes is None else self.routes.mesh
 
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""

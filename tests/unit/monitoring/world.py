@@ -52,6 +52,7 @@ class World:
         self.identity = ServerIdentity("N" + "A" * 55, self.options.server_name, "X" + "A" * 55, START_NS)
         self.hub = Hub(self.options, self.identity, self.clock, random.Random(1), self, FlushQueue(lambda: None))
         self.turns = self  # timers
+        self.mesh = None
         self.running = True
         self.on_reload_request: Callable[[], None] | None = None
         self.timers: list[Timer] = []

@@ -102,6 +102,8 @@ class Mesh:
         self.pools: dict[str, list[RouteLink | None]] = {}
         self.pinned: dict[str, dict[str, RouteLink]] = {name: {} for name in hub.options.cluster.accounts}
         self.interest = LocalInterest(self._imports, self._tell)
+        # Traffic of routes that are gone.
+        self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         self._next: dict[RouteLink, RouteTarget] = {}  # one more route to dial when this one has answered
 
     # --- as a host of links ------------------------------------------------------------------------------------------
@@ -479,6 +481,10 @@ class Mesh:
         """A route ended; called once for each."""
         self.log("INF" if link.place >= 0 or link.account else "DBG", link, f"Router connection closed: {reason.value}")
         self._next.pop(link, None)
+        self.closed_in_msgs += link.parser.msgs
+        self.closed_in_bytes += link.parser.msg_bytes
+        self.closed_out_msgs += link.outbox.msgs
+        self.closed_out_bytes += link.outbox.msg_bytes
         was_known = False
         if link.account and self.pinned.get(link.account, {}).get(link.remote_id) is link:
             del self.pinned[link.account][link.remote_id]
