@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from slipstream.auth.jwt.signing import signed_token
+from slipstream.auth.jwt.making import make_token
 from slipstream.auth.permissions import CALLOUT_SUBJECT
 
 __all__ = [
@@ -149,5 +149,6 @@ def request(
         type="authorization_request",
         version=2,
     )
-    claims = {"aud": AUDIENCE, "exp": until_s, "sub": subject, "nats": part}
-    return signed_token(claims, issuer=server.id, issued_s=now_s, sign=sign)
+    return make_token(
+        {"aud": AUDIENCE, "exp": until_s, "iat": now_s, "iss": server.id, "sub": subject, "nats": part}, sign
+    )

@@ -1,4 +1,7 @@
-"""From claims to a token: the counterpart of `token`, for whoever holds keys. A server never makes one."""
+"""From claims to a token: the counterpart of `token`, for whoever holds keys.
+
+That is the command line; a server makes only the requests of auth callouts, with a key of its own.
+"""
 
 from __future__ import annotations
 
