@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+from differential import test_linkparser as links
 from differential import test_loadgen as loadgen
 from differential import test_wire as wire
 from fuzz.target import Target, cut, option
 from models import loadgen as server_model
 from models import wire as client_model
 from models import wsframes as frame_model
+from models.links import Rules
 from models.wsframes import Frame, meaning
 from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.protocol.info import decode_connect
@@ -162,9 +164,35 @@ CONNECT_WORDS = tuple(
     b'"\\ud800"|"\\u0000"|1e999|-0|99999999999999999999|{|}|[|]|,|"auth_token":'.split(b"|")
 )
 
+# --- lines of other servers -----------------------------------------------------------------------------------------
+
+
+def link_lines(data: bytes) -> None:
+    """The calls of the parser are those of the model, on routes and leafs, however the bytes come."""
+    kind, lines = option(data)
+    some = Rules(bool(kind & 1), bool(kind & 2), not kind & 4, not kind & 8, 4096)
+    borders = [len(piece) for piece in cut(lines)]
+    links.assert_calls(lines, [sum(borders[:at]) for at in range(1, len(borders))], some)
+
+
+def link_seeds() -> list[bytes]:
+    return [
+        b"\x03RS+ A a.b\r\nRS+ A a.> q 3\r\nRS- A a.b\r\nLS+ o A x q 1\r\nLS- o A x q\r\nPING\r\n",
+        b"\x03RMSG A a.b 5\r\nhello\r\nRMSG A a.b r 0\r\n\r\nHMSG A a.b + r q w 12 14\r\nNATS/1.0\r\n\r\nok\r\n",
+        b"\x03LMSG o A a.b | q 0 2\r\nok\r\nINFO {}\r\nCONNECT {}\r\n+OK\r\n-ERR 'x'\r\n",
+        b"\x00LS+ a.b\r\nLMSG a.b + r q 5\r\nhello\r\nHMSG a.b 12 12\r\nNATS/1.0\r\n\r\n\r\nLS- a.b q\r\n",
+    ]
+
+
+LINK_WORDS = (
+    *(b"RS+ ", b"RS- ", b"LS+ ", b"LS- ", b"RMSG ", b"HMSG ", b"LMSG ", b"PING\r\n", b"INFO ", b"-ERR "),
+    *(b" + ", b" | ", b"\r\n", b"\t", b" 0\r\n\r\n", b" 5\r\nhello\r\n"),
+)
+
 TARGETS = (
     Target("client-lines", client_lines, client_seeds, CLIENT_WORDS),
     Target("server-lines", server_lines, server_seeds, SERVER_WORDS),
+    Target("link-lines", link_lines, link_seeds, LINK_WORDS),
     Target("websocket-frames", frames, frame_seeds, (b"\x81", b"\x89", b"\x88", b"\xc1", b"\xfe", b"\xff", b"\x80")),
     Target("connect", connect, connect_seeds, CONNECT_WORDS),
 )
