@@ -194,6 +194,41 @@ def test_no_answer_is_a_refusal(both: Both) -> None:
             client.close()
 
 
+def test_a_login_that_ends_cuts_the_connection(both: Both) -> None:
+    with World(both) as world:
+        clients = [RawClient(server.port) for server in (world.pair.real, world.pair.ours)]
+        for client, service in zip(clients, world.services, strict=True):
+            client.read_until(rb"\r\n")
+            short = let_in("FOO", top={"exp": int(time.time()) + 3})
+            assert try_login(client, service, connect(user="u"), short).came
+        for client in clients:
+            assert b"-ERR 'User Authentication Expired'" in client.read_to_close()
+            client.close()
+
+
+def test_nothing_passes_before_connect(both: Both) -> None:
+    with World(both) as world:
+        for early in (b"PING\r\n", b"SUB > 1\r\n", b"PUB a 0\r\n\r\n"):
+            answers = []
+            for server in (world.pair.real, world.pair.ours):
+                with RawClient(server.port) as client:
+                    client.read_until(rb"\r\n")
+                    client.send(early + b"PING\r\n")
+                    answers.append(client.read_to_close())
+            assert answers[0] == answers[1]
+            assert b"-ERR 'Authorization Violation'" in answers[1]
+
+
+def test_a_client_that_leaves_while_the_service_thinks_harms_nobody(both: Both) -> None:
+    with World(both) as world:
+        for server, service in zip((world.pair.real, world.pair.ours), world.services, strict=True):
+            with RawClient(server.port) as client:
+                client.send(connect(user="gone"))
+                asked = service.request()
+            service.respond(asked, let_in("FOO")(asked))
+        assert world.agree({"user": "next"}, let_in("FOO")).came
+
+
 operator, system = Key(OPERATOR, "operator"), Key(ACCOUNT, "SYS")
 asked, allowed, forbidden = Key(ACCOUNT, "AUTH"), Key(ACCOUNT, "ALLOWED"), Key(ACCOUNT, "FORBIDDEN")
 signer = Key(ACCOUNT, "signer of ALLOWED")
