@@ -7,6 +7,7 @@ limit is three times as high, and a case counts by its fastest try.
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,10 +32,11 @@ from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscrip
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 from slipstream.kernels.wire.wsframes import FrameReader
 from slipstream.server.limits import READ_BUFFER_BYTES
-from slipstream.server.listener import READ_BYTES_FIRST
+from slipstream.server.read_pace import READ_BYTES_FIRST
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX
 from slipstream.units import MIB
 from support.hub_world import HubWorld
+from support.link_world import LinkWorld
 from support.pace import slowness
 
 LIMIT_NS = 100_000_000  # of a calm core: the law says 50 ms, which some of these miss
@@ -61,6 +63,19 @@ def _read(line: bytes) -> Case:
         client = world.connect()
         data = line * (READ_BYTES_FIRST // len(line))
         return lambda: client.send(data)
+
+    return prepare
+
+
+def _link_read(line: bytes) -> Case:
+    """The same of another server; `%d` in the line is another number each time."""
+
+    def prepare() -> Work:
+        world, numbers = LinkWorld(), itertools.count()
+        link = world.peer()
+        count = READ_BYTES_FIRST // len(line)
+        reads = [b"".join(line % next(numbers) for _ in range(count))[:READ_BYTES_FIRST] for _ in range(TRIES)]
+        return lambda: link.parser.feed(reads.pop())
 
     return prepare
 
@@ -202,6 +217,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "subjectindex": (_prepare_filters, _select),
     "subjectset": (_overlap, _subset),
     "subjecttable": (_prepare_filters,),
+    "linkparser": (_link_read(b"RS+ $G %d\r\n"), _link_read(b"RMSG $G %d 0\r\n\r\n")),
     "parser": (_read(b"PING\r\n"), _read(b"SUB a 1\r\n"), _read(b"UNSUB 1\r\n")),
     "wsframes": (_frames,),
 }

@@ -21,6 +21,7 @@ from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.limits import EARLY_FLUSH_BYTES
+from slipstream.server.read_pace import ReadPace
 from slipstream.server.tls_layer import TlsFailed, TlsLayer
 from slipstream.units import SECOND_NS
 
@@ -97,7 +98,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None  # of the present step of the handshake first, PING later
         self._tls: TlsLayer | None = None
         self._on_secured: Callable[[TlsFacts], object] | None = None
-        self._held_back = False  # nothing is read, because an answer about the peer is awaited
+        self._held_back = False  # nothing is read: an answer about the peer is awaited, or others have their turn
+        self._pace = ReadPace()
+        self._pace.begin()
 
     # --- asyncio ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +116,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to: encrypted bytes go to the buffer that all share, since OpenSSL copies them at once."""
-        return self.link.parser.lend(self._shared) if self._tls is None else self._shared
+        return self._pace.cut(self.link.parser.lend(self._shared)) if self._tls is None else self._shared
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
@@ -174,7 +177,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         link, turns = self.link, self._turns
         link.last_read_ns = time.time_ns()
         parser = link.parser
-        before = parser.msgs
+        before, written = parser.msgs, turns.queue.written
         turns.reading = True
         try:
             parser.filled(self._shared, nbytes)
@@ -185,13 +188,17 @@ class LinkProtocol(asyncio.BufferedProtocol):
         if parser.msgs != before:
             turns.reads += 1
             link.last_activity_ns = link.last_read_ns
-        if parser.paused and not self._held_back:
+        took_ns = time.time_ns() - link.last_read_ns
+        was_long = self._pace.was_long(nbytes, turns.queue.written - written, took_ns)
+        if (parser.paused or was_long) and not self._held_back:
             self._held_back = True
             self.transport.pause_reading()
+            if was_long:
+                turns.call_soon(self.resume_reading)
 
     def resume_reading(self) -> None:
-        """The answer about the peer is there."""
-        if self._held_back:
+        """The answer about the peer is there, or the others had their turn."""
+        if self._held_back and not self.link.parser.paused:
             self._held_back = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()

@@ -25,18 +25,15 @@ from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.host import State
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, READ_BUFFER_BYTES, TURN_SENT_BYTES
-from slipstream.units import KIB, MIB, SECOND_NS
+from slipstream.server.limits import EARLY_FLUSH_BYTES, PRODUCER_STALL_NS, TURN_SENT_BYTES
+from slipstream.server.read_pace import ReadPace
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.server.server import Server
 
 __all__ = ["ClientProtocol", "address_of", "bind"]
 
-TURN_WRITE_BYTES = 4 * MIB  # output of one read after which others have their turn: some 5 ms of work
-TURN_WORK_NS = 5_000_000  # a read that took longer is followed by shorter ones, too: control lines make no output
-READ_BYTES_FIRST = 32 * KIB  # of a connection whose receivers nobody has counted yet: 1,000 of them are 32 MiB
-READ_BYTES_MIN = 4 * KIB  # shorter ones would not make a turn shorter: each costs some microseconds by itself
 _RTT_VALID_NS = 3600 * SECOND_NS  # a round trip time older than this is measured again
 
 
@@ -53,7 +50,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._blocked = False  # the transport holds bytes it could not send
         self._rest_follows = False  # what is left in the outbox has to wait for a turn of the others
         self._reading_paused = False
-        self._read_bytes = READ_BUFFER_BYTES  # of the next read, at most; nobody receives what comes before CONNECT
+        self._pace = ReadPace()
         self._deadline: asyncio.TimerHandle | None = None  # of a write under way
         self._late = False  # a write took longer than its deadline, and the client was given more time
         self._timer: asyncio.TimerHandle | None = None  # authentication first, PING later
@@ -88,7 +85,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def on_connected(self) -> None:
         """The client was let in, perhaps after a while in which nothing was read."""
-        self._read_bytes = READ_BYTES_FIRST
+        self._pace.begin()
         if self.connection.connected:
             self.start_pings()
         elif self._timer is None:
@@ -99,8 +96,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to."""
-        lent = self.connection.parser.lend(self._shared)
-        return lent if self._read_bytes >= READ_BUFFER_BYTES else memoryview(lent)[: self._read_bytes]
+        return self._pace.cut(self.connection.parser.lend(self._shared))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came: parse and act on all of them."""
@@ -123,15 +119,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 self._stall()
         if parser.paused and not self._reading_paused:
             self._hold_reading()
-        # How much of a turn this was.
-        share = (turns.queue.written - written) / TURN_WRITE_BYTES
-        took = (time.time_ns() - connection.last_read_ns) / TURN_WORK_NS
-        if took > share:
-            share = took
-        if share > 1.0:
-            self._share_turns(int(nbytes / share))
-        elif share <= 0.5 and nbytes == self._read_bytes < READ_BUFFER_BYTES:
-            self._read_bytes *= 2
+        took_ns = time.time_ns() - connection.last_read_ns
+        if self._pace.was_long(nbytes, turns.queue.written - written, took_ns) and not self._reading_paused:
+            self._hold_reading()
+            turns.call_soon(self.resume_reading)
 
     def eof_received(self) -> bool:
         """The client is done; so are we."""
@@ -232,13 +223,6 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._reading_paused = True
         self.transport.pause_reading()
         self._turns.call_later(PRODUCER_STALL_NS, self.resume_reading)
-
-    def _share_turns(self, read_bytes: int) -> None:
-        """A read made much work: read less next time, and only when others had their turn."""
-        self._read_bytes = max(read_bytes, READ_BYTES_MIN)
-        if not self._reading_paused:
-            self._hold_reading()
-            self._turns.call_soon(self.resume_reading)
 
     def _hold_reading(self) -> None:
         self._reading_paused = True

@@ -2,84 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import random
-
 import pytest
 
-from slipstream.clock import SystemClock
-from slipstream.config.listener_options import ClusterOptions
-from slipstream.config.options import Options
 from slipstream.kernels.wire.interest import Subscription
-from slipstream.kernels.wire.outbox import FlushQueue
-from slipstream.links.routes.link import RouteLink
-from slipstream.links.routes.mesh import Mesh, pool_place
-from slipstream.links.routes.targets import RouteTarget
-from slipstream.protocol.peer import Peer
+from slipstream.links.routes.mesh import pool_place
 from slipstream.protocol.texts import CloseReason
-from slipstream.routing.hub import Hub, ServerIdentity
-
-
-class Edge:
-    """Neither sockets nor logs: what the hub and the mesh asked for is written down."""
-
-    def __init__(self) -> None:
-        self.dialled: list[RouteTarget] = []
-
-    def dial(self, target: RouteTarget, *, again: bool = False) -> None:
-        self.dialled.append(target)
-
-    def ready(self, link: RouteLink) -> None: ...
-    def connected(self, connection: object) -> None: ...
-    def close(self, link: object, reason: CloseReason) -> None: ...
-    def urls_changed(self) -> None: ...
-    def check_password(self, *_: object) -> None: ...
-    def log(self, level: str, text: str) -> None: ...
-    def call_soon(self, callback: object) -> None:
-        callback()  # type: ignore[operator]
-
-
-class World:
-    def __init__(self, **cluster: object) -> None:
-        self.edge = Edge()
-        cluster = {"name": "C", "port": -1, "pool_size": 1, **cluster}
-        options = Options(cluster=ClusterOptions(**cluster))  # type: ignore[arg-type]
-        identity = ServerIdentity("SELF", "self", "", 1)
-        queue = FlushQueue(lambda: None)
-        self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
-        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False)
-        self.mesh.watch_accounts()
-
-    def accepted(self) -> RouteLink:
-        link = self.mesh.accept(Peer("10.0.0.1", 1, "route"))
-        said(link)
-        return link
-
-    def peer(self, **info: object) -> RouteLink:
-        link = self.accepted()
-        link.parser.feed(connect())
-        link.parser.feed(info_line(**info))
-        return link
-
-
-def said(link: RouteLink) -> bytes:
-    return b"".join(link.outbox.take())
-
-
-def connect(**fields: object) -> bytes:
-    return b"CONNECT " + json.dumps({"name": "PEER", "cluster": "C", "headers": True, **fields}).encode() + b"\r\n"
-
-
-def info_line(**fields: object) -> bytes:
-    known = {
-        "server_id": "PEER",
-        "server_name": "peer",
-        "cluster": "C",
-        "headers": True,
-        "route_pool_size": 1,
-        "port": 6222,
-    }
-    return b"INFO " + json.dumps({**known, **fields}).encode() + b"\r\n"
+from support.link_world import LinkWorld, connect, info_line, said
 
 
 @pytest.mark.parametrize(
@@ -104,7 +32,7 @@ def info_line(**fields: object) -> bytes:
     ],
 )
 def test_what_a_peer_must_not_say_ends_its_route_and_no_other(sent: bytes, reason: CloseReason) -> None:
-    world = World()
+    world = LinkWorld()
     good = world.peer(server_id="GOOD", server_name="good")
     link = world.accepted()
     link.parser.feed(sent)
@@ -114,7 +42,7 @@ def test_what_a_peer_must_not_say_ends_its_route_and_no_other(sent: bytes, reaso
 
 
 def test_a_password_is_asked_for() -> None:
-    world = World(user="u", password="p")
+    world = LinkWorld(user="u", password="p")
     link = world.accepted()
     link.parser.feed(connect(user="u", **{"pass": "x"}))
     assert link.close_reason is CloseReason.AUTHENTICATION_VIOLATION
@@ -122,7 +50,7 @@ def test_a_password_is_asked_for() -> None:
 
 
 def test_interest_is_told_with_the_first_and_the_last_subscription() -> None:
-    world = World()
+    world = LinkWorld()
     link = world.peer()
     account = world.hub.accounts["$G"]
     said(link)
@@ -141,7 +69,7 @@ def test_interest_is_told_with_the_first_and_the_last_subscription() -> None:
 
 
 def test_a_message_leaves_once_for_a_server_with_the_groups_that_it_shall_serve() -> None:
-    world = World()
+    world = LinkWorld()
     link = world.peer()
     said(link)
     link.parser.feed(b"RS+ $G foo\r\nRS+ $G *\r\nRS+ $G foo g1 2\r\nRS+ $G foo g2 1\r\n")
@@ -158,7 +86,7 @@ def test_a_message_leaves_once_for_a_server_with_the_groups_that_it_shall_serve(
 
 
 def test_what_arrives_goes_to_local_receivers_alone_and_to_the_groups_it_names() -> None:
-    world = World()
+    world = LinkWorld()
     link, other = world.peer(), world.peer(server_id="OTHER", server_name="other")
     account, got = world.hub.accounts["$G"], list[bytes]()
     account.subscribe(b"foo", lambda _publisher, _subject, _reply, _size, body: got.append(b"plain " + body))
@@ -174,7 +102,7 @@ def test_what_arrives_goes_to_local_receivers_alone_and_to_the_groups_it_names()
 
 
 def test_a_server_that_is_told_of_is_dialled_unless_it_is_known() -> None:
-    world = World(routes=("nats://10.0.0.9:6222",))
+    world = LinkWorld(routes=("nats://10.0.0.9:6222",))
     link = world.peer()
     gossip = {"server_id": "NEW", "server_name": "new", "ip": "nats-route://10.0.0.7:6222/"}
     link.parser.feed(info_line(**gossip))
