@@ -51,7 +51,10 @@ class Operations:
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def on_early_operation(self) -> bool:
-        """Something came before CONNECT: fine on an open server, or where there is a user for such clients."""
+        """Something came before CONNECT: fine on an open server, or where there is a user for such clients.
+
+        Elsewhere the hub refuses it as it would an empty CONNECT.
+        """
         from slipstream.protocol.info import ConnectOptions
 
         client = self._client

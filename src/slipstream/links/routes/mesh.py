@@ -478,7 +478,7 @@ class Mesh:
     # --- the end of a route ------------------------------------------------------------------------------------------
 
     def closed(self, link: RouteLink, reason: CloseReason) -> None:
-        """A route ended; called once for each."""
+        """A route ended, and forgot what its peer wanted; called once for each."""
         self.log("INF" if link.place >= 0 or link.account else "DBG", link, f"Router connection closed: {reason.value}")
         self._next.pop(link, None)
         self.closed_in_msgs += link.parser.msgs

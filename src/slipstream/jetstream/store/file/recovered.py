@@ -14,7 +14,7 @@ __all__ = ["RecoveredLog", "RecoveryReport"]
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What an operator should know about a start."""
+    """What a start found, for tests and tools; operators are told of losses by `StoreHealth`."""
 
     torn_bytes: int = 0
     """Unacknowledged bytes at the end that were cut off."""

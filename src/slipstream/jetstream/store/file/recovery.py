@@ -11,6 +11,8 @@ and it lies in the last segment, N was never acknowledged: the log ends before i
 the same frame are kept, unless the frame belongs to a unit, which goes as a whole. A unit that has no end, in however
 many segments, was never acknowledged either: the log ends before it.
 
+A closed segment with a good index file is not read: damage in it is found by a read, or by the scrub.
+
 Invariants: nothing is deleted, moved or renumbered; `last_seq` never falls below what any surviving piece knows;
 recovery of the same bytes gives the same result.
 """

@@ -243,6 +243,8 @@ class CommitPoint:
     def synced(self, job: Job, *, flushes: bool = False) -> StorageFault | None:
         """The commit is on this disk, or failed. Alone, that is all: it is committed; why not, if not.
 
+        Without `sync_always` it is only written, and the sync follows.
+
         `flushes`: what it answers is sent before consumers are told.
         """
         done = self._store.finish_commit(job)
