@@ -4,7 +4,8 @@
 
 The commit of a staged write may be asked for twice, because the driver died after the first time and Spark runs the
 batch again, or because an answer was lost: the server keeps the number of the last batch with the messages, and answers
-"duplicate" (`jetstream.bulk.commits`). If such a batch is not what it was, its query has lost the end of its checkpoint: Spark does not sync it.
+"duplicate" (`jetstream.bulk.commits`). If such a batch is not what it was, its query has lost the end of its
+checkpoint: Spark does not sync it.
 """
 
 from __future__ import annotations
