@@ -61,6 +61,19 @@ cdef inline Py_ssize_t put_number(char *target, unsigned long long number) noexc
     return n
 
 
+cdef inline Py_ssize_t put_sizes(char *room, Py_ssize_t header_size, Py_ssize_t size) noexcept nogil:
+    """The end of a line: the size of the header if there is one, that of the message; how long it is."""
+    cdef Py_ssize_t used = 0
+    if header_size:
+        used = put_number(room, header_size)
+        room[used] = b" "
+        used += 1
+    used += put_number(room + used, size)
+    room[used] = b"\r"
+    room[used + 1] = b"\n"
+    return used + 2
+
+
 cdef inline bint listed(tuple queues, tuple members) noexcept:
     """Whether a message that came from another server is meant for this queue group."""
     cdef Subscription sub
@@ -225,9 +238,42 @@ cdef class Delivery:
         self, Route route, object publisher, const char *subject, Py_ssize_t subject_size,
         const char *reply, Py_ssize_t reply_size, Py_ssize_t header_size, const char *body, Py_ssize_t size,
     ) except -1:
-        return self.send_arrived(
-            route, None, None, None, publisher, subject, subject_size, reply, reply_size, header_size, body, size
-        )
+        cdef char tail_room[2 * DIGITS + 4]
+        cdef char plain_room[DIGITS + 4]
+        cdef Py_ssize_t tail_size
+        cdef Py_ssize_t plain_size = 0
+        cdef Py_ssize_t sent = 0
+        cdef Py_ssize_t i, count
+        cdef Subscription sub
+        if (
+            route.links is not None or route.elsewhere is not None or route.renamed is not None
+            or PyTuple_GET_SIZE(route.queues)
+        ):
+            return self.send_arrived(
+                route, None, None, None, publisher, subject, subject_size, reply, reply_size, header_size, body, size
+            )
+        # Most messages go to subscribers of this server alone, under their own name, or to nobody.
+        count = PyTuple_GET_SIZE(route.subscriptions)
+        if count == 0:
+            return 0
+        if publisher is None and subject_size and subject[0] == b".":
+            subject += 1
+            subject_size -= 1
+        if route.subject is not None:
+            subject = PyBytes_AS_STRING(route.subject)
+            subject_size = PyBytes_GET_SIZE(route.subject)
+        tail_size = put_sizes(tail_room, header_size, size)
+        if header_size:
+            plain_size = put_sizes(plain_room, 0, size - header_size)
+        for i in range(count):
+            sub = <Subscription>PyTuple_GET_ITEM(route.subscriptions, i)
+            if sub.closed or (not sub.echo and sub.client is publisher):
+                continue
+            sent += self._one(
+                sub, publisher, subject, subject_size, reply, reply_size, header_size, body, size, tail_room, tail_size,
+                plain_room, plain_size, False,
+            )
+        return sent
 
     cdef Py_ssize_t send_arrived(
         self, Route route, Link source, tuple queues, bytes origin, object publisher, const char *subject,
@@ -266,19 +312,9 @@ cdef class Delivery:
                 subject_size = reply + reply_size - subject
                 reply_size = shown - reply
 
+        tail_size = put_sizes(tail_room, header_size, size)
         if header_size:
-            tail_size = put_number(tail_room, header_size)
-            tail_room[tail_size] = b" "
-            tail_size += 1
-        tail_size += put_number(tail_room + tail_size, size)
-        tail_room[tail_size] = b"\r"
-        tail_room[tail_size + 1] = b"\n"
-        tail_size += 2
-        if header_size:
-            plain_size = put_number(plain_room, size - header_size)
-            plain_room[plain_size] = b"\r"
-            plain_room[plain_size + 1] = b"\n"
-            plain_size += 2
+            plain_size = put_sizes(plain_room, 0, size - header_size)
 
         m.subject = subject
         m.subject_size = subject_size
