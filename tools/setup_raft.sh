@@ -6,22 +6,7 @@ VENV=${VENV:-.venv}
 TARGET=${CARGO_TARGET_DIR:-build/raft}
 RUST_MIN=75 # 1.75: what `raft/Cargo.toml` says
 
-fail() { echo "setup: $*" >&2; exit 1; }
-
-have() { command -v "$1" >/dev/null 2>&1; }
-
-debian() { # install Debian packages, as root or through sudo
-    have apt-get || fail "please install: $* (no apt-get here)"
-    as_root=""
-    if [ "$(id -u)" != 0 ]; then
-        have sudo || fail "please install as root: apt-get install $*"
-        as_root=sudo
-    fi
-    echo "setup: installing $*"
-    $as_root apt-get update -qq || fail "apt-get update failed"
-    DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "$@" >/dev/null \
-        || fail "apt-get install $* failed"
-}
+. "$(dirname "$0")/debian.sh"
 
 new_enough() { # whether a version such as "1.85.0" is
     minor=$(printf '%s' "$1" | sed -n 's/^[^0-9]*1\.\([0-9]*\).*/\1/p')
