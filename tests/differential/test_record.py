@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.records import Record, crc32c, encode_frame
+from models.records import LOCAL, Record, crc32c, encode_frame
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log import record as kernel
 from slipstream.kernels.log.logwriter import LogWriter
@@ -142,3 +142,66 @@ def test_scan_of_any_bytes_ends(data: bytes, salt: int) -> None:
 @given(st.binary(max_size=200), SALTS)
 def test_any_index_file_is_read_or_refused(data: bytes, salt: int) -> None:
     assert decode_index(data, salt) is None
+
+
+@given(st.lists(PARTS, min_size=2, max_size=6), SALTS, st.data())
+def test_local_frames_take_no_number_and_are_no_part_of_a_unit(
+    parts: list[tuple], salt: int, data: st.DataObject
+) -> None:
+    """Wherever they lie: the numbered frames are those of a log without them."""
+    records = [Record(i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
+    index = MessageIndex(1)
+    writer = LogWriter(index)
+    writer.open_segment(3, salt, 0, 1 << 30, 6)
+    in_unit = data.draw(st.booleans())
+    expected = whole = b""
+    if in_unit:
+        writer.begin_unit()
+    for r in records:
+        kind = data.draw(st.sampled_from([0, 12, 13]))
+        if kind:
+            writer.begin_local()
+            writer.control(kind, r.seq - 1, 4, b"", b"")
+            writer.end_local()
+            fact = Record(r.seq - 1, 4, b"", b"", b"", kind=kind)
+            expected += encode_frame([fact], no=5 + r.seq, salt=salt, flags=LOCAL)
+        assert writer.append(r.seq, r.ts, r.subject, r.headers, r.payload, r.expires)
+        if r is not records[-1]:
+            whole += writer.take()
+        flags = 0 if not in_unit else 7 if r is records[0] else 3 if r is not records[-1] else 1
+        expected += encode_frame([r], no=6 + r.seq, salt=salt, flags=flags)
+    if in_unit:
+        writer.end_unit()
+    whole += writer.take()
+    assert whole == expected and (writer.frame_no, writer.position) == (6 + len(records), len(whole))
+    scan = SegmentScan(whole, 0, salt, 1, 6)
+    while scan.step(1):
+        pass
+    assert (len(scan), scan.regions, scan.good_end) == (len(records), [], len(whole))
+    assert (scan.first_frame_no, scan.last_frame_no) == (7, 6 + len(records))
+    assert scan.open_unit() is None and not scan.unit_continues
+
+
+def test_who_vouches_for_what_is_local() -> None:
+    """What follows it with a number and was synced, or a mark; not the frame whose number it repeats."""
+    fact, mark = Record(0, 4, b"k", b"", b"v", kind=13), Record(0, 4, b"", b"", b"", kind=12)
+    message = Record(1, 5, b"s", b"", b"")
+    head = encode_frame([fact], no=6, salt=7, synced_upto=6, flags=LOCAL)
+    marked = encode_frame([mark], no=6, salt=7, synced_upto=6, flags=LOCAL)
+    first = encode_frame([message], no=7, salt=7, synced_upto=6)
+    second = encode_frame([Record(2, 5, b"s", b"", b"")], no=8, salt=7, synced_upto=7)
+
+    def said(data: bytes) -> tuple[int, int, int]:
+        scan = SegmentScan(data, 0, 7, 1, 6)
+        while scan.step(1):
+            pass
+        return scan.said_frame_no, scan.synced_upto, scan.vouched_end
+
+    assert said(head) == (7, 6, 0)
+    assert said(head + marked) == (6, 6, len(head))
+    assert said(head + first) == (7, 6, 0)
+    assert said(head + first + second) == (8, 7, 0)
+    scan = SegmentScan(head[:-8] + b"broken! " + first, 0, 7, 1, 6)
+    while scan.step(1):
+        pass
+    assert [region.frame_no for region in scan.regions] == [7]

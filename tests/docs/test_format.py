@@ -126,8 +126,11 @@ def test_the_page_reads_a_stream() -> None:
     header = read_header(data)
     assert (header["no"], header["first_seq"], header["prev_no"], header["frame_no"]) == (1, 1, 0, 0)
     frames = read_frames(data, 4096, len(data), header["salt"])
-    assert [frame["number"] for frame, _ in frames] == list(range(1, len(frames) + 1))
-    assert all(frame["synced_upto"] < frame["number"] for frame, _ in frames)
+    numbered = [frame for frame, _ in frames if not frame["flags"] & 8]
+    assert [frame["number"] for frame in numbered] == list(range(1, len(numbered) + 1))
+    assert all(frame["synced_upto"] < frame["number"] for frame in numbered)
+    assert [(frame["number"], at) for at, (frame, _) in enumerate(frames) if frame["flags"] & 8] == [(0, 0)]
+    assert [record[0] for record in frames[0][1]] == [KINDS["STATE"], KINDS["CONFIG"]]
     records = [record for _, in_frame in frames for record in in_frame]
     assert [record[1:] for record in records if record[0] == KINDS["MSG"]] == [
         (1, b"a.1", b"", b"p1", 0),
@@ -150,12 +153,17 @@ def test_the_page_reads_a_stream() -> None:
     assert len(intent[4]) == 20 and int.from_bytes(intent[4][:8], "little") == 1
     erased_at = int.from_bytes(intent[4][12:16], "little")
     assert Fields(data, RECORD, erased_at)["sequence"] == 4
-    units = [(frame["flags"], in_frame) for frame, in_frame in frames if frame["flags"]]
+    units = [(frame["flags"], in_frame) for frame, in_frame in frames if frame["flags"] & 1]
     assert units[0][0] == 1 | 2 | 4 and units[-1][0] == 1
 
     following = read_header(bytes(disk.content(second.path)))
     assert (following["no"], following["prev_no"], following["prev_end"]) == (2, 1, first.end)
     assert following["frame_no"] == frames[-1][0]["number"] and following["first_seq"] == 11
+    end = bytes(disk.content(second.path))
+    head, *_, mark = read_frames(end, 4096, len(end), following["salt"])
+    assert (head[0]["number"], head[0]["flags"]) == (following["frame_no"], 8)
+    assert (mark[0]["number"], mark[0]["synced_upto"], mark[0]["flags"]) == (following["frame_no"] + 1,) * 2 + (8,)
+    assert [record[0] for record in mark[1]] == [KINDS["MARK"]]
 
 
 def test_the_page_reads_what_lies_beside_it() -> None:

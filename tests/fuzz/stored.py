@@ -8,7 +8,7 @@ from typing import Any
 from fuzz import checksums
 from fuzz.target import Target, cut, option
 from models.index_files import messages_of
-from models.records import Record, encode_frame, encode_record
+from models.records import LOCAL, Record, encode_frame, encode_record
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkscan import are_messages, records_end
 from slipstream.kernels.bulk.stagedrows import StagedRows
@@ -75,7 +75,14 @@ def _loaded(scan: SegmentScan) -> MessageIndex:
 def _shown(scan: SegmentScan) -> tuple[Any, ...]:
     regions = [(r.start, r.end, r.frame_no, r.messages, r.controls, r.unit) for r in scan.regions]
     numbers = (len(scan), scan.base_seq, scan.first_seq, scan.last_seq, scan.first_ts, scan.last_ts, scan.good_end)
-    frames = (scan.first_frame_no, scan.last_frame_no, scan.said_frame_no, scan.synced_upto, scan.epoch)
+    frames = (
+        scan.first_frame_no,
+        scan.last_frame_no,
+        scan.said_frame_no,
+        scan.synced_upto,
+        scan.epoch,
+        scan.vouched_end,
+    )
     return numbers, frames, scan.controls, scan.expiries, scan.holes, regions, scan.unit_ended, scan.unit_continues
 
 
@@ -109,7 +116,13 @@ def segment_seeds() -> list[bytes]:
     frames = [encode_frame(plain, no=1, salt=0), encode_frame(facts, no=2, salt=0)]
     unit = bytearray(encode_frame(plain[:2], no=1, salt=0) + encode_frame(plain[2:], no=2, salt=0))
     unit[28], unit[len(encode_frame(plain[:2], no=1, salt=0)) + 28] = 7, 1
-    return [b"\0" + frames[0], b"\0" + b"".join(frames) + bytes(64), b"\0" + frames[1], b"\0" + bytes(unit)]
+    head = encode_frame(facts[:1], no=0, salt=0, flags=LOCAL)
+    mark = encode_frame(facts[8:9], no=2, salt=0, synced_upto=2, flags=LOCAL)
+    split = len(encode_frame(plain[:2], no=1, salt=0))
+    amid = encode_frame(facts[:1], no=1, salt=0, flags=LOCAL)
+    local = head + bytes(unit[:split]) + amid + bytes(unit[split:]) + mark
+    whole = [frames[0], b"".join(frames) + bytes(64), frames[1], bytes(unit), head + frames[0] + mark, local]
+    return [b"\0" + one for one in whole]
 
 
 # --- index files ----------------------------------------------------------------------------------------------------

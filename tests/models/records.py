@@ -9,6 +9,7 @@ HEAD = struct.Struct("<IIQqHHI")
 FRAME = struct.Struct("<IIQQIIQQqI")
 MAGIC = int.from_bytes(b"SFR1", "little")
 MSG, EXPIRES = 1, 16
+LOCAL = 8
 
 
 def crc32c(data: bytes, crc: int = 0) -> int:
@@ -44,11 +45,13 @@ def encode_record(record: Record, salt: int) -> bytes:
     return whole + bytes(-len(whole) % 8)
 
 
-def encode_frame(records: list[Record], *, no: int, salt: int, synced_upto: int = 0, epoch: int = 0) -> bytes:
-    """One plain frame."""
+def encode_frame(
+    records: list[Record], *, no: int, salt: int, synced_upto: int = 0, epoch: int = 0, flags: int = 0
+) -> bytes:
+    """One frame."""
     body = b"".join(encode_record(record, salt) for record in records)
     low = salt & 0xFFFFFFFF
     head = FRAME.pack(
-        MAGIC ^ low, 64 + len(body), no, records[0].seq, len(records), 0, synced_upto, epoch, records[0].ts, 0
+        MAGIC ^ low, 64 + len(body), no, records[0].seq, len(records), flags, synced_upto, epoch, records[0].ts, 0
     )
     return head + struct.pack("<I", crc32c(head, low)) + body

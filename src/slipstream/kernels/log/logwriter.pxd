@@ -16,6 +16,7 @@ cdef class LogWriter:
     cdef uint64_t frame_first_seq, salt
     cdef int64_t frame_ts
     cdef bint unit, unit_begins  # a unit is open; none of its frames is closed yet
+    cdef bint local            # the open frame takes no number
     cdef readonly uint32_t segment
     cdef readonly Py_ssize_t base
     cdef public Py_ssize_t limit

@@ -7,6 +7,7 @@
 The layout is that of `record`. A writer knows the segment it writes to and how far; what fits no more is refused, and the
 caller opens the next segment. Frames between `begin_unit` and `end_unit` are kept whole or not at all by who reads them:
 until the end the messages are in an index of their own, which `end_unit` adds to the log's and `abandon_unit` forgets.
+Frames between `begin_local` and `end_local` take no number: other files of the same log need not have them.
 
 Invariants: `base + length` is the offset behind everything written; `frame_at` is where the open frame began, -1 when none
 is. A sequence is the one after the last. Memory: one growing buffer, a bytes object that nobody else has, so that much of
@@ -20,8 +21,8 @@ from libc.string cimport memcpy, memset
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64, put16, put32, put64
 from slipstream.kernels.log.record cimport (
-    FLAG_EXPIRES, FRAME_BYTES, FRAME_FIRST, FRAME_HEAD, FRAME_MAGIC, FRAME_MORE, FRAME_UNIT, HEAD, KIND_LAST,
-    KIND_MARK, KIND_MSG, record_size,
+    FLAG_EXPIRES, FRAME_BYTES, FRAME_FIRST, FRAME_HEAD, FRAME_LOCAL, FRAME_MAGIC, FRAME_MORE, FRAME_UNIT, HEAD,
+    KIND_LAST, KIND_MARK, KIND_MSG, record_size,
 )
 from slipstream.kernels.index.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS
 from slipstream.kernels.index.subjectindex cimport MessageIndex
@@ -124,12 +125,15 @@ cdef class LogWriter:
         if self.frame_at < 0:
             return 0
         p = self.buf + self.frame_at
-        self.frame_no += 1
-        if self.unit:
-            flags |= FRAME_UNIT | FRAME_MORE
-        if self.unit_begins:
-            flags |= FRAME_FIRST
-            self.unit_begins = False
+        if self.local:
+            flags |= FRAME_LOCAL
+        else:
+            self.frame_no += 1
+            if self.unit:
+                flags |= FRAME_UNIT | FRAME_MORE
+            if self.unit_begins:
+                flags |= FRAME_FIRST
+                self.unit_begins = False
         put32(p, FRAME_MAGIC ^ <uint32_t>self.salt)
         put32(p + 4, <uint32_t>(self.length - self.frame_at))
         put64(p + 8, self.frame_no)
@@ -149,6 +153,16 @@ cdef class LogWriter:
     def last_seq(self):
         """Sequence of the last message appended, those of an open unit included."""
         return self.index.last_seq
+
+    def begin_local(self):
+        """Frames from here to `end_local` are of this file alone: facts for who reads it, also amid a unit."""
+        self.close_frame()
+        self.local = True
+
+    def end_local(self):
+        """What follows is the log's again."""
+        self.close_frame()
+        self.local = False
 
     def begin_unit(self, MessageIndex staged=None):
         """Frames from here to `end_unit` are one unit; until then its messages are in `staged` only."""

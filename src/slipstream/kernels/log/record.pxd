@@ -25,6 +25,7 @@ cdef enum:
     FRAME_UNIT = 1           # part of a unit that is kept whole or not at all
     FRAME_MORE = 2           # the unit goes on in the next frame
     FRAME_FIRST = 4          # the unit begins here
+    FRAME_LOCAL = 8          # of this file alone: repeats the number of the frame before it, and is no part of a unit
     FRAME_BYTES = 262144     # a frame is closed when it grows beyond
 
 cdef struct Frame:

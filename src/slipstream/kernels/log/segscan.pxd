@@ -41,7 +41,8 @@ cdef class SegmentScan:
     cdef readonly uint64_t last_seq  # highest sequence accounted for
     cdef readonly int64_t first_ts, last_ts
     cdef readonly uint64_t first_frame_no, last_frame_no, synced_upto, epoch
-    cdef readonly uint64_t said_frame_no  # last frame that says anything: one of marks alone does not
+    cdef readonly uint64_t said_frame_no  # who has synced this one has all that was said: marks alone say nothing
+    cdef readonly Py_ssize_t vouched_end  # a local mark lies here: all before it was on stable storage
     cdef readonly Py_ssize_t good_end
     cdef readonly bint unit_ended   # the unit that goes on from an earlier segment ends in this one
     cdef readonly list controls     # (kind, seq, ts, key, payload)
@@ -52,6 +53,7 @@ cdef class SegmentScan:
     cdef int enter_frame(self, Frame *frame) except -1
     cdef int leave_frame(self) except -1
     cdef int end_unit(self) except -1
+    cdef uint64_t owner(self) noexcept nogil
     cdef int close_region(self, Py_ssize_t end) except -1
     cdef int finish(self) except -1
     cdef bint accept(self, Py_ssize_t size) except -1

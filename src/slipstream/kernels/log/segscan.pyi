@@ -21,6 +21,7 @@ class SegmentScan:
     first_frame_no: int
     last_frame_no: int
     said_frame_no: int
+    vouched_end: int
     synced_upto: int
     epoch: int
     good_end: int

@@ -21,8 +21,8 @@ from libc.stdlib cimport free
 from slipstream.kernels.bytes_le cimport get16, get32, get64, put64
 from slipstream.kernels.heap cimport grown
 from slipstream.kernels.log.record cimport (
-    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASE, KIND_ERASED, KIND_MARK, KIND_MASK,
-    KIND_MSG, KIND_SKIP, KIND_STATE, KIND_TOMBS, KIND_TRIM, Frame, read_frame, record_size,
+    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_LOCAL, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASE, KIND_ERASED, KIND_MARK,
+    KIND_MASK, KIND_MSG, KIND_SKIP, KIND_STATE, KIND_TOMBS, KIND_TRIM, Frame, read_frame, record_size,
 )
 from slipstream.kernels.index.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
 from slipstream.kernels.index.subjecttable cimport NO_SUBJECT, SubjectTable
@@ -120,7 +120,8 @@ cdef class SegmentScan:
             if size and self.accept(size):
                 continue
             if (
-                read_frame(self.p + self.at, self.end - self.at, self.salt, &frame) and frame.no > self.last_frame_no
+                read_frame(self.p + self.at, self.end - self.at, self.salt, &frame)
+                and frame.no + (1 if frame.flags & FRAME_LOCAL else 0) > self.last_frame_no
                 and frame.no - self.last_frame_no < FRAMES_LOST_MAX
             ):
                 self.enter_frame(&frame)
@@ -133,7 +134,7 @@ cdef class SegmentScan:
                 self.close_region(self.at)
                 self.frame_end = 0
                 self.good_end = min(self.at, self.end)
-                if not self.frame.flags & FRAME_MORE:
+                if not self.frame.flags & (FRAME_MORE | FRAME_LOCAL):
                     self.end_unit()
         return True
 
@@ -141,15 +142,17 @@ cdef class SegmentScan:
         if self.bad_from >= 0:
             self.close_region(self.at)
         elif self.frame_end:
-            self.regions.append(Region(self.at, self.at, self.frame.no, self.n, len(self.controls), self.unit))
-        if not frame.flags & FRAME_UNIT:
+            self.regions.append(Region(self.at, self.at, self.owner(), self.n, len(self.controls), self.unit))
+        if frame.flags & FRAME_LOCAL:
+            pass
+        elif not frame.flags & FRAME_UNIT:
             self.unit = None
         elif self.unit is None or frame.flags & FRAME_FIRST:
             self.unit = (self.at, self.n, len(self.controls))
             if self.first_frame_no == 0 and not frame.flags & FRAME_FIRST:
                 self.unit_before = self.unit
         self.frame = frame[0]
-        if self.first_frame_no == 0:
+        if self.first_frame_no == 0 and not frame.flags & FRAME_LOCAL:
             self.first_frame_no = frame.no
         self.last_frame_no = frame.no
         self.synced_upto = max(self.synced_upto, frame.synced_upto)
@@ -163,10 +166,10 @@ cdef class SegmentScan:
         # A record may reach beyond the end that its frame says: what was read is not read again.
         cdef Py_ssize_t end = max(self.at, self.frame_end)
         if self.frame_seen < self.frame.count:
-            self.regions.append(Region(self.at, end, self.frame.no, self.n, len(self.controls), self.unit))
+            self.regions.append(Region(self.at, end, self.owner(), self.n, len(self.controls), self.unit))
         elif end <= self.end:
             self.at = end
-        if not self.frame.flags & FRAME_MORE and self.frame_seen >= self.frame.count:
+        if not self.frame.flags & (FRAME_MORE | FRAME_LOCAL) and self.frame_seen >= self.frame.count:
             self.end_unit()
         self.frame_end = 0
         self.good_end = min(self.at, self.end)
@@ -178,8 +181,15 @@ cdef class SegmentScan:
         self.unit = None
         return 0
 
+    cdef uint64_t owner(self) noexcept nogil:
+        """Number of the frame that what is read belongs to.
+
+        Local frames count as the next one: who has that on stable storage has them, who has the one before may not.
+        """
+        return self.frame.no if self.frame_end and not self.frame.flags & FRAME_LOCAL else self.last_frame_no + 1
+
     cdef int close_region(self, Py_ssize_t end) except -1:
-        cdef uint64_t no = self.frame.no if self.frame_end else self.last_frame_no + 1
+        cdef uint64_t no = self.owner()
         if self.bad_from >= 0:
             self.regions.append(Region(self.bad_from, end, no, self.n, len(self.controls), self.unit))
             self.bad_from = -1
@@ -248,7 +258,10 @@ cdef class SegmentScan:
                 PyBytes_FromStringAndSize(<const char *>payload, plen),
             ))
         if kind != KIND_MARK:
-            self.said_frame_no = self.last_frame_no
+            self.said_frame_no = self.owner() if self.frame_end else self.last_frame_no
+        elif self.frame_end and self.frame.flags & FRAME_LOCAL:
+            self.vouched_end = self.frame_end - self.frame.length
+            self.said_frame_no = min(self.said_frame_no, self.frame.synced_upto)
         self.frame_seen += 1
         self.at += size
         if not self.frame_end:

@@ -171,7 +171,9 @@ class LogCommits:
         if self.marked and journal.vouched:
             return
         if not self.marked:
+            log.writer.begin_local()
             log.writer.control(MARK, state.index.last_seq, log.writer.last_ts, b"", b"")
+            log.writer.end_local()
         journal.mark()
         job = self.begin(sync=False)
         assert job is not None

@@ -129,11 +129,13 @@ class CompactionJob:
         first_seq = max([state[0] for state in states] + trims, default=1)
         last_ts_ns = max((state[2] for state in states), default=0)
         last_seq = header.first_seq - 1
+        writer.begin_local()
         # A trim beyond this segment's own start is repeated as a trim below, where it belongs in the order.
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(min(first_seq, last_seq + 1), last_seq, last_ts_ns))
         configs = [payload for scan in scans for kind, *_, payload in scan.controls if kind == CONFIG]
         if configs:
             writer.control(CONFIG, last_seq, last_ts_ns, b"", configs[-1])
+        writer.end_local()
 
     def _carry_on(self, writer: LogWriter, scans: list[SegmentScan]) -> None:
         present = memoryview(self.elsewhere).cast("Q")

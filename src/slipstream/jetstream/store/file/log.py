@@ -151,10 +151,12 @@ class SegmentedLog:
         self._uncreated.add(segment.id)
         writer.open_segment(segment.id, header.salt, HEADER_BYTES, self.segment_bytes, writer.frame_no)
         last_seq, last_ts_ns = writer.last_seq, writer.last_ts
+        writer.begin_local()  # where segments begin and end is the business of this directory
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
         writer.control(CONFIG, last_seq, last_ts_ns, b"", self._state.config)
         for key, value in self.notes.items():
             writer.control(NOTE, last_seq, last_ts_ns, key, value)
+        writer.end_local()
         self.manifest_due = True
 
     def take_writes(self) -> list[SegmentWrite]:

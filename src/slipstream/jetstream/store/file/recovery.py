@@ -138,7 +138,7 @@ class _Recovery:
             # The one before it was synced before it was made.
             self.vouched = scan.said_frame_no <= max(scan.synced_upto, self.synced_upto) and not scan.regions
         segment.end = scan.good_end if end is None or following is None else end
-        nothing_left = following is None and not scan.last_frame_no > header.frame_no
+        nothing_left = not scan.last_frame_no > header.frame_no  # but for what is local
         if self.in_unit and (nothing_left or (scan.unit_continues and not scan.unit_ended)):
             self.in_unit.append((segment, scan))
             return
@@ -235,7 +235,8 @@ class _Recovery:
     def _cut_torn_tail(self, segment: Segment, scan: SegmentScan, size: int) -> None:
         """End the log before the first stretch that was never synced; see the module docstring."""
         synced = max(scan.synced_upto, self.synced_upto)
-        torn: Region | None = next((region for region in scan.regions if region.frame_no > synced), None)
+        doubtful = (region for region in scan.regions if region.start >= scan.vouched_end)
+        torn: Region | None = next((region for region in doubtful if region.frame_no > synced), None)
         if torn is None:
             return
         end = max([torn.end, *(region.end for region in scan.regions)], default=torn.end)

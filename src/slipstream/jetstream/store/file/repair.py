@@ -132,7 +132,7 @@ class Repair:
         files.leftovers += recovered.superseded
         files.abandoned = set()
         files.unsynced = set()
-        commits.marked = recovered.synced_upto + 1 >= recovered.frame_no
+        commits.marked = recovered.vouched
         if log.segments:
             commits.end = (log.active.header.no, log.active.end)
             files.unsynced.add(log.active.path)
