@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,15 +18,7 @@ from nats.errors import NoRespondersError
 from slipstream.config.listener_options import ClusterOptions
 from slipstream.config.options import Options
 from slipstream.server.server import Server
-
-DEADLINE = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+from support.clusters import DEADLINE, connected, free_port, heard_by_all
 
 
 @asynccontextmanager
@@ -71,33 +62,6 @@ async def cluster(kinds: str, monitoring: tuple[int, ...] = ()) -> AsyncIterator
         for process in theirs:
             process.terminate()
             process.wait()
-
-
-async def connected(url: str) -> nats.NATS:
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            try:
-                return await nats.connect(url, allow_reconnect=False, connect_timeout=2)
-            except OSError:
-                await asyncio.sleep(0.05)
-
-
-async def heard_by_all(clients: list[nats.NATS]) -> None:
-    """Wait until each server has interest of each other one."""
-    seen: list[set[bytes]] = [set() for _ in clients]
-    for number, client in enumerate(clients):
-
-        async def note(message: nats.aio.msg.Msg, number: int = number) -> None:
-            seen[number].add(message.data)
-
-        await client.subscribe("hello", cb=note)
-        await client.flush()
-    async with asyncio.timeout(DEADLINE):
-        while any(len(names) < len(clients) for names in seen):
-            for number, client in enumerate(clients):
-                await client.publish("hello", b"%d" % number)
-                await client.flush()
-            await asyncio.sleep(0.05)
 
 
 async def deliveries(kinds: str) -> dict[str, object]:
@@ -173,6 +137,13 @@ async def test_monitoring_shows_routes_as_nats_server_does() -> None:
     ports = (free_port(), free_port())
     async with cluster("on", ports) as urls:
         clients = [await connected(url) for url in urls]
+        await heard_by_all(clients)
+        async with asyncio.timeout(DEADLINE):
+            # The routes of a pool are dialled one after the other.
+            while {(await asyncio.to_thread(shown, port, "/varz"))["routes"] for port in ports} != {4}:
+                await asyncio.sleep(0.05)
+        await clients[1].subscribe("hello")
+        await clients[1].flush()
         await heard_by_all(clients)
         ours, theirs = [await asyncio.to_thread(shown, port, "/routez?subs=detail") for port in ports]
         assert ours["num_routes"] == theirs["num_routes"] == 4  # a pool of three, and one for the system account

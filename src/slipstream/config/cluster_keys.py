@@ -1,7 +1,7 @@
 """The keys of `cluster`, `gateway`, `mqtt`, and of leaf node remotes.
 
-These blocks are read and checked like all others, and then refused by `validate` as long as the server cannot do what
-they ask. Loaded only when a file has one of them.
+These blocks are read and checked like all others, and what the server cannot do yet is then refused by `validate`.
+Loaded only when a file has one of them.
 """
 
 from __future__ import annotations
@@ -131,25 +131,43 @@ def _route_ping_interval(checker: Checker, value: Value, key: str) -> int:
 
 
 CLUSTER: Final = Table(
-    Key("name", ("string", without_blanks("cluster")), "Name of the cluster, the same on all its servers."),
+    Key(
+        "name",
+        ("string", without_blanks("cluster")),
+        "Name of the cluster, the same on all its servers.",
+        reloadable=True,
+    ),
     Key("listen", LISTEN, "Address and port for routes.", field=""),
     Key("host net", STRING, "Address."),
     Key("port", INTEGER, "Port; -1 lets the system choose."),
-    Key("authorization", ("map", _peer_authorization("Cluster")), "User of routes.", field=""),
+    Key("authorization", ("map", _peer_authorization("Cluster")), "User of routes.", field="", reloadable=True),
     Key("routes", ("list of URLs", urls("route")), "Servers to connect to.", reloadable=True),
-    Key("tls", _PEER_TLS, "TLS of routes."),
-    Key("advertise cluster_advertise", STRING, "`host:port` that other servers are told."),
-    Key("no_advertise", BOOLEAN, "Do not tell clients about other servers."),
-    Key("connect_retries", INTEGER, "Attempts to reach a server found by gossip."),
-    Key("connect_backoff", BOOLEAN, "Wait longer after each attempt."),
-    Key("permissions", ("map", _cluster_permissions), "Subjects imported from and exported to routes."),
-    Key("pool_size", INTEGER, "Connections to each server; -1 for one without pooling."),
-    Key("accounts", ("list of accounts", text_list("accounts")), "Accounts with a connection of their own."),
-    Key("compression", ("mode, boolean or map", compression("s2_fast")), "Compression of routes."),
-    Key("ping_interval", ("duration", _route_ping_interval), "Time between pings.", field="ping_interval_ns"),
-    Key("ping_max", INTEGER, "Unanswered pings before a route is closed."),
-    Key("write_deadline", DURATION, "Time for a write.", field="write_deadline_ns"),
-    Key("write_timeout", WRITE_TIMEOUT, "What happens when a write takes too long."),
+    Key("tls", _PEER_TLS, "TLS of routes.", reloadable=True),
+    Key("advertise cluster_advertise", STRING, "`host:port` that other servers are told.", reloadable=True),
+    Key("no_advertise", BOOLEAN, "Do not tell clients about other servers.", reloadable=True),
+    Key("connect_retries", INTEGER, "Attempts to reach a server found by gossip.", reloadable=True),
+    Key("connect_backoff", BOOLEAN, "Wait longer after each attempt.", reloadable=True),
+    Key(
+        "permissions", ("map", _cluster_permissions), "Subjects imported from and exported to routes.", reloadable=True
+    ),
+    Key("pool_size", INTEGER, "Connections to each server; -1 for one without pooling.", reloadable=True),
+    Key(
+        "accounts",
+        ("list of accounts", text_list("accounts")),
+        "Accounts with a connection of their own.",
+        reloadable=True,
+    ),
+    Key("compression", ("mode, boolean or map", compression("s2_fast")), "Compression of routes.", reloadable=True),
+    Key(
+        "ping_interval",
+        ("duration", _route_ping_interval),
+        "Time between pings.",
+        field="ping_interval_ns",
+        reloadable=True,
+    ),
+    Key("ping_max", INTEGER, "Unanswered pings before a route is closed.", reloadable=True),
+    Key("write_deadline", DURATION, "Time for a write.", field="write_deadline_ns", reloadable=True),
+    Key("write_timeout", WRITE_TIMEOUT, "What happens when a write takes too long.", reloadable=True),
 )
 
 

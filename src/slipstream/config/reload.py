@@ -22,7 +22,7 @@ from slipstream.limits import RANDOM_PORT
 __all__ = ["ReloadAction", "ReloadKind", "ReloadPlan", "diff"]
 
 ReloadKind = Literal[
-    "logging", "trace", "auth", "tls", "limits", "timers", "files", "identity", "lame_duck", "jetstream"
+    "logging", "trace", "auth", "tls", "limits", "timers", "files", "identity", "lame_duck", "jetstream", "routes"
 ]
 
 
@@ -45,6 +45,13 @@ class ReloadPlan(Record):
         return frozenset(field for action in self.actions for field in action.fields)
 
 
+# All but where routes come in.
+_CLUSTER_HOT: Final = (
+    *("name", "user", "password", "auth_timeout_ns", "permissions", "routes", "tls", "accounts", "compression"),
+    *("advertise", "no_advertise", "connect_retries", "connect_backoff", "pool_size"),
+    *("ping_interval_ns", "ping_max", "write_deadline_ns", "write_timeout"),
+)
+
 _HOT: Final[dict[str, ReloadKind]] = {
     **dict.fromkeys(("debug", "trace", "trace_verbose", "trace_headers", "max_traced_msg_len"), "trace"),
     **dict.fromkeys(("logtime", "logtime_utc", "logfile", "logfile_size_limit", "logfile_max_num"), "logging"),
@@ -59,6 +66,7 @@ _HOT: Final[dict[str, ReloadKind]] = {
     **dict.fromkeys(("lame_duck_duration_ns", "lame_duck_grace_period_ns"), "lame_duck"),
     **dict.fromkeys(("authorization", "accounts", "mappings", "default_sentinel", "trusted_proxies"), "auth"),
     **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls"), "tls"),
+    **dict.fromkeys((f"cluster.{field}" for field in _CLUSTER_HOT), "routes"),
 }
 
 # Names of refused options in nats-server's messages; any other is named as in the file.

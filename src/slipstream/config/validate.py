@@ -46,8 +46,12 @@ def _asks_for_encryption(jetstream: JetStreamOptions) -> bool:
 
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
-    ("cluster", lambda o: o.cluster.tls, "TLS on routes is not supported yet"),
-    ("cluster", lambda o: o.cluster.permissions, "permissions of routes are not supported yet"),
+    ("cluster", lambda o: _checks_ocsp(o.cluster.tls), "ocsp_peer is not supported yet"),
+    (
+        "cluster",
+        lambda o: o.cluster.password.startswith(("$2a$", "$2b$", "$2x$", "$2y$")),
+        "a bcrypt password of routes is not supported: servers of a cluster give it to each other as it is",
+    ),
     (
         "cluster",
         lambda o: o.cluster.port and o.cluster.compression.mode not in ("accept", "off", "not supported"),

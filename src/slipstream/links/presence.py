@@ -52,14 +52,21 @@ class LinkMember:
     rights = None  # everything is allowed
     no_responders = False
 
-    def __init__(self, owner: LinkOwner, account: Account, link: Link, sid: bytes = b"") -> None:
+    def __init__(
+        self,
+        owner: LinkOwner,
+        account: Account,
+        link: Link,
+        sid: bytes = b"",
+        permissions: Permissions | None = None,
+    ) -> None:
         self.owner = owner
         self.account: Account | None = account
         self.presence = Presence()
         self._home = account
         self._link = link
         self._sid = sid
-        self.permissions: Permissions | None = None
+        self.permissions = permissions  # what may leave over the link, asked for subscriptions that are `checked`
         self._subscriptions: dict[bytes, Subscription] = {}
 
     def __len__(self) -> int:
@@ -164,6 +171,16 @@ class LinkMember:
                 subscription.checked, subscription.closed = checked, False
                 self._home.add(subscription)
         self._home.interest.forget_all()
+
+    def use_rights(self, rights: Permissions | None) -> None:
+        """Other rights: what may not be had any more goes, the rest is asked about as need be."""
+        self.permissions = rights
+        if rights is not None:
+            for key, subscription in list(self._subscriptions.items()):
+                if not rights.may_subscribe(subscription.subject):
+                    del self._subscriptions[key]
+                    self._home.remove(subscription)
+        self.recheck(lambda subject: rights is not None and rights.needs_delivery_check(subject))
 
     def leave(self, in_steps: Callable[[Iterator[None]], None]) -> None:
         """The link is gone: so is all that the peer wanted, many subscriptions bit by bit."""

@@ -202,17 +202,17 @@ class Facts:
         if mesh is None:
             return Traffic(0, 0, 0, 0)
         before = Traffic(mesh.closed_in_msgs, mesh.closed_in_bytes, mesh.closed_out_msgs, mesh.closed_out_bytes)
-        return _with_open(before, mesh.routes())
+        return _with_open(before, mesh.roster.routes())
 
     def routes(self) -> list[RouteLink]:
         """The routes to other servers of the cluster, the first that came first."""
         mesh = self.server.mesh
-        return [] if mesh is None else sorted(mesh.routes(), key=lambda link: link.cid)
+        return [] if mesh is None else sorted(mesh.roster.routes(), key=lambda link: link.cid)
 
     def peer_count(self) -> int:
         """Other servers of the cluster."""
         mesh = self.server.mesh
-        return 0 if mesh is None else len(mesh.pools)
+        return 0 if mesh is None else len(mesh.roster.pools)
 
     def account_traffic(self, account: Account) -> Traffic:
         """Everything the clients of one account sent and got."""

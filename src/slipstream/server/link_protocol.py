@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
 from slipstream.config.durations import format_duration
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from slipstream.server.tls import TlsContext
     from slipstream.server.tls_layer import TlsFacts
 
-__all__ = ["LinkEnd", "LinkProtocol", "LinkTiming"]
+__all__ = ["LinkEnd", "LinkProtocol", "LinkTiming", "TlsFirst"]
 
 
 class LinkTiming(Record):
@@ -42,6 +43,15 @@ class LinkTiming(Record):
     ping_max: int  # PINGs without an answer before the peer counts as gone
     write_deadline_ns: int
     closes_late: bool = False  # a write past its deadline ends the link even when the peer has read something
+
+
+class TlsFirst(Record):
+    """TLS from the first byte on: what `LinkProtocol.begin_tls` is given when the socket is open."""
+
+    context: TlsContext
+    on_secured: Callable[[LinkProtocol, TlsFacts], object]
+    server_hostname: str | None
+    timeout_ns: int
 
 
 class LinkEnd(Protocol):
@@ -74,6 +84,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         timing: how long things may take.
         on_open: makes the link when the socket is there.
         on_lost: is told when the socket is gone, after the link was closed.
+        tls_first: TLS comes before anything else.
     """
 
     def __init__(
@@ -82,6 +93,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         timing: LinkTiming,
         on_open: Callable[[LinkProtocol], LinkEnd],
         on_lost: Callable[[LinkEnd], None] | None = None,
+        tls_first: TlsFirst | None = None,
     ) -> None:
         self._server = server
         self._turns = server.turns
@@ -89,6 +101,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._timing = timing
         self._on_open = on_open
         self._on_lost = on_lost
+        self._tls_first = tls_first
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.link: LinkEnd = cast(LinkEnd, None)
         self._blocked = False  # the transport holds bytes it could not send
@@ -111,8 +124,16 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self.link = self._on_open(self)
         self.link.edge = self
         self.link.outbox.early_at = EARLY_FLUSH_BYTES
+        first = self._tls_first
         if self.link.state is State.CLOSED:
             self.finish()
+        elif first is not None:
+            self.begin_tls(
+                first.context,
+                partial(first.on_secured, self),
+                server_hostname=first.server_hostname,
+                timeout_ns=first.timeout_ns,
+            )
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to: encrypted bytes go to the buffer that all share, since OpenSSL copies them at once."""

@@ -66,6 +66,15 @@ IDLE: Final[frozenset[str]] = frozenset(
         "websocket.tls.cert_match_skip_invalid",
         "websocket.tls.ca_certs_match",
         "websocket.tls.ocsp_peer",
+        # Routes speak TLS from the first byte on, and to servers alone.
+        "cluster.tls.cert_match_by",
+        "cluster.tls.cert_match",
+        "cluster.tls.cert_match_skip_invalid",
+        "cluster.tls.ca_certs_match",
+        "cluster.tls.ocsp_peer",
+        "cluster.tls.handshake_first",
+        "cluster.tls.handshake_first_fallback_ns",
+        "cluster.tls.connection_rate_limit",
         # `handshake_timeout` of the block holds for TLS, which always comes first there.
         "websocket.tls.timeout_ns",
         "websocket.tls.handshake_first",
@@ -86,6 +95,9 @@ def notices(options: Options) -> list[Notice]:
         found.append(("WRN", text))
     if options.default_js_domain:
         text = "The option `default_js_domain` is a temporary backwards compatibility measure and will be removed"
+        found.append(("WRN", text))
+    if options.cluster.tls is not None and options.cluster.tls.insecure:
+        text = "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
         found.append(("WRN", text))
     if options.leafnodes.port:
         found.append(("WRN", "Leaf nodes are not supported yet: the port is open, and every connection is refused"))
@@ -132,6 +144,8 @@ def _is_readable(user: UserOptions, options: Options) -> bool:
 def idle_keys(options: Options) -> list[str]:
     """Keys that the configuration sets and that do nothing here, in order."""
     changed = [*_changed(options, Options(), "")]
+    if options.cluster.port:
+        changed = [name for name in changed if not name.endswith("connect_error_reports")]
     if options.trusts_operators:
         changed = [name for name in changed if not name.startswith("resolver")]
     for account in options.accounts:

@@ -381,6 +381,11 @@ class Server:
             ConfigError: accounts do not fit together, or a certificate cannot be used; nothing has changed then.
         """
         gate = self._gate_for(options)
+        route_tls = None
+        if self.routes is not None:
+            from slipstream.server.routes import RouteTls
+
+            route_tls = RouteTls.of(options.cluster)
         front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
         before, self.options = self.options, options
@@ -391,7 +396,7 @@ class Server:
             self.websocket.front = front
         self._jetstream.reload(self._operators)
         if self.routes is not None:
-            self.routes.reload()
+            self.routes.reload(before.cluster, route_tls)
         self._say_notices(before)
 
     async def wait_stopped(self) -> None:

@@ -139,8 +139,11 @@ def client_context(options: TLSOptions | None) -> ssl.SSLContext:
     if options.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if options.cert_file and options.key_file:
-        context.load_cert_chain(options.cert_file, options.key_file, password="")
+    own = (options.cert_file, options.key_file)
+    if options.certs and not options.cert_file:
+        own = (options.certs[0].cert_file, options.certs[0].key_file)
+    if all(own):
+        context.load_cert_chain(*own, password="")
     return context
 
 

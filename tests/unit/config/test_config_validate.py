@@ -120,8 +120,8 @@ def test_problems(text: str, expected: list[str]) -> None:
 # One text for each row of the table, so that no row can be forgotten or be without effect.
 ASKED = {
     "jetstream": "jetstream { key: secret }",
-    "cluster: TLS": "cluster { tls { cert_file: a, key_file: b } }",
-    "cluster: permissions": "cluster { permissions { import: a } }",
+    "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
+    "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: compression": "cluster { port: 6222, compression: s2_fast }",
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
     "gateway": "gateway { name: a, port: 1 }",

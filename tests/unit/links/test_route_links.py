@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slipstream.kernels.wire.interest import Subscription
-from slipstream.links.routes.mesh import pool_place
+from slipstream.links.routes.roster import pool_place
 from slipstream.protocol.texts import CloseReason
 from support.link_world import LinkWorld, connect, info_line, said
 
@@ -38,7 +38,7 @@ def test_what_a_peer_must_not_say_ends_its_route_and_no_other(sent: bytes, reaso
     link.parser.feed(sent)
     assert link.close_reason is reason
     assert good.close_reason is None
-    assert world.mesh.routes() == [good]
+    assert world.mesh.roster.routes() == [good]
 
 
 def test_a_password_is_asked_for() -> None:

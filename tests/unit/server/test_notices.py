@@ -60,6 +60,8 @@ IDLE_TEXTS = {
     "mqtt": "mqtt { ack_wait: 10s }",
     "tls.ocsp_peer": "tls { ocsp_peer { warn_only: true } }",
     "websocket.tls.ocsp_peer": "websocket { port: 80, tls { ocsp_peer { warn_only: true } } }",
+    "cluster.tls.ocsp_peer": "cluster { tls { ocsp_peer { warn_only: true } } }",
+    "cluster.tls.handshake_first_fallback_ns": "cluster { tls { handshake_first: auto } }",
     "websocket.tls.handshake_first_fallback_ns": "websocket { port: 80, tls { handshake_first: auto } }",
 }
 _CLUSTER = {
@@ -85,7 +87,8 @@ def _text(row: str) -> str:
         return IDLE_TEXTS[row]
     if block == "cluster":
         return f"cluster {{ {_CLUSTER[field]} }}"
-    return {"tls": "tls {{ {} }}", "websocket.tls": "websocket {{ port: 80, tls {{ {} }} }}"}[block].format(_TLS[field])
+    texts = {"tls": "tls {{ {} }}", "websocket.tls": "websocket {{ port: 80, tls {{ {} }} }}"}
+    return {**texts, "cluster.tls": "cluster {{ tls {{ {} }} }}"}[block].format(_TLS[field])
 
 
 # Those with a port or routes are refused as a whole.

@@ -14,11 +14,26 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["GOSSIP_DEFAULT", "GOSSIP_DISABLED", "GOSSIP_OVERRIDE", "PROTO", "RouteConnect", "RouteInfo"]
+__all__ = [
+    "GOSSIP_DEFAULT",
+    "GOSSIP_DISABLED",
+    "GOSSIP_OVERRIDE",
+    "PROTO",
+    "RouteConnect",
+    "RouteInfo",
+    "SubjectLists",
+]
 
 PROTO = 1  # version of the protocol between servers: with accounts and changes of INFO
 # What a server that is told of another one does with that: pass it on once, never, or always.
 GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE = 0, 1, 2
+
+
+class SubjectLists(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a server lets in or out over its routes."""
+
+    allow: list[str] | None = None
+    deny: list[str] | None = None
 
 
 class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -35,6 +50,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     headers: bool = False
     auth_required: bool = False
     tls_required: bool = False
+    tls_verify: bool = False
     max_payload: int = 0
     jetstream: bool = False
     ip: str = ""
@@ -54,6 +70,8 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     route_acc_add_reqid: str = ""
     gossip_mode: int = 0
     gateway: str = ""
+    imports: SubjectLists | None = msgspec.field(default=None, name="import")
+    exports: SubjectLists | None = msgspec.field(default=None, name="export")
 
     def line(self) -> bytes:
         """As it is sent."""

@@ -80,15 +80,21 @@ class LocalInterest:
         if after != before and (wanted[1] is not None or not (before and after)):
             self._tell(account, wanted, after)
 
-    def lines(self, accounts: list[str], prefixes: Callable[[str], bytes]) -> Iterator[bytes]:
-        """All there is in these accounts, in pieces."""
+    def lines(
+        self, accounts: list[str], prefixes: Callable[[str], bytes], may_ask: Callable[[bytes], bool]
+    ) -> Iterator[bytes]:
+        """All there is in these accounts, and may be asked for, in pieces."""
         for account in accounts:
             prefix, counts = prefixes(account), self._counts.get(account, {})
             told = list(counts)
             for start in range(0, len(told), _STEP):
                 # As of now: what changed since the first piece was told by itself.
                 now = [(wanted, counts[wanted]) for wanted in told[start : start + _STEP] if wanted in counts]
-                yield b"".join([wanted_line(prefix, wanted, count) for wanted, count in now])
+                yield b"".join([wanted_line(prefix, wanted, count) for wanted, count in now if may_ask(wanted[0])])
+
+    def wanted(self, account: str) -> list[tuple[Wanted, int]]:
+        """All that an account wants, with numbers."""
+        return list(self._counts.get(account, {}).items())
 
 
 def wanted_line(prefix: bytes, wanted: Wanted, count: int) -> bytes:

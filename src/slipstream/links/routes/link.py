@@ -28,6 +28,7 @@ from slipstream.protocol.texts import CloseReason, error_line
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
+    from slipstream.auth.permissions import Permissions
     from slipstream.config.options import Options
     from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.outbox import FlushQueue
@@ -62,6 +63,8 @@ class RouteHost(Protocol):
     def closed(self, link: RouteLink, reason: CloseReason) -> None: ...
     def in_steps(self, work: Iterator[None]) -> None: ...
     def account_named(self, name: str) -> Account | None: ...
+    @property
+    def rights(self) -> Permissions | None: ...
 
 
 class RouteLink:
@@ -151,6 +154,18 @@ class RouteLink:
         """What stands before a subject: the account, unless the route is its own."""
         return b"" if self.account else account.encode() + b" "
 
+    def forget(self, account: str) -> None:
+        """An account is no longer served over this route."""
+        member = self.members.pop(account.encode(), None)
+        if member is not None:
+            self.parser.expel(account.encode())
+            member.leave(self._host.in_steps)
+
+    def use_rights(self, rights: Permissions | None) -> None:
+        """Other permissions of the cluster: drop what the peer may not have any more."""
+        for member in self.members.values():
+            member.use_rights(rights)
+
     # --- what the parser calls ---------------------------------------------------------------------------------------
 
     def on_info(self, text: bytes) -> None:
@@ -198,7 +213,13 @@ class RouteLink:
             self.outbox.write(error_line("Invalid Subscription"))
             self.log("ERR", f"Could not insert subscription: invalid subject {texts.quoted(subject)}")
             return
-        member.add(subject, queue, weight, origin)
+        rights = self._host.rights
+        if rights is None:
+            member.add(subject, queue, weight, origin)
+        elif rights.may_subscribe(subject):
+            member.add(subject, queue, weight, origin, checked=rights.needs_delivery_check(subject))
+        else:
+            self.log("DBG", f"Can not export {texts.quoted(subject)}, ignoring remote subscription request")
 
     def on_interest_gone(self, account: bytes, subject: bytes, queue: bytes | None, origin: bytes | None) -> None:
         """The peer no longer wants a subject."""
@@ -260,7 +281,7 @@ class RouteLink:
                     self._unknown.add(name)
                     self.log("ERR", f"Unknown account {texts.quoted(name)} of a route")
                 return None
-            member = LinkMember(self, account, self.link, self.prefix(account.name))
+            member = LinkMember(self, account, self.link, self.prefix(account.name), self._host.rights)
             self.members[name] = member
             self.parser.admit(wired, account.interest, member)
         return member

@@ -1,0 +1,99 @@
+"""What a server says of itself to its peers: INFO and CONNECT of routes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slipstream.links.routes.handshake import PROTO, RouteConnect, RouteInfo, SubjectLists
+from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
+
+if TYPE_CHECKING:
+    from slipstream.config.account_options import SubjectPermissionOptions
+    from slipstream.links.routes.link import RouteLink
+    from slipstream.links.routes.targets import RouteTarget
+    from slipstream.routing.hub import Hub
+
+__all__ = ["Introduction"]
+
+
+class Introduction:
+    """One server as the others of its cluster know it.
+
+    Args:
+        hub: identity and options.
+        cluster: the name of the cluster.
+        dynamic: whether it was made up, and gives way to that of others.
+    """
+
+    def __init__(self, hub: Hub, cluster: str, *, dynamic: bool) -> None:
+        self._hub = hub
+        self.cluster = cluster
+        self.dynamic = dynamic
+        self.host, self.port = "", 0  # where it listens
+        self.own_urls: list[str] = []  # for clients
+        self.own_websocket_urls: list[str] = []
+
+    def renamed(self, cluster: str, *, dynamic: bool) -> bool:
+        """Take the name of another cluster, if this one's was made up and the other counts more."""
+        if not self.dynamic or (dynamic and self.cluster >= cluster):
+            return False
+        self.cluster = cluster
+        self.dynamic = dynamic
+        return True
+
+    def info(self, link: RouteLink | None) -> RouteInfo:
+        """INFO: as the first one on a route, or for all that are there."""
+        options, identity = self._hub.options.cluster, self._hub.identity
+        permissions = options.permissions
+        info = RouteInfo(
+            server_id=identity.id,
+            server_name=identity.name,
+            version=SERVER_VERSION,
+            proto=PROTO,
+            go="python",
+            git_commit=f"slipstream-{PRODUCT_VERSION}",
+            host=self.host,
+            port=self.port,
+            headers=not self._hub.options.no_header_support,
+            auth_required=bool(options.user),
+            tls_required=options.tls is not None,
+            tls_verify=options.tls is not None,
+            max_payload=self._hub.options.max_payload,
+            ip=f"nats-route://{options.advertise}/" if options.advertise else "",
+            cluster=self.cluster,
+            cluster_dynamic=self.dynamic,
+            connect_urls=self.own_urls or None,
+            ws_connect_urls=self.own_websocket_urls or None,
+            ldm=self._hub.lame_duck,
+            lnoc=True,
+            route_pool_size=max(options.pool_size, 0),
+            imports=None if permissions is None else _lists(permissions.publish),
+            exports=None if permissions is None else _lists(permissions.subscribe),
+        )
+        if link is not None:
+            info.nonce = self._hub.new_nonce()
+            info.compression = "off"
+            info.route_account = link.account
+            info.route_pool_idx = max(link.place, 0)
+            info.gossip_mode = 0 if link.target is None else link.target.gossip_mode
+        return info
+
+    def connect(self, target: RouteTarget) -> RouteConnect:
+        """CONNECT to a server that was dialled."""
+        options = self._hub.options
+        return RouteConnect(
+            user=target.user,
+            password=target.password,
+            tls_required=options.cluster.tls is not None,
+            headers=not options.no_header_support,
+            name=self._hub.identity.id,
+            cluster=self.cluster,
+            cluster_dynamic=self.dynamic,
+            lnoc=True,
+        )
+
+
+def _lists(permission: SubjectPermissionOptions | None) -> SubjectLists | None:
+    if permission is None:
+        return None
+    return SubjectLists(allow=None if permission.allow is None else list(permission.allow), deny=list(permission.deny))

@@ -1,0 +1,72 @@
+"""Which routes there are: a pool for each peer, and one route more for each account that has its own.
+
+peer ──► pool: `pool_size` routes, each with the accounts whose name hashes to its place
+     └─► pinned: one route more for each account that is configured to have its own
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slipstream.links.routes.link import RouteLink
+
+__all__ = ["Roster", "pool_place"]
+
+
+def pool_place(pool_size: int, account: str) -> int:
+    """Which route of a pool an account has; all servers find the same."""
+    if pool_size <= 1:
+        return 0
+    mixed = 2166136261
+    for byte in account.encode():
+        mixed = (mixed ^ byte) * 16777619 & 0xFFFFFFFF
+    return mixed % pool_size
+
+
+class Roster:
+    """The READY routes of one server."""
+
+    def __init__(self, accounts: Iterable[str]) -> None:
+        self.pools: dict[str, list[RouteLink | None]] = {}  # by the peer's id
+        self.pinned: dict[str, dict[str, RouteLink]] = {name: {} for name in accounts}  # by account and peer
+
+    def routes(self) -> list[RouteLink]:
+        """All of them."""
+        return self.pooled() + [link for links in self.pinned.values() for link in links.values()]
+
+    def pooled(self) -> list[RouteLink]:
+        """Those of all pools."""
+        return [link for pool in self.pools.values() for link in pool if link is not None]
+
+    def first_routes(self) -> list[RouteLink]:
+        """One to each peer."""
+        found = (next((link for link in pool if link is not None), None) for pool in self.pools.values())
+        return [link for link in found if link is not None]
+
+    def at(self, place: int) -> list[RouteLink]:
+        """Those with one place in the pools; peers without pools have none."""
+        found = [pool[place] for pool in self.pools.values() if place < len(pool)]
+        return [link for link in found if link is not None and not link.unpooled]
+
+    def of_account(self, account: str, pool_size: int) -> list[RouteLink]:
+        """Those over which interest of an account is told."""
+        unpooled = [link for link in self.first_routes() if link.unpooled]
+        if account in self.pinned:
+            return [*self.pinned[account].values(), *unpooled]
+        return self.at(pool_place(pool_size, account)) + unpooled
+
+    def drop(self, link: RouteLink) -> tuple[bool, bool]:
+        """Forget a route; whether it was one, and whether its peer is gone with it."""
+        if link.account and self.pinned.get(link.account, {}).get(link.remote_id) is link:
+            del self.pinned[link.account][link.remote_id]
+            return True, False
+        pool = self.pools.get(link.remote_id)
+        if pool is None or not 0 <= link.place < len(pool) or pool[link.place] is not link:
+            return False, False
+        pool[link.place] = None
+        if any(pool):
+            return True, False
+        del self.pools[link.remote_id]
+        return True, True
