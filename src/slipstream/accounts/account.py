@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.member import Member
     from slipstream.config.account_options import MsgTraceOptions
 
-__all__ = ["IMPORTING_SID", "Account", "Callback", "InterestWatcher", "MessageTaker", "subscription_cost"]
+__all__ = ["HERE_SID", "IMPORTING_SID", "Account", "Callback", "InterestWatcher", "MessageTaker", "subscription_cost"]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["Member | None", bytes, bytes | None, int, bytes], bool | None]
@@ -32,6 +32,8 @@ P = ParamSpec("P")
 _NO_SID = b""
 # Marks an internal listener that hears imported streams as a client does.
 IMPORTING_SID = b"imports"
+# Marks an internal listener for what is asked at this server: no other one is told of it.
+HERE_SID = b"here"
 
 
 # What a subscription takes in memory: itself with its places in tables, and a node of the trie for each token of a
@@ -113,6 +115,7 @@ class Account:
         self.interest = Interest() if remembers_routes else Interest(0)
         self.connections: dict[int, Member] = {}
         self.total_connections = 0  # ever bound to this account
+        self.connections_elsewhere = 0  # at other servers of the cluster, as far as they told
         self.slow_consumers = 0
         # Traffic of connections that are gone; live ones keep their own counts.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
@@ -263,10 +266,25 @@ class Account:
         return queue is None and not found and self.has_interest(subject)
 
     def subscribe(
-        self, subject: bytes, callback: Callback, queue: bytes | None = None, *, imports: bool = False
+        self,
+        subject: bytes,
+        callback: Callback,
+        queue: bytes | None = None,
+        *,
+        imports: bool = False,
+        here: bool = False,
     ) -> Subscription:
-        """Listen inside the server; `remove` ends it. `imports`: also to what other accounts export to this one."""
-        subscription = Subscription(subject, queue, IMPORTING_SID if imports else _NO_SID, None, None, callback)
+        """Listen inside the server; `remove` ends it.
+
+        Args:
+            subject: what to listen to.
+            callback: is given each message.
+            queue: the group, if any.
+            imports: also to what other accounts export to this one.
+            here: other servers do not hear of it, and need not send what is published there.
+        """
+        sid = IMPORTING_SID if imports else HERE_SID if here else _NO_SID
+        subscription = Subscription(subject, queue, sid, None, None, callback)
         self.add(subscription)
         return subscription
 

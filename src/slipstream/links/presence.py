@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.kernels.wire.interest import Presence, Subscription
+from slipstream.kernels.wire.interest import ROUTE, Presence, Subscription
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -106,6 +106,11 @@ class LinkMember:
     def outbox(self) -> Outbox:
         """What it got."""
         return self.owner.outbox
+
+    @property
+    def is_route(self) -> bool:
+        """Whether it is a server of the same cluster, which has answered its clients itself."""
+        return self._link.kind == ROUTE
 
     def grants(self, _subject: bytes) -> bool:
         """Its clients' rights were checked there."""

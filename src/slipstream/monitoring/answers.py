@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from slipstream.accounts.account import Account
     from slipstream.monitoring.events import Events
+    from slipstream.monitoring.own_requests import OwnRequests
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["ServiceAnswers", "ServiceRequest"]
@@ -61,11 +62,20 @@ class ServiceRequest(msgspec.Struct):
 class ServiceAnswers:
     """Answers the requests of one server."""
 
-    def __init__(self, sender: Sender, events: Events, worker: Worker) -> None:
+    def __init__(self, sender: Sender, events: Events, worker: Worker, own: OwnRequests | None = None) -> None:
+        """Ready to answer.
+
+        Args:
+            sender: who says it.
+            events: for those that a request brings about.
+            worker: does what takes longer.
+            own: asks the other servers, if there may be some.
+        """
         self._sender = sender
         self._facts = sender.facts
         self._events = events
         self._worker = worker
+        self._own = own
 
     # --- subjects -------------------------------------------------------------------------------------------------
 
@@ -88,7 +98,11 @@ class ServiceAnswers:
 
     def answer_own(self, request: ServiceRequest) -> bool:
         """A request in any other account, about that account."""
-        self._about_account(request, request.account.name, OWN_SERVICES[request.subject])
+        name = OWN_SERVICES[request.subject]
+        if self._own is not None and request.reply is not None and self._facts.peer_count():
+            self._own.ask(request.account, name, request.reply, request.header, request.body)
+        else:
+            self._about_account(request, request.account.name, name)
         return True
 
     def _answer_server(self, request: ServiceRequest, name: str, *, is_direct: bool) -> bool:
@@ -183,7 +197,10 @@ class ServiceAnswers:
         return True
 
     def count_subscribers(self, request: ServiceRequest) -> bool:
-        """How many clients of the system account listen to a subject, or to a part of a pattern: `subject [queue]`."""
+        """How many clients of the system account listen to a subject, or to a part of a pattern: `subject [queue]`.
+
+        Of another server its interest counts: as one, or with the members of a queue group.
+        """
         words = request.body.split()
         subject = words[0] if words else b""
         queue = words[1] if len(words) > 1 else None
@@ -227,7 +244,7 @@ def _count(account: Account, subject: bytes, queue: bytes | None) -> int:
         found = account.interest.match(subject) if subject else []
     else:
         found = [one for one in account.interest.subscriptions() if is_subset(one.subject, subject)]
-    return sum(1 for one in found if one.client is not None and queue in (None, one.queue))
+    return sum(one.weight for one in found if one.client is not None and queue in (None, one.queue))
 
 
 def _compressed(header: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -30,6 +30,9 @@ STATSZ_FIRST_NS: Final = 250 * MILLISECOND_NS
 STATSZ_INTERVAL_NS: Final = 10 * SECOND_NS
 # Connection counts of an account are repeated after this, for listeners that came late.
 ACCOUNT_CONNECTIONS_INTERVAL_NS: Final = 30 * SECOND_NS
+# Questions that accounts ask of all servers: how long answers are passed on, and how many are kept in mind.
+OWN_REQUEST_NS: Final = 10 * SECOND_NS
+OWN_REQUESTS_MAX: Final = 1000
 
 # Monitoring work: entries of a page built before messages get their turn (some milliseconds), the share of the event
 # loop's time it may take in the long run, the time it may take at once, and jobs that may wait for that.

@@ -16,10 +16,12 @@ from slipstream.monitoring.worker import Worker
 if TYPE_CHECKING:
     import ssl
 
+    from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.claims import ClaimsService, TokenStore
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.facts import Monitored
     from slipstream.monitoring.http import MonitoringListener
+    from slipstream.monitoring.remote_connections import RemoteConnections
     from slipstream.routing.operators import OperatorMode
 
 __all__ = ["Monitoring"]
@@ -38,6 +40,7 @@ class Monitoring:
         self._requests = Requests(self.facts, self._events, self._ready_sender, self._worker)
         self._has_system_account = False
         self._claims: ClaimsService | None = None
+        self._remote: RemoteConnections | None = None
 
     @property
     def url(self) -> str:
@@ -89,6 +92,17 @@ class Monitoring:
         self._claims = ClaimsService(operators, store, self._ready_sender, server.turns, server.log)
         self._claims.start(system)
 
+    def join_cluster(self, mesh: Mesh) -> None:
+        """There may be other servers: count with them, and ask them, too."""
+        system = self.facts.hub.system_account
+        if system is None:
+            return
+        from slipstream.monitoring.remote_connections import RemoteConnections
+
+        self._remote = RemoteConnections(self.facts, system)
+        mesh.listeners.append(self._remote)
+        self._requests.join_cluster(system)
+
     def reloaded(self) -> None:
         """The server uses other options, perhaps other accounts, from now on."""
         self.facts.reloaded()
@@ -120,6 +134,8 @@ class Monitoring:
         self._requests.stop()
         if self._claims is not None:
             self._claims.stop()
+        if self._remote is not None:
+            self._remote.stop()
         self._worker.stop()
         if self.listener is not None:
             await self.listener.stop()

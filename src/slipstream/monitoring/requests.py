@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from slipstream.links.presence import LinkMember
+
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.kernels.wire.interest import Subscription
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.events import Events
     from slipstream.monitoring.facts import Facts
+    from slipstream.monitoring.own_requests import OwnRequests
     from slipstream.monitoring.worker import Worker
     from slipstream.protocol.connection import ClientConnection
 
-__all__ = ["OWN_SUBJECTS", "SYSTEM_SUBJECTS", "Requests"]
+__all__ = ["HERE_SUBJECTS", "OWN_SUBJECTS", "SYSTEM_SUBJECTS", "Requests"]
 
 Answer = Callable[["ServiceAnswers", "ServiceRequest"], bool]
 
@@ -41,15 +44,21 @@ OWN_SUBJECTS: dict[bytes, Answer] = {
 }
 
 
+# What only the server of a client can answer.
+HERE_SUBJECTS = frozenset((b"$SYS.REQ.USER.INFO", b"$SYS.DEBUG.SUBSCRIBERS"))
+
+
 class Requests:
     """The listeners of one server."""
 
     def __init__(self, facts: Facts, events: Events, sender: Callable[[], Sender], worker: Worker) -> None:
+        """Nobody listens yet."""
         self._facts = facts
         self._events = events
         self._sender = sender
         self._worker = worker
         self._answers: ServiceAnswers | None = None
+        self._own: OwnRequests | None = None  # with other servers
         # By account, as an object: a reload may replace an account by another of the same name.
         self._listening: dict[Account, list[Subscription]] = {}
 
@@ -66,22 +75,38 @@ class Requests:
         if account not in self._listening:
             subjects = SYSTEM_SUBJECTS if account.is_system else OWN_SUBJECTS
             self._listening[account] = [
-                account.subscribe(subject, self._listener(account, answer)) for subject, answer in subjects.items()
+                account.subscribe(
+                    subject,
+                    self._listener(account, answer, here=is_here),
+                    here=is_here,
+                )
+                for subject, answer in subjects.items()
+                for is_here in [not account.is_system or subject in HERE_SUBJECTS]
             ]
+
+    def join_cluster(self, system: Account) -> None:
+        """There may be other servers from now on."""
+        from slipstream.monitoring.own_requests import OwnRequests
+
+        self._own = OwnRequests(self._facts, system)
 
     def stop(self) -> None:
         """Listen no more."""
+        if self._own is not None:
+            self._own.stop()
         for account, subscriptions in self._listening.items():
             for subscription in subscriptions:
                 account.remove(subscription)
         self._listening.clear()
 
-    def _listener(self, account: Account, answer: Answer) -> Callable[..., bool]:
+    def _listener(self, account: Account, answer: Answer, *, here: bool) -> Callable[..., bool]:
         def on_request(
             asker: ClientConnection | None, subject: bytes, reply: bytes | None, header_size: int, message: bytes
         ) -> bool:
             from slipstream.monitoring.answers import ServiceRequest
 
+            if here and isinstance(asker, LinkMember) and asker.is_route:
+                return False  # a question to another server, which somebody here listens to as well
             text = subject.decode("utf-8", "surrogateescape")
             request = ServiceRequest(account, asker, text, reply, message[:header_size], message[header_size:])
             return answer(self._ready_answers(), request)
@@ -92,5 +117,5 @@ class Requests:
         if self._answers is None:
             from slipstream.monitoring.answers import ServiceAnswers
 
-            self._answers = ServiceAnswers(self._sender(), self._events, self._worker)
+            self._answers = ServiceAnswers(self._sender(), self._events, self._worker, self._own)
         return self._answers

@@ -221,7 +221,7 @@ class ClientConnection:
             return
         limits = account.limits
         joins = self.account is not account
-        if joins and 0 <= limits.max_connections <= len(account.connections):
+        if joins and 0 <= limits.max_connections <= len(account.connections) + account.connections_elsewhere:
             self.close(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
             return
         self._leave_account()

@@ -612,11 +612,18 @@ class Hub:
                 self.log("ERR", connection, texts.MAXIMUM_CONNECTIONS)
                 connection.close(CloseReason.MAX_CONNECTIONS, texts.MAXIMUM_CONNECTIONS)
             self._edge.log("INF", f"Closed {len(excess)} connections to fall within max_connections")
-        for account in self.accounts.values():
-            limit = account.limits.max_connections
-            for connection in reversed(self.connections_of(account)[limit:] if limit >= 0 else []):
-                self.log("ERR", connection, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
-                connection.close(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
+        for account in list(self.accounts.values()):
+            self.cut_excess_of(account)
+
+    def cut_excess_of(self, account: Account) -> None:
+        """Close clients of an account, the last that came first, until those of all servers are within its limit."""
+        limit = account.limits.max_connections
+        if limit < 0:
+            return
+        room = max(limit - account.connections_elsewhere, 0)
+        for connection in reversed(self.connections_of(account)[room:]):
+            self.log("ERR", connection, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
+            connection.close(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
 
     def _reapply(self, connection: ClientConnection) -> None:
         connection.apply_limits()

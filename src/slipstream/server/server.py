@@ -232,6 +232,8 @@ class Server:
 
             self.routes = Routes(self)
             self.routes.listen()
+            if self.monitoring is not None:
+                self.monitoring.join_cluster(self.routes.mesh)
             self._show_port("cluster", self.routes.port)
         if options.leafnodes.port:
             from slipstream.server.leafnodes import LeafnodeListener

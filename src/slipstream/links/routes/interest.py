@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from slipstream.accounts.account import IMPORTING_SID
+from slipstream.accounts.account import HERE_SID, IMPORTING_SID
 from slipstream.kernels.subjects.subject import overlaps
 from slipstream.kernels.wire.interest import HUB_LEAF
 
@@ -60,6 +60,8 @@ class LocalInterest:
         """A subscription came, went, or stands for more or fewer members."""
         link = subscription.link
         if link is not None and link.kind != HUB_LEAF:
+            return
+        if subscription.sid == HERE_SID and subscription.client is None:
             return
         origin = None if link is None else link.cluster
         self._add(account.name, (subscription.subject, subscription.queue, origin), delta)

@@ -38,10 +38,17 @@ if TYPE_CHECKING:
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 
-__all__ = ["Mesh", "MeshEdge"]
+__all__ = ["Mesh", "MeshEdge", "PeerListener"]
 
 ROUTE_PORT = "attempted to connect to route port"
 _POOL_MAX = 1_024  # routes that a peer may ask for
+
+
+class PeerListener(Protocol):
+    """Whoever follows which servers there are."""
+
+    def peer_came(self, server_id: str) -> None: ...
+    def peer_gone(self, server_id: str) -> None: ...
 
 
 class MeshEdge(Protocol):
@@ -87,6 +94,7 @@ class Mesh:
         # Traffic of routes that are gone.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         self.changes = RouteChanges(self)
+        self.listeners: list[PeerListener] = []
         self._gossip = Gossip(self.roster, lambda: self._options, edge.dial, edge.log)
         self._next: dict[RouteLink, RouteTarget] = {}  # one more route to dial when this one has answered
 
@@ -335,6 +343,8 @@ class Mesh:
             if len(self.roster.pools) > 1:
                 self._gossip.tell(link, info)
             self._edge.urls_changed()
+            for listener in self.listeners:
+                listener.peer_came(info.server_id)
         if dials_more and link.target is not None and None in pool:
             # Credentials were right if this is answered: dial the next one of the pool then.
             self._next[link] = link.target.again()
@@ -391,6 +401,8 @@ class Mesh:
         was_known, peer_gone = self.roster.drop(link)
         if peer_gone:
             self._edge.urls_changed()
+            for listener in self.listeners:
+                listener.peer_gone(link.remote_id)
         self._edge.close(link, reason)
         if link.target is None or not link.reconnects or reason is CloseReason.SERVER_SHUTDOWN:
             return
