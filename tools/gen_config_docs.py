@@ -99,6 +99,7 @@ _BLOCKS = (
     _Block("msg_trace", account_keys.MSG_TRACE, accounts.MsgTraceOptions),
     _Block("tls", tls_keys.TLS, listeners.TLSOptions, "The same in every block that has TLS."),
     _Block("ocsp_peer", tls_keys.OCSP_PEER, listeners.OCSPPeerOptions),
+    _Block("http_api", listener_keys.HTTP_API, listeners.HttpApiOptions),
     _Block("websocket", listener_keys.WEBSOCKET, listeners.WebsocketOptions),
     _Block(
         "websocket authorization", listener_keys.SIMPLE_AUTHORIZATION, listeners.WebsocketOptions, "Also of `mqtt`."

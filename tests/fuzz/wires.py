@@ -14,8 +14,16 @@ from models import wsframes as frame_model
 from models.links import Rules
 from models.wsframes import Frame, meaning
 from slipstream.kernels.wire.wsframes import FrameReader
+from slipstream.monitoring.query import Query
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import CloseReason
+from slipstream.protocol.ws_origin import OriginPolicy
+from slipstream.rest.call import Call
+from slipstream.rest.handlers import steps_of
+from slipstream.rest.http_side import HttpSide
+from slipstream.rest.pages import allowed_origin
+from slipstream.rest.session import Session
+from slipstream.rest.steps import Answer, Problem
 from support import keys
 from support.hub_world import HubWorld
 
@@ -189,10 +197,69 @@ LINK_WORDS = (
     *(b" + ", b" | ", b"\r\n", b"\t", b" 0\r\n\r\n", b" 5\r\nhello\r\n"),
 )
 
+# --- requests of HTTP ------------------------------------------------------------------------------------------------
+
+HTTP_BODY_MAX = 512
+
+
+def http_requests(data: bytes) -> None:
+    """What is asked does not depend on how the bytes come, and every request gets an answer or a step of NATS."""
+    calls = _http_calls([data])
+    assert _http_calls(cut(data)) == calls
+    for method, path, query, headers, body in calls:
+        call = Call(method, path, Query(query), headers, body)
+        session = Session({}, "", "_INBOX.x")
+        session.receive(b"PONG\r\n")
+        login = session.output()
+        assert login.endswith(b"PING\r\n")
+        try:
+            allowed_origin(call, OriginPolicy())
+            session.begin(steps_of(call))
+        except Problem:
+            continue
+        # Whatever was asked became whole lines: the parser of clients finds nothing that is no operation.
+        lines = client_model.parse(session.output(), max_line=wire.MAX_LINE, max_payload=wire.MAX_PAYLOAD)
+        assert session.outcome is not None or lines
+
+
+def _http_calls(pieces: list[bytes]) -> list[tuple[str, tuple[str, ...], str, tuple[tuple[str, str], ...], bytes]]:
+    http, found = HttpSide(lambda: "now", HTTP_BODY_MAX), []
+    for piece in pieces:
+        if not piece:
+            continue
+        http.receive(piece)
+        while (call := http.next_call()) is not None:
+            if isinstance(call, Call):
+                query = "&".join(f"{name}={value}" for name, value in sorted(call.query._values.items()))
+                found.append((call.method, call.path, query, call.headers, call.body))
+                http.answer(Answer(204))
+    return found
+
+
+def http_seeds() -> list[bytes]:
+    return [
+        b"POST /v1/publish/a.b?ack=true HTTP/1.1\r\nHost: h\r\nNats-Msg-Id: 1\r\nContent-Length: 2\r\n\r\nhi"
+        b"GET /v1/kv/B/k?watch=1 HTTP/1.1\r\nHost: h\r\nLast-Event-ID: 7\r\n\r\n",
+        b'PUT /v1/kv/B/a%2fb HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nIf-Match: "3"\r\n\r\n'
+        b"2\r\nhi\r\n0\r\n\r\n",
+        b"GET /v1/streams/S/messages?from_seq=3&subject=a,b HTTP/1.1\r\nHost: h\r\n"
+        b"Accept: application/x-ndjson\r\n\r\n",
+        b"POST /v1/request/a HTTP/1.0\r\nAuthorization: Basic dTpw\r\nExpect: 100-continue\r\n"
+        b"Content-Length: 1\r\n\r\nx",
+    ]
+
+
+HTTP_WORDS = (
+    *(b"GET ", b"PUT ", b"POST ", b"DELETE ", b"HEAD ", b"OPTIONS ", b" HTTP/1.1\r\n", b"/v1/", b"/kv/", b"%0d%0a"),
+    *(b"Host: h\r\n", b"Content-Length: ", b"Transfer-Encoding: chunked\r\n", b"Origin: null\r\n", b"X-Nats-a: \r\n"),
+    *(b"\r\n\r\n", b"0\r\n\r\n", b"?timeout=1ns", b"&ttl=1h", b"?purge=true", b"%20", b"*", b">"),
+)
+
 TARGETS = (
     Target("client-lines", client_lines, client_seeds, CLIENT_WORDS),
     Target("server-lines", server_lines, server_seeds, SERVER_WORDS),
     Target("link-lines", link_lines, link_seeds, LINK_WORDS),
     Target("websocket-frames", frames, frame_seeds, (b"\x81", b"\x89", b"\x88", b"\xc1", b"\xfe", b"\xff", b"\x80")),
     Target("connect", connect, connect_seeds, CONNECT_WORDS),
+    Target("http-requests", http_requests, http_seeds, HTTP_WORDS),
 )

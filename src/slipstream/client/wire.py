@@ -10,7 +10,6 @@ other; a message is handed out once, in the order of arrival, whatever call rece
 
 from __future__ import annotations
 
-import re
 import secrets
 import select
 import socket
@@ -23,6 +22,7 @@ from typing import Self
 
 import msgspec
 
+from slipstream.client.frames import joined_words, message_frame
 from slipstream.client.limits import CLIENT_QUEUED_BYTES_MAX
 from slipstream.client.options import (
     ClientError,
@@ -36,7 +36,6 @@ from slipstream.client.options import (
     read_url,
 )
 from slipstream.errors import UNREADABLE
-from slipstream.kernels.client.pubframes import encode_pubs
 from slipstream.kernels.client.serverdecode import Decoder, Message
 from slipstream.units import KIB
 
@@ -55,7 +54,6 @@ __all__ = [
 
 _RECEIVE_BYTES = 256 * KIB
 _BEHIND_BYTES = 4 * KIB  # taken in behind a large payload: its end, and the head of the next message
-_NO_WORD = re.compile(r"[ \t\r\n\f]|^$")
 
 
 class WireClient:
@@ -133,14 +131,14 @@ class WireClient:
         """
         sid = self._next_sid
         self._next_sid += 1
-        words = _words(subject, queue) if queue else _words(subject)
+        words = joined_words(subject, queue) if queue else joined_words(subject)
         self.send(f"SUB {words} {sid}\r\n".encode())
         return sid
 
     def subscribe_many(self, subjects: Iterable[str]) -> range:
         """Subscribe to many subjects in one send; return their sids in order."""
         first = self._next_sid
-        lines = [f"SUB {_words(subject)} {sid}\r\n" for sid, subject in enumerate(subjects, first)]
+        lines = [f"SUB {joined_words(subject)} {sid}\r\n" for sid, subject in enumerate(subjects, first)]
         self._next_sid += len(lines)
         self.send("".join(lines).encode())
         return range(first, self._next_sid)
@@ -379,24 +377,3 @@ class WireClient:
         if len(self._decoder.errors) > self._errors_raised:
             self._errors_raised += 1
             raise ServerRefused(self._decoder.errors[self._errors_raised - 1])
-
-
-def message_frame(subject: str, payload: bytes = b"", *, reply: str = "", header: bytes = b"") -> bytes:
-    """The bytes that publish one message; those of many may be sent together.
-
-    Raises:
-        ValueError: for a subject that no PUB line can carry.
-    """
-    if not header:
-        return encode_pubs(subject.encode(), payload, 1, reply.encode())
-    words = _words(subject, reply) if reply else _words(subject)
-    head = f"HPUB {words} {len(header)} {len(header) + len(payload)}\r\n"
-    return b"".join((head.encode(), header, payload, b"\r\n"))
-
-
-def _words(*words: str) -> str:
-    """Join words of a protocol line, each checked to be one."""
-    for word in words:
-        if _NO_WORD.search(word):
-            raise ValueError(f"empty or with blanks, so no subject or queue: {word!r}")
-    return " ".join(words)

@@ -1,4 +1,4 @@
-"""The keys of the `websocket` and `leafnodes` blocks."""
+"""The keys of the `websocket`, `http_api` and `leafnodes` blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from slipstream.config.checker import (
     refusal,
     wrong_type,
 )
-from slipstream.config.listener_options import CompressionOptions, LeafnodeOptions, LeafUserOptions, WebsocketOptions
+from slipstream.config.listener_options import (
+    CompressionOptions,
+    HttpApiOptions,
+    LeafnodeOptions,
+    LeafUserOptions,
+    WebsocketOptions,
+)
 from slipstream.config.parser import Value
 from slipstream.config.readers import (
     BOOLEAN,
@@ -37,12 +43,14 @@ from slipstream.units import SECOND_NS
 
 __all__ = [
     "COMPRESSION",
+    "HTTP_API",
     "LEAFNODES",
     "LEAF_AUTHORIZATION",
     "LEAF_USER",
     "SIMPLE_AUTHORIZATION",
     "WEBSOCKET",
     "compression",
+    "http_api",
     "lazy_tls",
     "leafnodes",
     "simple_authorization",
@@ -143,6 +151,29 @@ WEBSOCKET: Final = Table(
     Key("no_auth_user", STRING, "User of clients without credentials on this listener."),
     Key("headers", ("map of strings", _headers), "Headers added to the upgrade response."),
     Key("ping_interval", DURATION, "Time between pings on this listener.", field="ping_interval_ns"),
+)
+
+
+# --- HTTP API --------------------------------------------------------------------------------------------------------
+
+
+def http_api(checker: Checker, value: Value, _key: str) -> HttpApiOptions:
+    """The `http_api` block."""
+    if not isinstance(value.data, dict):
+        raise refusal(value, f"Expected http_api to be a map, got {go_type(value)}")
+    return HttpApiOptions(**read_map(checker, value, HTTP_API))  # type: ignore[arg-type]  # the table names its fields
+
+
+HTTP_API: Final = Table(
+    Key("listen", LISTEN, "Address and port.", field=""),
+    Key("host net", STRING, "Address."),
+    Key("port", INTEGER, "Port; -1 lets the system choose."),
+    Key("tls", ("map", lazy_tls), "TLS of this listener."),
+    Key(
+        "allowed_origins allowed_origin",
+        ("list of URLs", text_list("allowed origins")),
+        "Web pages that may use it; none if missing.",
+    ),
 )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "ClusterOptions",
     "CompressionOptions",
     "GatewayOptions",
+    "HttpApiOptions",
     "LeafProxyOptions",
     "LeafRemoteOptions",
     "LeafUserOptions",
@@ -144,6 +145,15 @@ class WebsocketOptions(
     no_auth_user: str = ""
     headers: Mapping[str, str] = EMPTY
     ping_interval_ns: int = 0  # 0: that of the client port
+
+
+class HttpApiOptions(Record):
+    """The `http_api` block."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: TLSOptions | None = None
+    allowed_origins: tuple[str, ...] = ()
 
 
 class LeafProxyOptions(Record, secret=("password",)):

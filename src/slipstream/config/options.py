@@ -16,6 +16,7 @@ from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import (
     ClusterOptions,
     GatewayOptions,
+    HttpApiOptions,
     LeafnodeOptions,
     MQTTOptions,
     OCSPCacheOptions,
@@ -153,6 +154,7 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
 
     # Other listeners and subsystems.
     websocket: WebsocketOptions = WebsocketOptions()
+    http_api: HttpApiOptions = HttpApiOptions()
     leafnodes: LeafnodeOptions = LeafnodeOptions()
     jetstream: JetStreamOptions = JetStreamOptions()
     default_js_domain: Mapping[str, str] = EMPTY

@@ -119,7 +119,7 @@ _GO_NAMES: Final = {
 }
 _JETSTREAM_SIZES: Final = ("jetstream.max_memory_store", "jetstream.max_file_store")
 _UNSET: Final = -1  # a size that the file does not say
-_BLOCKS: Final = ("websocket", "leafnodes", "jetstream", "cluster", "gateway", "mqtt")
+_BLOCKS: Final = ("websocket", "http_api", "leafnodes", "jetstream", "cluster", "gateway", "mqtt")
 
 
 def diff(old: Options, new: Options) -> ReloadPlan:
@@ -152,7 +152,7 @@ def _keeping_random_ports(old: Options, new: Options) -> Options:
     changes: dict[str, object] = {}
     if new.port == RANDOM_PORT:
         changes["port"] = old.port
-    for name in ("websocket", "leafnodes", "cluster", "gateway", "mqtt"):
+    for name in ("websocket", "http_api", "leafnodes", "cluster", "gateway", "mqtt"):
         block, running = getattr(new, name), getattr(old, name)
         if block.port == RANDOM_PORT and running.port != 0:
             changes[name] = replace(block, port=running.port)

@@ -459,6 +459,7 @@ SERVER: Final = Table(
     Key("resolver_tls", (_MAP, _block("tls_keys", "client_tls")), "TLS to the resolver."),
     # Other listeners and subsystems.
     Key("websocket ws", (_MAP, _block("listener_keys", "websocket")), "WebSocket listener."),
+    Key("http_api", (_MAP, _block("listener_keys", "http_api")), "HTTP for those who have no NATS client."),
     Key("leafnodes leaf", (_MAP, _block("listener_keys", "leafnodes")), "Leaf node listener and remotes."),
     Key(
         "jetstream",

@@ -250,6 +250,25 @@ def _jetstream(options: Options) -> Iterator[str]:
             yield "jetstream cluster requires `cluster.name` to be set"
 
 
+def _http_api(options: Options) -> Iterator[str]:
+    tls = options.http_api.tls
+    if tls is not None:
+        # Settings of the other listeners' TLS that would do nothing here.
+        asked = {
+            "verify_and_map": tls.verify_and_map,
+            "pinned_certs": tls.pinned_certs,
+            "connection_rate_limit": tls.connection_rate_limit,
+            "handshake_first": tls.handshake_first,
+            "insecure": tls.insecure,
+            "ocsp_peer": tls.ocsp_peer,
+        }
+        for name, is_set in asked.items():
+            if is_set:
+                yield f"http_api: tls has no {name} here"
+    for origin in options.http_api.allowed_origins:
+        yield from _origin_problem(origin)
+
+
 def _websocket(options: Options) -> Iterator[str]:
     websocket = options.websocket
     if not websocket.port:
@@ -306,5 +325,6 @@ _CHECKS: tuple[Callable[[Options], Iterator[str]], ...] = (
     _default_domains,
     _jetstream,
     _websocket,
+    _http_api,
     _system_account,
 )

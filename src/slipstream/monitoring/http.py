@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from slipstream.monitoring.facts import Facts
     from slipstream.monitoring.worker import Job, Worker
 
-__all__ = ["MonitoringListener"]
+__all__ = ["MonitoringListener", "http_date"]
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -82,7 +82,7 @@ class MonitoringListener:
         """HTTP of a new connection."""
         from slipstream.monitoring.exchange import Exchange
 
-        return Exchange(_date)
+        return Exchange(http_date)
 
     @property
     def endpoints(self) -> Endpoints:
@@ -219,7 +219,7 @@ def _failed() -> Reply:
     return Reply(500, "text/plain; charset=utf-8", b"500 Internal Server Error\n")
 
 
-def _date() -> str:
+def http_date() -> str:
     """Now, as HTTP writes it, whatever the locale is."""
     now = time.gmtime()
     clock = f"{now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"

@@ -99,6 +99,9 @@ def notices(options: Options) -> list[Notice]:
     if options.cluster.tls is not None and options.cluster.tls.insecure:
         text = "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
         found.append(("WRN", text))
+    http_api = options.http_api
+    if http_api.port and http_api.tls is None and http_api.host not in ("127.0.0.1", "::1", "localhost"):
+        found.append(("WRN", "http_api is not configured with TLS: passwords and tokens travel in clear"))
     if options.leafnodes.port:
         found.append(("WRN", "Leaf nodes are not supported yet: the port is open, and every connection is refused"))
     idle = idle_keys(options)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.rest_listener import RestListener
     from slipstream.server.routes import Routes
     from slipstream.server.websocket_listener import WebsocketListener
 
@@ -113,6 +114,7 @@ class Server:
         self.running = False
         self.monitoring: Monitoring | None = None
         self.websocket: WebsocketListener | None = None
+        self.http_api: RestListener | None = None
         self.routes: Routes | None = None  # to other servers of the cluster
         self._jetstream = JetStreamSwitch(self, opens_late=opens_late)
         self._opens_late = opens_late
@@ -247,6 +249,12 @@ class Server:
             self.websocket = WebsocketListener.open(self)
             self._others.append(self.websocket)
             self._show_port("websocket", self.websocket.port)
+        if options.http_api.port:
+            from slipstream.server.rest_listener import RestListener
+
+            self.http_api = await RestListener.open(self)
+            self._others.append(self.http_api)
+            self._show_port("http_api", self.http_api.port)
         listening = self.bind("port", options.host, options.port)
         self.hub.host, self.hub.port = options.host, listening.getsockname()[1]
         self._gate = self._gate_for(options)
@@ -319,6 +327,8 @@ class Server:
             urls["monitoring"] = [self.monitoring.url]
         if self.websocket is not None:
             urls["websocket"] = [self.websocket.url]
+        if self.http_api is not None:
+            urls["http_api"] = [self.http_api.url]
         return urls
 
     def stop_accepting(self) -> None:

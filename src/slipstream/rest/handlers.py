@@ -1,0 +1,50 @@
+"""Which handler a request goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.rest.buckets import delete_key, get_key, list_keys, put_key
+from slipstream.rest.call import Call
+from slipstream.rest.messages import get_message, read_messages
+from slipstream.rest.publishing import publish, request
+from slipstream.rest.steps import Problem, Steps
+
+__all__ = ["METHODS", "steps_of"]
+
+Handler = Callable[[Call], Steps]
+
+METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
+_VERSION = "v1"
+
+
+def steps_of(call: Call) -> Steps:
+    """The handler of a request, begun but not yet run.
+
+    Raises:
+        Problem: there is none, or none for this method.
+    """
+    table = _table(call.path)
+    handler = table.get("GET" if call.method == "HEAD" else call.method)
+    if handler is None:
+        raise Problem(405 if table else 404, "method not allowed" if table else "no such path")
+    return handler(Call(call.method, call.path[2:], call.query, call.headers, call.body))
+
+
+def _table(path: tuple[str, ...]) -> dict[str, Handler]:
+    """The methods of a path."""
+    match path:
+        case (version, "publish", _, *_) if version == _VERSION:
+            return {"POST": publish}
+        case (version, "request", _, *_) if version == _VERSION:
+            return {"POST": request}
+        case (version, "kv", _) if version == _VERSION:
+            return {"GET": list_keys}
+        case (version, "kv", _, _, *_) if version == _VERSION:
+            return {"GET": get_key, "PUT": put_key, "DELETE": delete_key}
+        case (version, "streams", _, "messages") if version == _VERSION:
+            return {"GET": read_messages}
+        case (version, "streams", _, "messages", _) if version == _VERSION:
+            return {"GET": get_message}
+        case _:
+            return {}
