@@ -16,10 +16,11 @@ from slipstream.version import PRODUCT_VERSION as __version__
 TYPE_CHECKING = False  # `typing` itself would be most of the time that this import takes
 if TYPE_CHECKING:
     from slipstream.bulk.tables import read_arrow as read_arrow
+    from slipstream.query.engine import sql as sql
     from slipstream.server.server import Server as Server
     from slipstream.sync.client import connect as connect
 
-__all__ = ["Server", "__version__", "connect", "read_arrow"]
+__all__ = ["Server", "__version__", "connect", "read_arrow", "sql"]
 
 
 def __getattr__(name: str) -> object:
@@ -31,6 +32,10 @@ def __getattr__(name: str) -> object:
         from slipstream.bulk.tables import read_arrow
 
         return read_arrow
+    if name == "sql":
+        from slipstream.query.engine import sql
+
+        return sql
     if name == "connect":
         from slipstream.sync.client import connect
 

@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 def spark_arguments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Tasks may fail twice; workers find the faults of `support`."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(TESTS)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TESTS), before)))
     warehouse = tmp_path_factory.mktemp("warehouse")
     yield {"master": "local[2,3]", "config": {"spark.sql.warehouse.dir": str(warehouse)}}
     if before is None:

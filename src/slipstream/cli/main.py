@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "kv": Verb("slipstream.cli.kv:kv", "Keep values by key.", (), _STREAMS),
     "object": Verb("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
     "apply": Verb("slipstream.cli.apply:apply", "Make streams as a file declares them.", (), _STREAMS),
+    "sql": Verb("slipstream.cli.sql:sql", "Ask streams in SQL.", (), _STREAMS),
     "spark": Verb("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
     "server": Verb("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
     "account": Verb(

@@ -14,17 +14,16 @@ import click
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.human import format_bytes, format_duration
+from slipstream.cli.reaching import reach_of
 from slipstream.cli.render import Columns, Table, note, print_json
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from slipstream.cli.settings import Settings
     from slipstream.spark.jobs import Report
-    from slipstream.spark.runtime.target import Reach
 
-__all__ = ["again_flag", "job_flags", "reach_of", "run_job"]
+__all__ = ["again_flag", "job_flags", "run_job"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _EXCEPTION = re.compile(r"^(?:(?:[\w$]+\.)+[\w$]+: )+")  # `org.apache.spark.SparkException: `
@@ -64,36 +63,6 @@ def job_flags(command: _F) -> _F:
 def again_flag(command: _F) -> _F:
     """Add `--again` to a job that copies only what it has not copied yet; the command takes it as `again`."""
     return click.option("--again", is_flag=True, help="Copy once more what was copied before.")(command)
-
-
-def reach_of(settings: Settings) -> Reach:
-    """How Spark's workers reach the server: by names of files, and secrets by variables of the environment.
-
-    Raises:
-        Failure: a secret was given that workers could only get in clear.
-    """
-    from slipstream.spark.runtime.target import Reach
-
-    if settings.token or settings.jwt:
-        raise Failure("Spark jobs take credentials from files (--creds, --nkey), or a password from NATS_PASSWORD")
-    password_env = None
-    if settings.password:
-        import os
-
-        password_env = "NATS_PASSWORD"
-        os.environ[password_env] = settings.password  # workers inherit it; it is in no plan and no command line
-    return Reach(
-        servers=settings.server,
-        creds_file=settings.creds or None,
-        nkey_file=settings.nkey or None,
-        user=settings.user or None,
-        password_env=password_env,
-        tls_ca=settings.tlsca or None,
-        tls_cert=settings.tlscert or None,
-        tls_key=settings.tlskey or None,
-        domain=settings.js_domain or None,
-        api_prefix=settings.js_api_prefix or None,
-    )
 
 
 def run_job(session: Session, job: str, master: str | None, as_json: bool, *args: Any, **options: Any) -> Report:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.reaching import reach_of
 from slipstream.cli.render import note, say
 from slipstream.cli.spark.archives import time_ns
-from slipstream.cli.spark.running import again_flag, job_flags, reach_of, run_job
+from slipstream.cli.spark.running import again_flag, job_flags, run_job
 from slipstream.cli.types import DURATION, list_option
 from slipstream.units import MINUTE_NS
 
