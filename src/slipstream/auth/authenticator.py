@@ -4,6 +4,7 @@
                  ──► Denied(reason)
                  ──► NeedsPasswordCheck(job, resume)
                  ──► NeedsCallout(account, who it says it is)
+                 ──► NeedsIssuer(token)
 
 What decides, in nats-server's order: the trusted proxy's signature; operator mode; whether the listener asks at all;
 nkeys; users, by certificate (verify_and_map), as `no_auth_user`, or by password; at last the single token or user.
@@ -14,6 +15,8 @@ accounts that it does not decide for; everybody else is the callout's to judge, 
 
 Differences from nats-server, all on the safe side: an empty password never matches, and whether a client is one of the
 `auth_users` is decided by who it proved to be, not by a name in CONNECT that nobody looked at.
+
+A token of an OpenID issuer that the configuration names is that issuer's to judge, before all users; see `auth/oidc`.
 
 What it is not: enforcement after the login. It keeps no state between logins; a reload makes a new one.
 """
@@ -32,6 +35,7 @@ from slipstream.auth.identity import (
     Means,
     NeedsAccount,
     NeedsCallout,
+    NeedsIssuer,
     NeedsPasswordCheck,
     PeerFacts,
     Verdict,
@@ -43,6 +47,7 @@ from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.config.record import Record
 
 if TYPE_CHECKING:
+    from slipstream.auth.oidc.logins import OpenIdRules
     from slipstream.auth.tls_map import CertificateUsers
     from slipstream.config.options import Options
 
@@ -56,6 +61,7 @@ __all__ = [
     "JwtVerifier",
     "NeedsAccount",
     "NeedsCallout",
+    "NeedsIssuer",
     "NeedsPasswordCheck",
     "PeerFacts",
     "Verdict",
@@ -93,6 +99,11 @@ class Authenticator:
         self._table = UserTable(options)
         self._callout = options.authorization.auth_callout
         self._trusted_proxies = options.trusted_proxies
+        self.openid: OpenIdRules | None = None
+        if options.authorization.oidc:
+            from slipstream.auth.oidc.logins import OpenIdRules
+
+            self.openid = OpenIdRules(options)
         # nats-server lets everybody into the global account when the only users are the system account's.
         self._only_system_users = _has_only_system_users(options)
 
@@ -163,6 +174,10 @@ class Authenticator:
             )
         if not self._asks(peer.kind):
             return Granted(_open_identity(credentials, peer))
+        if self.openid is not None:
+            asked = self.openid.asked(credentials, peer, proxied=proxied)
+            if asked is not None:
+                return asked
         verdict = self._by_nkey(credentials, peer, proxied) or self._by_user(credentials, peer, proxied)
         return verdict if self._callout is None else self._or_callout(verdict, credentials, peer, proxied)
 
@@ -227,6 +242,8 @@ class Authenticator:
         """
         if identity.token is not None:
             return identity  # whoever keeps the accounts' tokens asks about it; what a callout said holds
+        if identity.openid is not None:
+            return None if self.openid is None else self.openid.current(identity)
         if identity.login is None:
             stays = identity.means == "open" and (not self._asks(identity.kind) or self._only_system_users)
             return identity if stays else None
@@ -270,6 +287,7 @@ class Authenticator:
         return (
             bool(self._operator_mode or self._table or self._standard.user or self._standard.token)
             or self._callout is not None
+            or self.openid is not None
             or self._only_system_users
             or (kind == "WEBSOCKET" and self._websocket_has_own)
         )

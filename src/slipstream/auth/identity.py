@@ -10,6 +10,7 @@ from slipstream.config.record import Record
 
 if TYPE_CHECKING:
     from slipstream.auth.jwt.claims import Scope, UserClaims
+    from slipstream.auth.oidc.token import Announced, Claims
     from slipstream.auth.password import BcryptCheck
     from slipstream.auth.permissions import Permissions
     from slipstream.auth.tls_map import PeerCertificate
@@ -24,7 +25,9 @@ __all__ = [
     "Means",
     "NeedsAccount",
     "NeedsCallout",
+    "NeedsIssuer",
     "NeedsPasswordCheck",
+    "OpenIdLogin",
     "PeerFacts",
     "TokenLogin",
     "Verdict",
@@ -33,8 +36,9 @@ __all__ = [
 # The words of `allowed_connection_types`.
 ConnectionKind = Literal["STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"]
 
-# How somebody came in. `open`: nobody was asked; `anonymous`: as `no_auth_user`; `callout`: a service said so.
-Means = Literal["open", "anonymous", "nkey", "certificate", "password", "token", "jwt", "callout"]
+# How somebody came in. `open`: nobody was asked; `anonymous`: as `no_auth_user`; `callout`: a service said so;
+# `oidc`: a token of an OpenID issuer did.
+Means = Literal["open", "anonymous", "nkey", "certificate", "password", "token", "jwt", "callout", "oidc"]
 
 
 class Credentials(Protocol):
@@ -82,6 +86,16 @@ class TokenLogin(Record):
     is_bearer: bool = False
 
 
+class OpenIdLogin(Record, secret=("claims",)):
+    """What the token of an OpenID issuer said about a client: enough to ask again what it means after a reload."""
+
+    issuer: str
+    algorithm: str
+    claims: Claims
+    until_ns: int
+    proxied: bool = False
+
+
 class Identity(Record):
     """A client that was let in."""
 
@@ -92,6 +106,12 @@ class Identity(Record):
     kind: ConnectionKind = "STANDARD"
     means: Means = "open"
     token: TokenLogin | None = None  # in operator mode, and when an auth callout let it in
+    openid: OpenIdLogin | None = None  # when an OpenID issuer vouches for it
+
+    @property
+    def ending(self) -> TokenLogin | OpenIdLogin | None:
+        """What says when the connection ends."""
+        return self.token or self.openid
 
 
 class Granted(Record):
@@ -142,7 +162,15 @@ class NeedsCallout(Record, secret=("password", "auth_token", "jwt", "sig")):
     token: TokenLogin | None = None  # with which it came as far as this, in operator mode
 
 
-Verdict = Granted | Denied | NeedsPasswordCheck | NeedsAccount | NeedsCallout
+class NeedsIssuer(Record):
+    """The answer depends on the keys of an OpenID issuer."""
+
+    token: Announced
+    user: str = ""  # the name that the client gives itself
+    proxied: bool = False
+
+
+Verdict = Granted | Denied | NeedsPasswordCheck | NeedsAccount | NeedsCallout | NeedsIssuer
 
 
 class JwtVerifier(Protocol):

@@ -9,7 +9,7 @@ default permissions have already been copied to the users without their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from slipstream.config.record import EMPTY, Record
 from slipstream.limits import (
@@ -18,6 +18,9 @@ from slipstream.limits import (
     AUTH_TIMEOUT_NS,
     SERVICE_LATENCY_SAMPLING,
 )
+
+if TYPE_CHECKING:
+    from slipstream.config.oidc_options import OidcOptions
 
 __all__ = [
     "AccountJetStreamOptions",
@@ -195,5 +198,6 @@ class AuthorizationOptions(
     users: tuple[UserOptions, ...] = ()
     default_permissions: PermissionsOptions | None = None
     auth_callout: AuthCalloutOptions | None = None
+    oidc: tuple[OidcOptions, ...] = ()
     proxy_required: bool = False
     defined: bool = False  # the block was in the file, even if empty

@@ -77,6 +77,8 @@ def _peer_authorization(what: str) -> Reader:
             raise refusal(value, f"{what} authorization does not support tokens")
         if options.auth_callout is not None:
             raise refusal(value, f"{what} authorization does not support callouts")
+        if options.oidc:
+            raise refusal(value, f"{what} authorization does not support oidc")
         fields: dict[str, object] = {
             "user": options.user,
             "password": options.password,

@@ -14,7 +14,7 @@ from slipstream.config.account_options import AccountOptions, AuthorizationOptio
 from slipstream.config.checker import Checker, quote, read_map, refusal
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import TLSOptions
-from slipstream.config.options import Options
+from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options
 from slipstream.config.record import EMPTY, Record, replace
 from slipstream.config.validate import unsupported
 from slipstream.errors import ConfigError
@@ -190,6 +190,9 @@ def _check_between_blocks(checker: Checker, parsed: Value, fields: Mapping[str, 
             if name not in names:
                 message = f"auth_callout allowed account {quote(name)} not found in configured accounts"
                 checker.error(ConfigError(message))
+    known = {account.name for account in accounts} | {GLOBAL_ACCOUNT, SYSTEM_ACCOUNT}
+    for text in _oidc_problems(authorization, known):
+        checker.error(refusal(entries["authorization"], text))
     # As in nats-server, relations between accounts are only looked at when each is right by itself.
     if accounts and not checker.errors:
         from slipstream.config.sharing import sharing_problems
@@ -200,6 +203,15 @@ def _check_between_blocks(checker: Checker, parsed: Value, fields: Mapping[str, 
             check_mapping=checker.check_mapping,
         ):
             checker.error(refusal(entries["accounts"], text))
+
+
+def _oidc_problems(authorization: AuthorizationOptions, accounts: set[str]) -> Iterator[str]:
+    """Accounts that tokens of OpenID issuers are to be let into, and that are not there."""
+    for issuer in authorization.oidc:
+        named = [issuer.account, *(rule.account or issuer.account for rule in issuer.rules), *issuer.allowed_accounts]
+        for name in dict.fromkeys(named):
+            if name not in accounts and "{{" not in name:
+                yield f"oidc account {quote(name)} not found in configured accounts"
 
 
 def _entry_of(block: Value, key: str) -> Value:

@@ -34,6 +34,7 @@ __all__ = [
     "USER",
     "auth_timeout",
     "authorization",
+    "connection_types",
     "permissions",
     "subject_list",
     "users",
@@ -200,7 +201,8 @@ PERMISSIONS: Final = Table(
 # --- users -----------------------------------------------------------------------------------------------------------
 
 
-def _connection_types(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
+def connection_types(checker: Checker, value: Value, key: str) -> tuple[str, ...]:
+    """Kinds of connections, in capitals."""
     words = text_list("allowed connection types")(checker, value, key)
     assert isinstance(words, tuple)
     types = tuple(dict.fromkeys(word.upper() for word in words))
@@ -222,7 +224,7 @@ USER: Final = Table(
     ),
     Key(
         "allowed_connection_types connection_types clients",
-        ("list of types", _connection_types),
+        ("list of types", connection_types),
         "How the user may connect: `STANDARD`, `WEBSOCKET`, `LEAFNODE`, `LEAFNODE_WS`, `MQTT`, `MQTT_WS`, "
         "`IN_PROCESS`; missing means every way.",
         reloadable=True,
@@ -345,6 +347,12 @@ def _auth_callout(checker: Checker, value: Value, _key: str) -> AuthCalloutOptio
     return callout
 
 
+def _oidc(checker: Checker, value: Value, key: str) -> object:
+    from slipstream.config.oidc_keys import oidc  # few files have it, and it reads permissions with what is here
+
+    return oidc(checker, value, key)
+
+
 AUTHORIZATION: Final = Table(
     Key("user username", STRING, "The one user of the server.", reloadable=True),
     Key("password pass", STRING, "Its password, in clear or as bcrypt hash.", reloadable=True),
@@ -364,6 +372,12 @@ AUTHORIZATION: Final = Table(
         reloadable=True,
     ),
     Key("auth_callout auth_hook", ("map", _auth_callout), "Let a service decide who a client is."),
+    Key(
+        "oidc",
+        ("map or list of maps", _oidc),
+        "Let tokens of OpenID issuers say who a client is.",
+        reloadable=True,
+    ),
     Key("proxy_required", BOOLEAN, "Only connections that a trusted proxy vouches for.", reloadable=True),
 )
 

@@ -197,6 +197,8 @@ def _users(options: Options) -> Iterator[str]:
     yield from _no_auth_user(options, options.no_auth_user)
     if options.default_sentinel and not options.operator:
         yield "default sentinel requires operators and accounts"
+    if options.authorization.oidc and options.trusts_operators:
+        yield "oidc not compatible with Trusted Operator: accounts come with tokens there, and users with theirs"
 
 
 def _gateway(options: Options) -> Iterator[str]:
@@ -283,7 +285,7 @@ def _websocket(options: Options) -> Iterator[str]:
             yield "websocket authentication username not compatible with presence of users/nkeys"
         if websocket.token:
             yield "websocket authentication token not compatible with presence of users/nkeys"
-    if websocket.jwt_cookie and not options.operator and not options.trusted_keys:
+    if websocket.jwt_cookie and not options.operator and not options.trusted_keys and not options.authorization.oidc:
         yield (
             "trusted operators or trusted keys configuration is required for JWT authentication via cookie "
             f'"{websocket.jwt_cookie}"'

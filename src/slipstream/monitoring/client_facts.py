@@ -32,6 +32,8 @@ def issuer_of(connection: ClientConnection) -> str:
         claims = identity.token.claims
         is_own = identity.means == "callout" and not claims.nats.issuer_account
         return identity.account if is_own else claims.iss
+    if identity is not None and identity.openid is not None:
+        return identity.openid.issuer
     return identity.account if identity is not None and identity.means == "nkey" else ""
 
 

@@ -53,7 +53,8 @@ def user_info(facts: Facts, connection: ClientConnection) -> UserInfo:
     account = facts.account_name_of(connection)
     permissions = connection.permissions
     token = connection.identity.token if connection.identity is not None else None
-    left_ns = token.until_ns - facts.now_ns() if token is not None and token.until_ns else 0
+    ending = connection.identity.ending if connection.identity is not None else None
+    left_ns = ending.until_ns - facts.now_ns() if ending is not None and ending.until_ns else 0
     return UserInfo(
         user=user_of(connection),
         account=account,

@@ -60,6 +60,7 @@ class Cookies:
     user: str = ""
     password: str = ""
     token: str = ""
+    bearer: str = ""  # of the Authorization header, where proxies put tokens for those behind them
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ class Handshake:
             origin=origin,
             user_agent=headers.first("user-agent"),
             client_ip=_ip_address(headers.first("x-forwarded-for")),
-            cookies=_credentials(headers.all("cookie"), self._settings.cookies),
+            cookies=_credentials(headers.all("cookie"), self._settings.cookies, headers.all("authorization")),
             compressed=self._settings.compression and headers.offers_extension(_DEFLATE),
             masked=headers.first("nats-no-masking") != "true",
         )
@@ -315,13 +316,14 @@ def _ip_address(text: str) -> str:
     return "" if "%" in text else text
 
 
-def _credentials(headers: list[str], names: CookieNames) -> Cookies:
-    """The values of the configured cookies; of several with one name the last counts."""
+def _credentials(headers: list[str], names: CookieNames, authorization: list[str]) -> Cookies:
+    """The values of the configured cookies; of several with one name the last counts. And what a bearer brings."""
     wanted = {names.jwt: "jwt", names.user: "user", names.password: "password", names.token: "token"}
     wanted.pop("", None)
     found: dict[str, str] = {}
-    if not wanted:
-        return Cookies()
+    scheme, _, token = (authorization[0] if len(authorization) == 1 else "").partition(" ")
+    if scheme.lower() == "bearer":
+        found["bearer"] = token.strip(" ")
     for name, value in (cookie for header in headers for cookie in _cookies(header)):
         if name in wanted:
             found[wanted[name]] = value

@@ -25,6 +25,7 @@ from slipstream.auth.authenticator import (
     Identity,
     NeedsAccount,
     NeedsCallout,
+    NeedsIssuer,
     NeedsPasswordCheck,
     PeerFacts,
 )
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from slipstream.protocol.peer import Peer
     from slipstream.routing.callouts import Callouts
     from slipstream.routing.login_ends import LoginEnds
+    from slipstream.routing.openid import OpenIdLogins
     from slipstream.routing.operators import OperatorMode
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
@@ -152,6 +154,7 @@ class Hub:
         # Given by the edge when the configuration asks for them.
         self.operators: OperatorMode | None = None
         self.callouts: Callouts | None = None
+        self.openid: OpenIdLogins | None = None
         self.login_ends: LoginEnds | None = None
         self.lame_duck = False
         # What the listeners found out; part of INFO.
@@ -330,6 +333,10 @@ class Hub:
             connect.user = connect.user or cookies.user
             connect.password = connect.password or cookies.password
             connect.auth_token = connect.auth_token or cookies.token
+            if self.authenticator.openid is not None and not (
+                connect.jwt or connect.user or connect.password or connect.auth_token or connect.nkey
+            ):
+                connect.auth_token = cookies.bearer
         facts = PeerFacts(
             kind=_kind(connection),
             ip=connection.peer.ip,
@@ -360,6 +367,9 @@ class Hub:
 
             self._edge.check_password(connection, matches, judge)
             return
+        if isinstance(verdict, NeedsIssuer):
+            self._ask_issuer(connection, connect, facts, verdict)
+            return
         self._judge(connection, connect, facts, verdict)
 
     def _fetch_account(
@@ -385,6 +395,30 @@ class Hub:
         if settled:
             decide()
         else:
+            waits = True
+            connection.suspend()
+
+    def _ask_issuer(
+        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, needed: NeedsIssuer
+    ) -> None:
+        """Let the keys of an OpenID issuer decide, at once or when they have come."""
+        if self.openid is None:
+            self._judge(connection, connect, facts, Denied("OpenID logins are not available"))
+            return
+        waits = False
+        decided: Granted | Denied | None = None
+
+        def decide(verdict: Granted | Denied) -> None:
+            nonlocal decided
+            decided = verdict
+            if waits:
+                self._judge(connection, connect, facts, verdict)
+
+        self.openid.decide(needed, facts.kind, decide)
+        if decided is not None:
+            self._judge(connection, connect, facts, decided)
+        else:
+            # Its time to authenticate runs on: keys that come later are for the next who asks.
             waits = True
             connection.suspend()
 
@@ -422,6 +456,8 @@ class Hub:
             connection.claimed_user = identity.user
             if identity.token.claims.name:
                 connection.claimed_as = f"user:{identity.user}"
+        elif identity.openid is not None:
+            connection.claimed_user, connection.claimed_as = identity.user, f"oidc:{identity.user}"
         elif identity.token is not None:
             connection.claimed_user = connection.claimed_user or identity.user
             connection.claimed_as = connection.claimed_as or f"jwt:{identity.user}"

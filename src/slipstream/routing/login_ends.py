@@ -11,7 +11,7 @@ from slipstream.protocol.texts import CloseReason
 from slipstream.routing.deadlines import Deadlines, Timers
 
 if TYPE_CHECKING:
-    from slipstream.auth.identity import TokenLogin
+    from slipstream.auth.identity import OpenIdLogin, TokenLogin
     from slipstream.protocol.connection import ClientConnection
 
 __all__ = ["LoginEnds"]
@@ -29,7 +29,7 @@ class LoginEnds:
 
     def admitted(self, connection: ClientConnection) -> None:
         """A client was let in; it may stay until its token ends."""
-        token = connection.identity.token if connection.identity is not None else None
+        token = connection.identity.ending if connection.identity is not None else None
         if token is None:
             return
         connection.check_subscription_limit()
@@ -38,11 +38,11 @@ class LoginEnds:
             still_here = partial(self._is_connected, connection.cid, token)
             self._deadlines.add(token.until_ns, still_here, partial(self._ended, connection.cid))
 
-    def _is_connected(self, cid: int, token: TokenLogin) -> bool:
+    def _is_connected(self, cid: int, token: TokenLogin | OpenIdLogin) -> bool:
         """Whether a connection is that of this token still."""
         connection = self._connections.get(cid)
         identity = None if connection is None else connection.identity
-        return identity is not None and identity.token is token
+        return identity is not None and identity.ending is token
 
     def _ended(self, cid: int) -> None:
         self._connections[cid].close(CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED)

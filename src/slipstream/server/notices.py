@@ -89,6 +89,7 @@ def notices(options: Options) -> list[Notice]:
     found = [("INF", line) for line in flag_lines(options.feature_flags)]
     found += _passwords(options)
     found += _callout(options)
+    found += _openid(options)
     if options.max_payload > MAX_PAYLOAD_WARN_BYTES:
         size = f"{MAX_PAYLOAD_WARN_BYTES / MIB:.2f} MB"
         text = f"Maximum payloads over {size} are generally discouraged and could lead to poor performance"
@@ -132,6 +133,14 @@ def _callout(options: Options) -> Iterator[Notice]:
     for name in callout.auth_users:
         if name not in users:
             yield "ERR", f"Authorization callout user {quote(name)} not valid: {error}"
+
+
+def _openid(options: Options) -> Iterator[Notice]:
+    """Keys that somebody on the way could exchange."""
+    for issuer in options.authorization.oidc:
+        address = issuer.jwks or issuer.issuer
+        if address.lower().startswith("http://"):
+            yield "WRN", f"Keys of the OpenID issuer {quote(issuer.issuer)} come without TLS: only for tests"
 
 
 def _is_readable(user: UserOptions, options: Options) -> bool:

@@ -188,6 +188,7 @@ class Server:
             from slipstream.server.callouts import start_callouts
 
             start_callouts(self)
+        self._use_openid()
         if self.options.trusts_operators:
             from slipstream.server.operators import operator_problems, start_operators
 
@@ -195,6 +196,12 @@ class Server:
                 raise refused
             self._operators = start_operators(self)
             self._operators.on_changed.append(self._accounts_changed)
+
+    def _use_openid(self) -> None:
+        if self.options.authorization.oidc or self.hub.openid is not None:
+            from slipstream.server.openid import start_openid
+
+            start_openid(self)
 
     def _accounts_changed(self, names: Iterable[str]) -> None:
         """Accounts of operator mode came or changed while the server runs."""
@@ -365,6 +372,8 @@ class Server:
         self.stop_accepting()
         if self.hub.login_ends is not None:
             self.hub.login_ends.close()
+        if self.hub.openid is not None:
+            self.hub.openid.close()
         if self._operators is not None:
             self._operators.close()
             self._operators.resolver.close()
@@ -401,6 +410,7 @@ class Server:
         front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
         before, self.options = self.options, options
+        self._use_openid()
         if self.monitoring is not None:
             self.monitoring.reloaded()
         self._gate = gate
