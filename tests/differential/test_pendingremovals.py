@@ -62,19 +62,19 @@ def apply(edit: tuple, index: MessageIndex, fast: PendingRemovals, plain: Pendin
         case ("log",):
             fast.log()
             plain.log()
-        case ("commit", at_once, with_open) if not busy:
+        case ("commit", at_once, with_open):
             if with_open:
                 fast.log()
                 plain.log()
-            fast.take()
-            plain.take()
-            busy = True
+            took = fast.take()
+            plain.take(anything=took)
+            busy += took
             if at_once:
                 return apply(("finish",), index, fast, plain, busy)
-        case ("finish",) if busy:
+        case ("finish",):
             fast.settle()
             plain.settle()
-            return False
+            return max(busy - 1, 0)
     return busy
 
 

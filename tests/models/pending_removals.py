@@ -14,7 +14,7 @@ class PendingRemovalsModel:
         self.index = index
         self.open: set[int] = set()
         self.logged: set[int] = set()
-        self.taken: set[int] = set()
+        self.taken: list[set[int]] = []
 
     def left(self) -> MessageIndexModel:
         """What writers see."""
@@ -24,7 +24,7 @@ class PendingRemovalsModel:
         return copy
 
     def is_removed(self, seq: int) -> bool:
-        return seq in self.open | self.logged | self.taken
+        return seq in self.open.union(self.logged, *self.taken)
 
     def remove(self, seq: int) -> bool:
         if seq not in self.left().subjects:
@@ -42,13 +42,16 @@ class PendingRemovalsModel:
         self.logged |= self.open
         self.open = set()
 
-    def take(self) -> None:
-        self.taken, self.logged = self.logged, set()
+    def take(self, *, anything: bool) -> None:
+        """`anything`: also a floor that no message was below has to be settled."""
+        if anything:
+            self.taken.append(self.logged)
+            self.logged = set()
+        assert not self.logged
 
     def settle(self) -> None:
-        for seq in self.taken:
+        for seq in self.taken.pop(0) if self.taken else ():
             self.index.delete(seq)
-        self.taken = set()
 
     def matching(self, filters: Sequence[bytes], up_to: int, keep: int) -> list[int]:
         found = self.left().passing(filters, 0, up_to)

@@ -24,15 +24,17 @@ def make_root(disk: SimDisk, path: str) -> None:
         disk.faults, disk.calls = faults, 0
 
 
-def disk_world(disk: SimDisk, ports: FakePorts | None = None, **facts: Any) -> World:
-    """An account that keeps its streams on `disk`."""
+def disk_world(disk: SimDisk, ports: FakePorts | None = None, *, replicated: bool = False, **facts: Any) -> World:
+    """An account that keeps its streams on `disk`; `replicated`: somebody else says what is committed."""
     ports = ports or FakePorts()
     make_root(disk, "/js")
     rng = random.Random(next(_seeds))
     stores = DirectoryStores(
         disk,
         ROOT,
-        options=lambda _: replace(options(segment_bytes=1 << 16, seed=rng.getrandbits(32)), now_ns=ports.now_ns),
+        options=lambda _: replace(
+            options(segment_bytes=1 << 16, seed=rng.getrandbits(32)), now_ns=ports.now_ns, replicated=replicated
+        ),
         new_uid=lambda: rng.randbytes(16),
         log=ports.log,
     )

@@ -84,6 +84,8 @@ class Committed:
     """Every message up to here is committed: acknowledge and deliver it."""
     fault: StorageFault | None = None
     """Set when the commit failed: every assigned sequence above `last_seq` did not happen and will be reused."""
+    commits: int = 1
+    """How many commits are done, in the order they began. A replicated one is on this disk before it is done."""
 
 
 class Job(Protocol):

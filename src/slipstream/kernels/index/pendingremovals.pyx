@@ -7,8 +7,8 @@
     +--------------------------------------------------+     +---------------------------+
 
 `remove*` only notes. `log` says that everything so far has its place in the log, `take` that a commit has begun which
-writes that; `settle` carries it out in the index when the commit is done, so that a message and what it replaces change
-in the same instant. After a failed commit nothing was removed: this object is thrown away.
+writes that; `settle` carries it out in the index when the oldest such commit is done, so that a message and what it
+replaces change in the same instant. After a failed commit nothing was removed: this object is thrown away.
 
 Complexity: remove O(log runs); the first of a subject or of the stream that is left O(1) amortised, by a cursor behind
 what is known to be removed; below a floor a question about one subject costs its messages above the floor.
@@ -37,9 +37,10 @@ cdef class PendingRemovals:
     cdef MessageIndex _index
     cdef set _seqs             # removed one by one, all at or above the floor
     cdef dict _subjects        # number of a subject -> [messages of it in the set, all up to here are removed]
-    # Packed sequences and a floor: noted, logged, and in the commit in flight.
-    cdef object _open, _logged, _taken
-    cdef uint64_t _open_floor, _logged_floor, _taken_floor
+    # Packed sequences and a floor: noted, logged, and pairs of them in commits that have begun, the oldest first.
+    cdef object _open, _logged
+    cdef list _taken
+    cdef uint64_t _open_floor, _logged_floor
     cdef uint64_t _first_cursor  # everything of the stream up to here is removed
     cdef readonly uint64_t floor, messages, size_bytes
 
@@ -49,7 +50,7 @@ cdef class PendingRemovals:
         self._subjects = {}
         self._open = bytearray()
         self._logged = bytearray()
-        self._taken = bytearray()
+        self._taken = []
 
     def __bool__(self):
         """Whether anything waits."""
@@ -138,24 +139,25 @@ cdef class PendingRemovals:
         self._open_floor = 0
 
     def take(self):
-        """A commit writes what is logged; there is none other, or it is settled."""
-        assert not self._taken and not self._taken_floor
+        """A commit writes what is logged; False: nothing is, and there will be nothing to settle."""
         if not self._logged and not self._logged_floor:
-            return
-        self._taken, self._logged = self._logged, bytearray()
-        self._taken_floor, self._logged_floor = self._logged_floor, 0
+            return False
+        self._taken.append((bytes(self._logged), self._logged_floor))
+        self._logged = bytearray()
+        self._logged_floor = 0
+        return True
 
     def settle(self):
-        """The commit is done: take what it removes out of the index."""
+        """The oldest commit that took anything is done: take what it removes out of the index."""
         cdef MessageIndex index = self._index
         cdef uint64_t messages = index.messages, size_bytes = index.size_bytes
         cdef bytes taken
-        cdef uint64_t floor = self._taken_floor, seq
+        cdef uint64_t floor, seq
         cdef Py_ssize_t i
         cdef Cursor c
-        if not self._taken and not floor:
+        if not self._taken:
             return
-        taken = bytes(self._taken)
+        taken, floor = self._taken.pop(0)
         for i in range(PyBytes_GET_SIZE(taken) // 8):
             memcpy(&seq, PyBytes_AS_STRING(taken) + i * 8, 8)
             if seq in self._seqs and index.locate_entry(seq, &c):
@@ -168,8 +170,6 @@ cdef class PendingRemovals:
                 self.floor = 0
         self.messages -= messages - index.messages
         self.size_bytes -= size_bytes - index.size_bytes
-        self._taken = bytearray()
-        self._taken_floor = 0
 
     cdef int count_out(self, uint32_t sid) except -1:
         cdef list entry = self._subjects[sid]

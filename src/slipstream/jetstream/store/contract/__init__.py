@@ -22,6 +22,8 @@ Rules a caller can rely on:
   itself by `committed_seq`. What a commit adds and what it removes appear in `finish_commit`, in the same instant.
 * At most one commit of a store is in flight. `begin_commit` returns None while one is, or when nothing changed. What
   arrives meanwhile joins the next frame: the batch is what arrived during the previous sync.
+* `Committed.commits` says how many commits are done with a call. Alone it is the one that was finished; where a
+  majority decides it is none, or several (`file.commits`).
 * Several stores commit side by side; they share nothing.
 * Nothing is acknowledged after a failure: `Committed.fault` is set, `last_seq` is what was safe before, and every
   sequence above it did not happen. The store refuses to write (`StoreUnavailable`) until it has repaired itself.

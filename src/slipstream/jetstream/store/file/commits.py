@@ -3,11 +3,17 @@
 `begin` collects everything that waits into a `CommitJob` (`jobs`), somebody runs it, `finish` draws the conclusions. A
 short one may run inside of `begin`, if the caller would rather wait a moment than hand it over.
 
+The conclusions are two: what is on disk is *persisted*, and gives back its memory; what is *committed*, readers see.
+Alone they are one step. In a replicated log a majority has to persist a frame first: persisted commits wait in a queue,
+`commit_frames` says how far they are committed, and the next one may begin meanwhile.
+
 Invariants: in an open store `committed_seq` moves only here and only forward; after a fault nothing above it is
 readable by a caller that respects it, and nothing above it comes back.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
@@ -36,10 +42,13 @@ class LogCommits:
         "_journal",
         "_log",
         "_removals",
+        "_replicated",
         "_state",
+        "committed_frame",
         "end",
         "in_flight",
         "marked",
+        "persisted",
     )
 
     def __init__(
@@ -52,6 +61,8 @@ class LogCommits:
         files: PendingFiles,
         disk: Disk,
         directory: str,
+        *,
+        replicated: bool,
     ) -> None:
         """Nothing was committed."""
         self._state = state
@@ -62,8 +73,13 @@ class LogCommits:
         self._files = files
         self._disk = disk
         self._directory = directory
+        self._replicated = replicated
         self.in_flight: CommitJob | None = None
         """The commit that was begun and not finished."""
+        self.persisted: deque[CommitJob] = deque()
+        """Commits on this disk that a majority may not have yet, the oldest first; none alone."""
+        self.committed_frame = 0
+        """In a replicated log: the newest frame that is committed."""
         self.end = (0, 0)
         """Segment number and offset behind the last commit."""
         self.marked = True
@@ -73,7 +89,9 @@ class LogCommits:
     def uncommitted_bytes(self) -> int:
         """See `Store.uncommitted_bytes`."""
         job = self.in_flight
-        in_flight = sum(len(write.data) for write in job.writes) if job is not None else 0
+        in_flight = job.size if job is not None else 0
+        if self.persisted:
+            in_flight += sum(job.size for job in self.persisted)
         return self._log.pending_bytes + self._journal.pending_bytes + in_flight
 
     def begin(self, *, sync: bool = True, inline: bool = False) -> Job | None:
@@ -88,7 +106,8 @@ class LogCommits:
                 self._facts.log_waiting()
             if self._removals.is_waiting:
                 self._removals.log_waiting()
-        overwrites = self._removals.take()
+        removed = self._removals.take()
+        overwrites = self._removals.take_overwrites()
         writes = log.take_writes()
         journal = self._journal.take() if self._journal.is_changed else None
         if not writes and journal is None and not overwrites and not (sync and self._files.unsynced):
@@ -106,6 +125,7 @@ class LogCommits:
             frame_no=log.writer.frame_no,
             end=self._end_of(writes),
             in_unit=unit is not None,
+            removed=removed,
             units=len(log.unit_segments) - (1 if unit is not None else 0),
         )
         if inline:
@@ -116,12 +136,34 @@ class LogCommits:
         """See `Store.finish_commit`."""
         assert job is self.in_flight and self.in_flight is not None
         done, self.in_flight = self.in_flight, None
-        state, log = self._state, self._log
         if done.fault is not None:
             self.fail(done.fault)
-            return Committed(state.committed_seq, done.fault)
+            return Committed(self._state.committed_seq, done.fault)
+        self._persist(done)
+        if self._replicated:
+            self.persisted.append(done)
+            return self.commit_frames(self.committed_frame)
+        self._show(done)
+        return Committed(done.last_seq)
+
+    def commit_frames(self, frame_no: int) -> Committed:
+        """In a replicated log: a majority has every frame up to this one, which may not be on this disk yet."""
+        self.committed_frame = max(self.committed_frame, frame_no)
+        commits = 0
+        while self.persisted and self.persisted[0].frame_no <= self.committed_frame:
+            self._show(self.persisted.popleft())
+            commits += 1
+        return Committed(self._state.committed_seq, commits=commits)
+
+    def _show(self, done: CommitJob) -> None:
+        """A commit is committed, and those before it are: readers see what it adds and removes."""
+        state = self._state
         state.committed_seq, state.committed_ts_ns = done.last_seq, done.last_ts_ns
-        self._removals.settle(synced=done.sync)
+        self._removals.settle(done.removed, synced=done.sync)
+
+    def _persist(self, done: CommitJob) -> None:
+        """What was written is on disk."""
+        state, log = self._state, self._log
         if done.end is not None:
             self.end = done.end
             self.marked = False
@@ -137,8 +179,8 @@ class LogCommits:
             state.refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
         log.finish_writes()
         if done.overwrites:
+            self._removals.overwritten()
             log.drop_caches()
-        return Committed(state.committed_seq)
 
     def give_up(self, fault: StorageFault) -> None:
         """See `Store.give_up`."""
@@ -162,7 +204,7 @@ class LogCommits:
     def mark(self) -> None:
         """Vouch for the last commit, so that damage to it is not taken for a torn tail. A small unsynced write."""
         state, log, journal = self._state, self._log, self._journal
-        if state.refusal is not None or self.in_flight is not None or log.unit is not None:
+        if state.refusal is not None or self.in_flight is not None or log.unit is not None or self.persisted:
             return
         if self._files.unsynced or log.pending_bytes or journal.is_changed:
             return
@@ -189,6 +231,7 @@ class LogCommits:
         """A commit did not succeed: nothing that waited happened, until the store is repaired nothing more is taken."""
         state = self._state
         state.fault = state.refusal = fault
+        self.persisted.clear()
         self._journal.abandon()
         # Nothing that waited was removed.
         state.assigned = Assigned(state.index)

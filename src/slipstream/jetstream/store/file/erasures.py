@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.jetstream.store.file.disk import Disk
-from slipstream.jetstream.store.file.jobs import Overwrite
+from slipstream.jetstream.store.file.jobs import Erasure, Overwrite
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.open_segment import index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
@@ -27,8 +27,7 @@ __all__ = ["LogErasures"]
 
 _LENGTH_EXPIRES = 0x40000000
 
-_Erasure = tuple[int, int]  # sequence, time of the message
-_Placed = tuple[int, int, EraseIntent]  # the same, and where its record lies
+_Placed = tuple[int, int, EraseIntent]  # an erasure, and where its record lies
 
 
 class LogErasures:
@@ -63,15 +62,15 @@ class LogErasures:
         self._files = files
         self._disk = disk
         self._noise = noise
-        self._requested: list[_Erasure] = []
-        self._logged: list[_Erasure] = []  # intents that are in the log and that no commit has taken
-        self._in_flight: list[_Erasure] = []  # those whose intents the commit in flight writes
+        self._requested: list[Erasure] = []
+        self._logged: list[Erasure] = []  # intents that are in the log and that no commit has taken
+        self._in_flight = 0  # those whose intents are in commits that have begun
         self._placed: list[_Placed] = []  # logged by earlier commits, to be overwritten by the next
         self._copies: list[_Placed] = []  # the same for copies that a compaction has made
         self._overwriting = 0  # of the erasures logged before, those that the commit in flight carries out
         self._writes_in_flight = 0  # overwrites of that commit
         self._compacting = False
-        self._meanwhile: list[_Erasure] = []  # committed since a compaction began: it may have copied them
+        self._meanwhile: list[Erasure] = []  # committed since a compaction began: it may have copied them
         self._beside_leftovers = 0
         self._committed = 0  # since the store was opened
         self._overwritten = 0  # of these, from the first on
@@ -85,7 +84,7 @@ class LogErasures:
     def unfinished(self) -> int:
         """See `Store.erasing`."""
         waiting = len(self._requested) + len(self._logged) + len(self._placed)
-        return waiting + len(self._in_flight) + self._writes_in_flight + self._late_copies
+        return waiting + self._in_flight + self._writes_in_flight + self._late_copies
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -114,10 +113,14 @@ class LogErasures:
         self._logged += self._requested
         self._requested = []
 
-    def take(self) -> list[Overwrite]:
-        """The commit that begins writes what is logged; it overwrites what earlier ones have left."""
-        self._in_flight, self._logged = self._logged, []
-        self._overwriting = self._writes_in_flight = 0
+    def take_logged(self) -> list[Erasure]:
+        """The commit that begins writes these intents, and gives them back to `settle`."""
+        taken, self._logged = self._logged, []
+        self._in_flight += len(taken)
+        return taken
+
+    def take_overwrites(self) -> list[Overwrite]:
+        """The commit that begins overwrites what earlier ones have left."""
         overwrites: list[Overwrite] = []
         if self._placed or self._copies:
             for seq, ts_ns, where in self._placed + self._copies:
@@ -126,23 +129,24 @@ class LogErasures:
             self._placed, self._copies = [], []
         return overwrites
 
-    def settle(self) -> None:
-        """The commit in flight is done: what it logged may be overwritten."""
-        self._writes_in_flight = 0
-        if not (self._in_flight or self._overwriting):
-            return
-        erased, self._in_flight = self._in_flight, []
+    def overwritten(self) -> None:
+        """The overwrites that were taken last are on disk."""
+        self._overwritten += self._overwriting
+        self._overwriting = self._writes_in_flight = 0
+
+    def settle(self, erased: list[Erasure]) -> None:
+        """A commit is done: what it logged may be overwritten."""
+        self._in_flight -= len(erased)
         places = [(seq, ts_ns, self._intent(seq)) for seq, ts_ns in erased]
         self._placed += [(seq, ts_ns, place) for seq, ts_ns, place in places if place is not None]
         self._committed += len(erased)
-        self._overwritten += self._overwriting + sum(place is None for _, _, place in places)
-        self._overwriting = 0
+        self._overwritten += sum(place is None for _, _, place in places)
         if self._compacting:
             self._meanwhile += erased
 
     def fail(self) -> None:
         """The commit failed. What was to be erased is found again in the log, if it got there."""
-        self._logged, self._in_flight, self._overwriting, self._writes_in_flight = [], [], 0, 0
+        self._logged, self._in_flight, self._overwriting, self._writes_in_flight = [], 0, 0, 0
 
     def adopt(self, unfinished: list[tuple[int, EraseIntent]]) -> None:
         """The log was read back, with these intents that were not carried out."""

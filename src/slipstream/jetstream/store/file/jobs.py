@@ -27,7 +27,10 @@ from slipstream.jetstream.store.limits import (
 )
 from slipstream.jetstream.store.values import StoreUnavailable
 
-__all__ = ["CommitJob", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
+__all__ = ["CommitJob", "Erasure", "LoggedRemovals", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
+
+Erasure = tuple[int, int]
+"""Sequence and time of a message that is to be overwritten."""
 
 INLINE_SYNC_WAIT_S: Final = 0.005
 """How long the loop waits for the device, in seconds: a tenth of what one event may take of it."""
@@ -61,6 +64,17 @@ class Overwrite:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedRemovals:
+    """What one commit takes out of the stream when it is done."""
+
+    noted: bool
+    """Whether the writers' view has noted any of it."""
+    first_seq: int
+    """Everything below is removed, 0 for nothing."""
+    erased: list[Erasure]
+
+
 @dataclass(slots=True)
 class CommitJob:
     """Everything one commit does to the disk."""
@@ -80,6 +94,8 @@ class CommitJob:
     """Segment number and offset behind what counts when this is done; None: nothing was added."""
     in_unit: bool = False
     """A unit is open: a commit that syncs its end will follow."""
+    removed: LoggedRemovals | None = None
+    """What readers see no more when this is done."""
     units: int = 0
     """Units whose end is in this commit or an earlier one."""
     fault: StorageFault | None = None
@@ -89,6 +105,11 @@ class CommitJob:
     ended: bool = False
     begun: SyncedWrite | None = None
     """All that there is to do, under way: `run` waits for it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes for the log."""
+        return sum(len(write.data) for write in self.writes)
 
     def run_inline(self) -> None:
         """Carry it out now if it is a short write for one file and the device is quick; else `run` has to follow."""

@@ -27,6 +27,8 @@ class FileStoreOptions:
     """Wall clock, for the age of segments."""
     segment_bytes: int = STORE_SEGMENT_BYTES
     reserve: Reserve | None = None
+    replicated: bool = False
+    """A commit that is on this disk is not committed yet: a majority says when (`FileStore.commit_frames`)."""
 
 
 def segment_bytes_for(max_bytes: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.erasures import LogErasures
-from slipstream.jetstream.store.file.jobs import Overwrite
+from slipstream.jetstream.store.file.jobs import LoggedRemovals, Overwrite
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.segment import pack_seq
 from slipstream.jetstream.store.indexed import EXPIRY_BYTES
@@ -28,7 +28,6 @@ class LogRemovals:
     __slots__ = (
         "_damage",
         "_erasures",
-        "_in_flight_first",
         "_log",
         "_logged_first",
         "_state",
@@ -48,7 +47,6 @@ class LogRemovals:
         self._tombs = bytearray()
         self._trim = 0
         self._logged_first = 0  # trim that is logged and that no commit has taken
-        self._in_flight_first = 0  # trim that the commit in flight writes
         self._trimmed_first = 0  # highest trim in the log, synced or not
         self.durable_first = 0
         """Every sequence below is known to be gone even if its segment is removed."""
@@ -125,26 +123,37 @@ class LogRemovals:
         self._erasures.log_requested()
         self._state.assigned.removals.log()
 
-    def take(self) -> list[Overwrite]:
-        """The commit that begins writes what is logged; what it overwrites."""
-        self._state.assigned.removals.take()
-        self._in_flight_first, self._logged_first = self._logged_first, 0
-        return self._erasures.take()
+    def take(self) -> LoggedRemovals | None:
+        """The commit that begins writes what is logged; None if nothing is."""
+        noted = self._state.assigned.removals.take()
+        first_seq, self._logged_first = self._logged_first, 0
+        erased = self._erasures.take_logged()
+        return LoggedRemovals(noted, first_seq, erased) if noted or first_seq or erased else None
 
-    def settle(self, *, synced: bool) -> None:
-        """The commit in flight is done: readers see what it logged."""
-        self._state.assigned.removals.settle()
-        first_seq = self._in_flight_first
-        if first_seq:
-            self._damage.forget_below(first_seq)
-            self._trimmed_first = max(self._trimmed_first, first_seq)
+    def take_overwrites(self) -> list[Overwrite]:
+        """What the commit that begins overwrites."""
+        return self._erasures.take_overwrites()
+
+    def overwritten(self) -> None:
+        """That is on disk."""
+        self._erasures.overwritten()
+
+    def settle(self, taken: LoggedRemovals | None, *, synced: bool) -> None:
+        """A commit is done, the oldest that has begun: readers see what it logged."""
+        if taken is not None:
+            if taken.noted:
+                self._state.assigned.removals.settle()
+            if taken.first_seq:
+                self._damage.forget_below(taken.first_seq)
+                self._trimmed_first = max(self._trimmed_first, taken.first_seq)
         if synced:
             self.durable_first = self._trimmed_first
-        self._erasures.settle()
+        if taken is not None and taken.erased:
+            self._erasures.settle(taken.erased)
 
     def fail(self) -> None:
         """The commit failed: nothing that was logged was removed."""
-        self._logged_first = self._in_flight_first = 0
+        self._logged_first = 0
         self._erasures.fail()
 
     def adopt(self) -> None:

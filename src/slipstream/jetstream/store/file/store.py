@@ -63,7 +63,9 @@ class FileStore(IndexedReads):
         removals = LogRemovals(state, damage, log, erasures)
         appends = LogAppends(state, log, directory)
         units = Units(state, log, facts, removals, files, options.random64)
-        commits = LogCommits(state, log, journal, facts, removals, files, disk, directory)
+        commits = LogCommits(
+            state, log, journal, facts, removals, files, disk, directory, replicated=options.replicated
+        )
         manifest = ManifestKeeper(state, damage, log, disk, directory)
         kept = KeptSegments(state, log, options.now_ns)
         compactions = Compactions(state, log, erasures, files, kept, disk, directory, options.random64)
@@ -121,6 +123,7 @@ class FileStore(IndexedReads):
         self.delete = removals.delete
         self.begin_commit = commits.begin
         self.finish_commit = commits.finish
+        self.commit_frames = commits.commit_frames
 
     # --- making -----------------------------------------------------------------------------------------------------
 

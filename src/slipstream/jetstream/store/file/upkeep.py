@@ -194,6 +194,8 @@ class LogUpkeep:
     def _manifest_write(self) -> ManifestJob | None:
         if not self._log.manifest_due or self._commits.in_flight is not None or self._log.unit is not None:
             return None
+        if self._commits.persisted:
+            return None  # it would name what may not come to be
         return self._manifest.begin()
 
     def _index_file(self) -> IndexFileJob | None:

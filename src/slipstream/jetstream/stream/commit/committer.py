@@ -23,7 +23,7 @@ from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import call, each, guarded
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.contract import Store
-from slipstream.jetstream.store.values import Job
+from slipstream.jetstream.store.values import Committed, Job
 from slipstream.jetstream.stream.commit.delayed_sync import DelayedSync
 from slipstream.jetstream.stream.commit.erasures import Erasures
 from slipstream.jetstream.stream.commit.faults import fault_of, store_error
@@ -133,6 +133,12 @@ class Committer:
             self.after(effect)
         elif not self._point.after_received(effect, has_more=self._more):
             self.wake()
+
+    def committed(self, done: Committed) -> None:
+        """In a replicated stream: so many more commits are, by a majority."""
+        self._point.committed(done)
+        if self._erasures.waiting:
+            self._erasures.look()
 
     def after_erasure(self, effect: AfterCommit) -> None:
         """Call once everything decided before is committed and nothing is left of what was erased before."""

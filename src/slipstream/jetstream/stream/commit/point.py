@@ -9,15 +9,16 @@ commit covers all of it; what is decided meanwhile is the next commit's. Readers
 point: the store's committed state changes in `finish_commit`, which nobody else calls while the stream runs, and
 consumers are told of new messages last of all.
 
-Today a commit is committed when it is synced here. Replication widens this one step, in `synced`: the same happens when
-a majority has synced it.
+Alone, a commit is committed when it is synced here. In a replicated stream it is when a majority has synced it: what it
+covers waits in a queue from `synced` to `committed`, and more commits begin behind it.
 
-Invariants: an effect or ack leaves exactly once. Nothing leaves between `begin` and `synced`, nor out of order; after a
-fault nothing that depended on lost data says success. What one effect raises is reported, and the rest leaves.
+Invariants: an effect or ack leaves exactly once. Nothing leaves before its commit is committed, nor out of order; after
+a fault nothing that depended on lost data says success. What one effect raises is reported, and the rest leaves.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -25,7 +26,7 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.guard import call
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.contract import Store
-from slipstream.jetstream.store.values import Job
+from slipstream.jetstream.store.values import Committed, Job
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.kernels.fastpath.intake import Intake
 
@@ -141,6 +142,7 @@ class CommitPoint:
         "_ready",
         "_stopped",
         "_store",
+        "_synced",
         "removed",
     )
 
@@ -156,18 +158,24 @@ class CommitPoint:
         self.removed = Removed()  # what the next commit will take out: whoever removes says so here, and wakes
         self._ready: _Withheld | None = None  # decided before a unit of the store was opened that still is
         self._in_flight: _Withheld | None = None
+        self._synced: deque[_Withheld] = deque()  # of commits on this disk that are not committed yet; none alone
         self._stopped = False
 
     @property
     def waiting(self) -> int:
         """Answers and effects held back, and so publishes in the making."""
         in_flight = len(self._in_flight) if self._in_flight is not None else 0
+        if self._synced:
+            in_flight += sum(map(len, self._synced))
         return len(self._intake.acks) + len(self._effects) + in_flight
 
     @property
     def waiting_bytes(self) -> int:
         """Payload bytes that are not committed yet."""
-        return self._intake.buffered_bytes + (self._in_flight.payload_bytes if self._in_flight is not None else 0)
+        in_flight = self._in_flight.payload_bytes if self._in_flight is not None else 0
+        if self._synced:
+            in_flight += sum(covered.payload_bytes for covered in self._synced)
+        return self._intake.buffered_bytes + in_flight
 
     # --- decided ----------------------------------------------------------------------------------------------------
 
@@ -191,7 +199,7 @@ class CommitPoint:
         commit in flight began.
         """
         store = self._store
-        if store.is_settled or (store.atomic_open and not self._ready and not self._in_flight):
+        if store.is_settled or (store.atomic_open and not self._ready and not self._in_flight and not self._synced):
             effect(None)
         elif self._in_flight is not None and not has_more:
             self._in_flight.append(effect)
@@ -234,14 +242,18 @@ class CommitPoint:
             self._in_flight = taken if self._ready is None else self._with_ready(taken)
 
     def unchanged(self) -> None:
-        """There was nothing to commit, so nothing waits for the disk."""
+        """There was nothing to commit, so nothing waits for the disk; but perhaps for commits that began before."""
         covered, self._in_flight = self._in_flight, None
-        if covered is not None:
+        if covered is not None and self._synced:
+            self._synced[-1].add(covered)
+        elif covered is not None:
             self._tell_removed(covered.removed)
             self._release(covered, None)
 
     def synced(self, job: Job, *, flushes: bool = False) -> StorageFault | None:
         """The commit is on this disk, or failed. Alone, that is all: it is committed; why not, if not.
+
+        In a replicated stream it waits for `committed`, unless it has nothing that others need.
 
         Without `sync_always` it is only written, and the sync follows.
 
@@ -254,6 +266,10 @@ class CommitPoint:
         covered, self._in_flight = self._in_flight, None
         if covered is None:
             return None  # stopped meanwhile
+        if self._synced or done.commits != 1:
+            self._synced.append(covered)
+            self.committed(done)
+            return None
         if covered.removed is not None:
             self._tell_removed(covered.removed)
         self._release(covered, None)
@@ -262,6 +278,17 @@ class CommitPoint:
         if not self._stopped:  # somebody may have waited for the commit to delete the stream
             self._tell(done.last_seq)
         return None
+
+    def committed(self, done: Committed) -> None:
+        """So many more commits are committed, the oldest first."""
+        for _ in range(done.commits):
+            if self._stopped or not self._synced:
+                return  # an answer may have had the stream deleted
+            covered = self._synced.popleft()
+            self._tell_removed(covered.removed)
+            self._release(covered, None)
+        if done.commits and not self._stopped:
+            self._tell(done.last_seq)
 
     def fail(self, fault: StorageFault, error: ApiError) -> None:
         """Nothing that is not committed happened: also what joined meanwhile has sequences that do not exist."""
@@ -296,12 +323,13 @@ class CommitPoint:
 
     def _everything(self) -> _Withheld:
         """All that waits, in order; nothing does any more."""
-        rest = self._with_ready(self._take())
-        first, self._in_flight = self._in_flight, None
-        if first is None:
-            return rest
-        first.add(rest)
-        return first
+        all_ = _nothing()
+        for covered in (*self._synced, self._in_flight, self._with_ready(self._take())):
+            if covered is not None:
+                all_.add(covered)
+        self._synced.clear()
+        self._in_flight = None
+        return all_
 
     def _tell_removed(self, removed: Removed | None) -> None:
         if removed is not None:
