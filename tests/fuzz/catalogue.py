@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, openid, rows, stored, texts, wires
+from fuzz import archives, openid, rows, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
 TARGETS = {
     target.name: target
-    for group in (wires.TARGETS, stored.TARGETS, rows.TARGETS, archives.TARGETS, texts.TARGETS, openid.TARGETS)
+    for group in (
+        wires.TARGETS,
+        stored.TARGETS,
+        transit.TARGETS,
+        rows.TARGETS,
+        archives.TARGETS,
+        texts.TARGETS,
+        openid.TARGETS,
+    )
     for target in group
 }
 

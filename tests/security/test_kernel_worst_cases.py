@@ -251,6 +251,7 @@ ELSEWHERE: dict[str, str] = {
     "stretches": _THREAD,
     "subjectpages": _THREAD,
     "syncthread": "a write in a thread of its own, which the loop waits for some milliseconds at most",
+    "transit": "a frame in each call: 256 KiB, or one message",
 }
 
 
