@@ -47,7 +47,8 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives all tests with Spark to one worker, so that one Java machine serves them; other tests go anywhere.
+    """Gives all tests with Spark to one worker, so that one Java machine serves them, and all with a browser; other
+    tests go anywhere.
 
     The marker `xdist_group` would say the same, but pytest 9.2 and xdist 3.8 do not agree on where a test keeps its id.
     """
@@ -55,11 +56,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler.loadscope import LoadScopeScheduling
 
-    class OneWorkerForSpark(LoadScopeScheduling):
+    class OneWorkerForEach(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            return next((suite for suite in ("spark", "ui") if nodeid.startswith(f"tests/{suite}/")), nodeid)
 
-    return OneWorkerForSpark(config, log)
+    return OneWorkerForEach(config, log)
 
 
 @pytest.fixture(scope="session")

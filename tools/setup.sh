@@ -20,6 +20,8 @@ have npm || missing="$missing npm"
 have java || [ -n "${JAVA_HOME:-}" ] || missing="$missing openjdk-17-jre-headless"
 # shellcheck disable=SC2086
 [ -z "$missing" ] || debian $missing
+# The dashboard is tried in a real browser; where there is none, those tests are skipped.
+have chromium || (debian chromium) || echo "setup: no chromium: the dashboard's tests will be skipped" >&2
 
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV" || fail "could not create $VENV"
 "$VENV/bin/python" -m pip install --quiet --upgrade pip "setuptools>=80" "cython>=3.3,<4" || fail "pip could not install the build tools"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["advertised", "split_host_port"]
+import re
 
+__all__ = ["advertised", "is_loopback", "split_host_port"]
+
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 _PORT_DIGITS_MAX = 9  # more are no port in any case
 
 
@@ -21,6 +24,11 @@ def split_host_port(hostport: str) -> tuple[str, str] | None:
     if "[" in port or "]" in port or "[" in host or "]" in host:
         return None
     return host, port
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine gets to a host; a name is believed if it says so itself."""
+    return host == "localhost" or host == "::1" or _LOOPBACK.fullmatch(host) is not None
 
 
 def advertised(text: str, listening: int) -> tuple[str, int]:

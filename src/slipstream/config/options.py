@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from slipstream.config.account_options import AccountOptions, AuthorizationOptions, MappingOptions, UserOptions
+from slipstream.config.addresses import is_loopback
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import (
     ClusterOptions,
@@ -110,6 +111,7 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
     http_port: int = 0  # 0: off, -1: the kernel chooses
     https_port: int = 0
     http_base_path: str = ""
+    dashboard: bool | None = None  # None: where monitoring is on loopback
     prof_port: int = 0
     prof_block_rate: int = 0
 
@@ -186,6 +188,15 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
     def may_call_out(self) -> bool:
         """Whether an auth callout may have to be asked: the configuration has one, or tokens of accounts may."""
         return self.authorization.auth_callout is not None or self.trusts_operators
+
+    @property
+    def serves_dashboard(self) -> bool:
+        """Whether the monitoring port has the dashboard: as configured, or else where only this machine gets to it."""
+        if not (self.http_port or self.https_port):
+            return False
+        if self.dashboard is not None:
+            return self.dashboard
+        return is_loopback(self.http_host or self.host)
 
     @property
     def system_account_name(self) -> str:

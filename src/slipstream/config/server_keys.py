@@ -378,6 +378,7 @@ SERVER: Final = Table(
     Key("http_port monitor_port", INTEGER, "Port of the monitoring listener."),
     Key("https_port", INTEGER, "The same, with TLS."),
     Key("http_base_path", STRING, "Path before the names of endpoints."),
+    Key("dashboard", BOOLEAN, "Have the dashboard at `/ui` of the monitoring port; unset: if that is on loopback."),
     Key("prof_port", INTEGER, "Port of the profiler."),
     Key("prof_block_rate", INTEGER, "Sampling of blocking events.", reloadable=True),
     # Limits.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from slipstream.monitoring.accountz import accountz, accountz_options
 from slipstream.monitoring.accstatz import accstatz, accstatz_options
 from slipstream.monitoring.connz import connz, connz_options
+from slipstream.monitoring.dashboard import PATH, SOCKET_PATH, Dashboard, base_path
 from slipstream.monitoring.exporter import prefix_of
 from slipstream.monitoring.expvarz import expvarz
 from slipstream.monitoring.facts import Facts
@@ -29,26 +30,18 @@ from slipstream.monitoring.leafz import leafz, leafz_options
 from slipstream.monitoring.metrics import metrics
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.monitoring.raftz import NO_RAFT
+from slipstream.monitoring.reply import Reply
 from slipstream.monitoring.routez import routez, routez_options
 from slipstream.monitoring.stacksz import stacksz
 from slipstream.monitoring.subsz import subsz, subsz_options
 from slipstream.monitoring.varz import varz
 from slipstream.monitoring.worker import Steps, in_steps
 
-__all__ = ["ENDPOINTS", "Endpoints", "Reply", "base_path"]
+__all__ = ["ENDPOINTS", "Endpoints"]
 
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _ANYWHERE = (("Access-Control-Allow-Origin", "*"),)
-
-
-class Reply(NamedTuple):
-    """An HTTP answer without its protocol."""
-
-    status: int
-    content_type: str
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Counted(Enum):
@@ -133,9 +126,16 @@ class Endpoints:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self._dashboard = Dashboard()
 
-    def reply(self, path: str, query: str) -> Steps[Reply]:
-        """The answer to a request, made in steps; bad ones get an answer too. `path` is decoded, `query` is not."""
+    def reply(self, path: str, query: str, known: str = "") -> Steps[Reply]:
+        """The answer to a request, made in steps; bad ones get an answer too.
+
+        Args:
+            path: decoded.
+            query: as it came.
+            known: If-None-Match.
+        """
         clean = posixpath.normpath("/" + path.lstrip("/"))
         if clean not in (path, path.rstrip("/")):
             location = _escaped(clean) + (f"?{query}" if query else "")
@@ -144,11 +144,20 @@ class Endpoints:
         if path == (base or "/"):
             self._count("/")
             links = [(endpoint.words, base + name) for name, endpoint in ENDPOINTS.items() if endpoint.words]
+            if self._facts.options.serves_dashboard:
+                links.insert(0, ("Dashboard", f"{base}{PATH}/"))
             return Reply(200, "text/html; charset=utf-8", index(self._facts, links))
+        if self._facts.options.serves_dashboard and f"{path}/".startswith(f"{base}{PATH}/"):
+            self._count(PATH)
+            return self._dashboard.reply(path[len(base) :], base, known)
         endpoint = ENDPOINTS.get(path[len(base) :]) if path.startswith(f"{base}/") else None
         if endpoint is None:
             return Reply(404, _TEXT, b"404 page not found\n", (("X-Content-Type-Options", "nosniff"),))
         return (yield from self._answer(path[len(base) :], endpoint, query))
+
+    def is_socket(self, path: str) -> bool:
+        """Whether the dashboard's page asks for its WebSocket at this path."""
+        return path == base_path(self._facts.options.http_base_path) + SOCKET_PATH
 
     def _answer(self, name: str, endpoint: Endpoint, query: str) -> Steps[Reply]:
         counted = endpoint.counted_as or name
@@ -167,12 +176,6 @@ class Endpoints:
     def _count(self, path: str) -> None:
         counts = self._facts.http_requests
         counts[path] = counts.get(path, 0) + 1
-
-
-def base_path(configured: str) -> str:
-    """`http_base_path` in the form in which it stands before every path; empty for none."""
-    clean = posixpath.normpath("/" + configured.lstrip("/"))
-    return "" if clean == "/" else clean
 
 
 def _escaped(path: str) -> str:

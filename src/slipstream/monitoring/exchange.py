@@ -15,18 +15,20 @@ from typing import NamedTuple
 
 import h11
 
-from slipstream.monitoring.endpoints import Reply
 from slipstream.monitoring.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
 from slipstream.monitoring.query import decode_component
+from slipstream.monitoring.reply import Reply
 
 __all__ = ["Exchange", "HttpRequest"]
 
 _PHRASES = {
     200: "OK",
+    304: "Not Modified",
     307: "Temporary Redirect",
     400: "Bad Request",
     404: "Not Found",
     413: "Request Entity Too Large",
+    426: "Upgrade Required",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     501: "Not Implemented",
@@ -40,6 +42,8 @@ class HttpRequest(NamedTuple):
 
     path: str
     query: str
+    known: str = ""  # If-None-Match: what the client has already
+    upgrade: bytes = b""  # the whole request, if it asks for a WebSocket
 
 
 class Exchange:
@@ -110,7 +114,12 @@ class Exchange:
             return self.answer(Reply(200, "text/plain; charset=utf-8", b""))
         path, _, query = (place or "").partition("?")
         decoded = decode_component(path, plus=False) if place is not None else None
-        return self._refuse(400) if decoded is None else HttpRequest(decoded, query)
+        if decoded is None:
+            return self._refuse(400)
+        headers = dict(request.headers)
+        wants_socket = headers.get(b"upgrade", b"").lower() == b"websocket"
+        known = headers.get(b"if-none-match", b"").decode("latin-1")
+        return HttpRequest(decoded, query, known, _written(request) if wants_socket else b"")
 
     def _refuse(self, status: int) -> bytes | None:
         """An answer to something that is not a proper request; the connection ends with it."""
@@ -140,6 +149,13 @@ class Exchange:
         else:
             self.is_closing = True
         return sent
+
+
+def _written(request: h11.Request) -> bytes:
+    """A request without a body as it came."""
+    lines = [b"%s %s HTTP/%s" % (request.method, request.target, request.http_version)]
+    lines += [b"%s: %s" % (name, value) for name, value in request.headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def _place(target: str) -> str | None:

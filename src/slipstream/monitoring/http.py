@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from slipstream.limits import LISTEN_BACKLOG, TLS_TIMEOUT_NS
 from slipstream.monitoring.limits import (
@@ -27,23 +27,32 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from slipstream.monitoring.endpoints import Endpoints, Reply
+    from slipstream.monitoring.endpoints import Endpoints
     from slipstream.monitoring.exchange import Exchange, HttpRequest
     from slipstream.monitoring.facts import Facts
+    from slipstream.monitoring.reply import Reply
     from slipstream.monitoring.worker import Job, Worker
 
-__all__ = ["MonitoringListener", "http_date"]
+__all__ = ["MonitoringListener", "SocketDoor", "http_date"]
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class MonitoringListener:
-    """One monitoring port, plain or with TLS."""
+class SocketDoor(Protocol):
+    """Lets the dashboard's page in as a client of the server."""
 
-    def __init__(self, facts: Facts, worker: Worker) -> None:
+    def take(self, transport: asyncio.Transport, request: bytes) -> None:
+        """Go on with a connection on which this request for a WebSocket came."""
+
+
+class MonitoringListener:
+    """One monitoring port, plain or with TLS. `door` is there if the dashboard is."""
+
+    def __init__(self, facts: Facts, worker: Worker, door: SocketDoor | None = None) -> None:
         self.facts = facts
         self.worker = worker
+        self.door = door
         self.port = 0  # once started
         self.connections: set[_HttpProtocol] = set()
         self._endpoints: Endpoints | None = None
@@ -163,6 +172,8 @@ class _HttpProtocol(asyncio.Protocol):
             request = exchange.next_request()
             if isinstance(request, bytes):
                 transport.write(request)
+            elif request is not None and self._hands_over(request):
+                return
             elif request is not None:
                 self._working = True
                 if not self._listener.worker.submit(self._make_answer(request)):
@@ -176,11 +187,21 @@ class _HttpProtocol(asyncio.Protocol):
         if exchange.is_idle and not (self._blocked or self._working or transport.is_closing()):
             self._wait(MONITOR_IDLE_TIMEOUT_NS)
 
+    def _hands_over(self, request: HttpRequest) -> bool:
+        """A request of the dashboard for a WebSocket goes to the door, and the connection with it."""
+        door = self._listener.door
+        if door is None or not request.upgrade or not self._listener.endpoints.is_socket(request.path):
+            return False
+        self._stop_waiting()
+        self._listener.connections.discard(self)
+        door.take(self._transport, request.upgrade)
+        return True
+
     def _make_answer(self, request: HttpRequest) -> Job:
         """A job for the worker. Whatever becomes of it, the client gets an answer."""
         self._stop_waiting()
         try:
-            reply = yield from self._listener.endpoints.reply(request.path, request.query)
+            reply = yield from self._listener.endpoints.reply(request.path, request.query, request.known)
         except Exception:
             self._send(_failed())
             raise
@@ -208,13 +229,13 @@ class _HttpProtocol(asyncio.Protocol):
 
 
 def _busy() -> Reply:
-    from slipstream.monitoring.endpoints import Reply
+    from slipstream.monitoring.reply import Reply
 
     return Reply(503, "text/plain; charset=utf-8", b"503 Service Unavailable\n")
 
 
 def _failed() -> Reply:
-    from slipstream.monitoring.endpoints import Reply
+    from slipstream.monitoring.reply import Reply
 
     return Reply(500, "text/plain; charset=utf-8", b"500 Internal Server Error\n")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from slipstream.config.addresses import is_loopback
+from slipstream.monitoring.dashboard import PATH, base_path
 from slipstream.monitoring.events import Events
 from slipstream.monitoring.facts import Facts
 from slipstream.monitoring.requests import Requests
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from slipstream.monitoring.claims import ClaimsService, TokenStore
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.facts import Monitored
-    from slipstream.monitoring.http import MonitoringListener
+    from slipstream.monitoring.http import MonitoringListener, SocketDoor
     from slipstream.monitoring.remote_connections import RemoteConnections
     from slipstream.routing.operators import OperatorMode
 
@@ -57,11 +59,12 @@ class Monitoring:
     def _scheme(self) -> str:
         return "https" if self.facts.options.https_port else "http"
 
-    async def start(self, ssl_context: ssl.SSLContext | None = None) -> None:
+    async def start(self, ssl_context: ssl.SSLContext | None = None, door: SocketDoor | None = None) -> None:
         """Open the port if one is configured, and listen in the accounts.
 
         Args:
             ssl_context: for `https_port`.
+            door: lets the dashboard's page in.
 
         Raises:
             StartError: the port cannot be had.
@@ -72,14 +75,22 @@ class Monitoring:
 
             host = options.http_host or options.host
             listening = server.bind("monitor", host, options.https_port or options.http_port)
-            self.listener = MonitoringListener(self.facts, self._worker)
+            self.listener = MonitoringListener(self.facts, self._worker, door)
             await self.listener.start(listening, ssl_context if options.https_port else None)
             shown = f"[{host}]" if ":" in host else host
             server.log("INF", f"Starting {self._scheme} monitor on {shown}:{self.listener.port}")
+            if door is not None:
+                self._announce_dashboard(host)
         if self.facts.hub.system_account is not None:
             self._has_system_account = True
             self._requests.start()
             self._events.start()
+
+    def _announce_dashboard(self, host: str) -> None:
+        server, path = self.facts.server, f"{base_path(self.facts.options.http_base_path)}{PATH}"
+        server.log("INF", f"Dashboard at {self.url}{path}")
+        if self._scheme == "http" and not is_loopback(host):
+            server.log("WRN", "Dashboard without TLS: what users type to log in can be read on the way")
 
     def serve_claims(self, operators: OperatorMode, store: TokenStore | None) -> None:
         """Take tokens of accounts over the system account."""

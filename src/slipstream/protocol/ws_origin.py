@@ -1,13 +1,14 @@
 """Which web pages may open a WebSocket: the `same_origin` and `allowed_origins` options.
 
-A request without an Origin header does not come from a web page and is always allowed. An origin is (scheme, host,
-port); a port that is not written is the one of the scheme.
+A request without an Origin header does not come from a web page and is allowed, unless only pages are. An origin is
+(scheme, host, port); a port that is not written is the one of the scheme.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from slipstream.errors import ConfigError, SlipstreamError
@@ -25,6 +26,8 @@ class OriginPolicy:
 
     same: bool = False
     allowed: frozenset[tuple[str, str, str]] = frozenset()  # scheme, host, port
+    required: bool = False  # an Origin has to be there
+    here: bool = False  # the page has to be at an address or `localhost`: any other name may be made to lead here
 
     @classmethod
     def from_options(cls, same_origin: bool, allowed_origins: Iterable[str]) -> OriginPolicy:
@@ -46,6 +49,8 @@ class OriginPolicy:
         Raises:
             OriginRefused: it may not connect.
         """
+        if not origin and self.required:
+            raise OriginRefused("missing")
         if not origin or not (self.same or self.allowed):
             return
         try:
@@ -56,6 +61,8 @@ class OriginPolicy:
                     raise OriginRefused("not same origin")
         except ValueError as error:
             raise OriginRefused(str(error)) from error
+        if self.here and not _is_here(page[1]):
+            raise OriginRefused("a name that is not of this machine")
         if self.allowed and page not in self.allowed:
             raise OriginRefused("not in the allowed list")
 
@@ -85,6 +92,14 @@ def _parse(origin: str) -> tuple[str, str, str]:
         raise ValueError(f'parse "{origin}": invalid URI for request')
     host, port = _host_and_port(parts.scheme, parts.netloc.rpartition("@")[2])
     return parts.scheme, host, port
+
+
+def _is_here(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return True
 
 
 def _host_and_port(scheme: str, netloc: str) -> tuple[str, str]:

@@ -66,7 +66,9 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def open(self, peer: Peer) -> bool:
         """Make the connection of a peer; False when the server wants none of it."""
-        self.transport.set_write_buffer_limits(high=0)
+        # Whatever is not sent at once is too much; the loop's own TLS (the dashboard's) counts from its limit on.
+        secure = self.transport.get_extra_info("sslcontext") is not None
+        self.transport.set_write_buffer_limits(high=int(secure))
         self.connection = connection = self._server.hub.open_connection(peer)
         connection.edge = self
         connection.outbox.early_at = EARLY_FLUSH_BYTES

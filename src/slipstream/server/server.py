@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
+    from slipstream.server.dashboard import DashboardDoor
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.rest_listener import RestListener
     from slipstream.server.routes import Routes
@@ -227,7 +228,7 @@ class Server:
             from slipstream.monitoring.monitoring import Monitoring
 
             self.monitoring = Monitoring(self)
-            await self.monitoring.start(self._https_context())
+            await self.monitoring.start(self._https_context(), self._dashboard_door())
             self.hub.describe_server = self.monitoring.introduction
             self._jetstream.show()
             if self._operators is not None:
@@ -271,6 +272,15 @@ class Server:
             self._gate.announce()
         if self.routes is not None:
             self.routes.start()
+
+    def _dashboard_door(self) -> DashboardDoor | None:
+        if not self.options.serves_dashboard:
+            return None
+        from slipstream.server.dashboard import DashboardDoor
+
+        door = DashboardDoor(self)
+        self._others.append(door)
+        return door
 
     def _show_port(self, listener: str, port: int) -> None:
         """Let monitoring know which port a listener got."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from slipstream.limits import DEFAULT_HOST
 from slipstream.protocol.texts import CloseReason
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slipstream.config.listener_options import WebsocketOptions
     from slipstream.server.server import Server
 
-__all__ = ["WebsocketFront", "WebsocketListener", "WebsocketProtocol"]
+__all__ = ["WebsocketDoor", "WebsocketFront", "WebsocketListener", "WebsocketProtocol"]
 
 # What Go's web server says to a request without TLS where TLS is spoken.
 _HTTP_ON_HTTPS = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
@@ -59,6 +59,15 @@ class WebsocketFront:
             tls=tls is not None,
         )
         return WebsocketFront(tls, settings)
+
+
+class WebsocketDoor(Protocol):
+    """Where sockets come from."""
+
+    @property
+    def front(self) -> WebsocketFront: ...
+    @property
+    def waiting(self) -> set[WebsocketProtocol]: ...
 
 
 class WebsocketListener:
@@ -121,7 +130,7 @@ class WebsocketListener:
 class WebsocketProtocol(TlsClientProtocol):
     """One socket on the WebSocket port."""
 
-    def __init__(self, server: Server, listener: WebsocketListener) -> None:
+    def __init__(self, server: Server, listener: WebsocketDoor) -> None:
         super().__init__(server)
         self._listener = listener
         # One client sees one configuration, whatever is reloaded meanwhile.
@@ -148,7 +157,8 @@ class WebsocketProtocol(TlsClientProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to: the kernel copies payload out of it, so all may share it."""
-        return self._shared
+        # A view: asyncio's TLS fills it in pieces, and a piece of a bytearray would be a copy.
+        return memoryview(self._shared)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
@@ -162,6 +172,10 @@ class WebsocketProtocol(TlsClientProtocol):
         """The socket is gone."""
         self._listener.waiting.discard(self)
         super().connection_lost(exc)
+
+    def take_request(self, request: bytes) -> None:
+        """Bytes came before this protocol had the socket."""
+        self._on_frames(memoryview(request))
 
     def resume_writing(self) -> None:
         """Everything handed over is sent: control frames may go on."""

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.monitoring.endpoints import Reply
 from slipstream.monitoring.exchange import Exchange, HttpRequest
 from slipstream.monitoring.limits import MONITOR_BODY_BYTES_MAX, MONITOR_REQUEST_BYTES_MAX
+from slipstream.monitoring.reply import Reply
 
 GET = b"GET /varz HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -76,7 +76,7 @@ def test_every_method_is_answered_like_get(method: bytes) -> None:
 def test_targets(target: bytes, path: str, query: str) -> None:
     asked: list[HttpRequest] = []
     talk(b"GET " + target + b" HTTP/1.1\r\nHost: h\r\n\r\n", asked)
-    assert asked == [(path, query)]
+    assert [request[:2] for request in asked] == [(path, query)]
 
 
 @pytest.mark.parametrize("target", [b"varz", b"/%zz", b"ftp://x/varz", b"?x"])

@@ -11,7 +11,7 @@ import pytest
 from monitoring.world import World
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
-from slipstream.monitoring.endpoints import Endpoints, Reply
+from slipstream.monitoring.endpoints import Endpoints
 from slipstream.monitoring.envelope import Sender
 from slipstream.monitoring.jetstream_facts import (
     ApiObject,
@@ -21,6 +21,7 @@ from slipstream.monitoring.jetstream_facts import (
     JetStreamLimits,
     JetStreamStats,
 )
+from slipstream.monitoring.reply import Reply
 from slipstream.monitoring.statsz import statsz
 from slipstream.monitoring.worker import Job, Worker, finished
 
