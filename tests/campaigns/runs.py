@@ -414,6 +414,13 @@ def raft(seeds: int) -> Figures:
     )
 
 
+def clusters(histories: int) -> Figures:
+    """Random histories of clusters."""
+    from campaigns.clusters import cluster_histories
+
+    return cluster_histories(histories)
+
+
 CAMPAIGNS = {
     "raft": Campaign(
         "Agreement of replicas",
@@ -475,6 +482,13 @@ CAMPAIGNS = {
         " over random histories with restarts and power cuts.",
         consumer_model,
         200_000,
+    ),
+    "clusters": Campaign(
+        "Clusters whose links break",
+        "Whatever servers of a cluster are cut off, killed and healed: where links stand, a message reaches everybody"
+        " who wants it once and one of each queue group, nothing is doubled, interest converges, none is left over.",
+        clusters,
+        400,
     ),
     "hostile": Campaign(
         "A hostile tenant",

@@ -84,6 +84,14 @@ class Node:
         self._file.write_text(text)
         self._process.send_signal(signal.SIGHUP)
 
+    def leave(self) -> None:
+        """Let it go as a lame duck."""
+        if self.server is not None:
+            self.server.enter_lame_duck_mode()
+        else:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGUSR2)
+
     async def stop(self) -> None:
         """End it; a nats-server without a last word."""
         if self.server is not None:
@@ -126,7 +134,10 @@ async def cluster(
 
 async def connected(url: str, **options: Any) -> nats.NATS:
     """A client, as soon as the server is there."""
-    options = {"allow_reconnect": False, "connect_timeout": 2, **options}
+
+    async def silent(_error: Exception) -> None: ...
+
+    options = {"allow_reconnect": False, "connect_timeout": 2, "error_cb": silent, **options}
     async with asyncio.timeout(DEADLINE):
         while True:
             try:

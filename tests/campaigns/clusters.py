@@ -1,0 +1,100 @@
+"""Random histories of clusters in their long form: of this server alone and mixed with nats-server.
+
+Two controls: servers that do not tell their interest again when a link comes back, and servers that do not say when
+nobody wants a subject any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+import support.cluster_history as histories
+from campaigns.runs import Figures
+from slipstream.links.routes.mesh import Mesh
+from support.cluster_history import history_cluster, leaked_interest, make_history
+from support.clusters import HAS_NATS_SERVER
+
+LENGTH = 60
+KINDS = ("ooo", "ooooo", "oon", "onn", "oo") if HAS_NATS_SERVER else ("ooo", "ooooo", "oo")
+
+
+async def _live(kinds: str, seed: int, length: int) -> tuple[dict[str, int], str]:
+    """One history: what happened, and what was wrong."""
+    steps = make_history(seed, len(kinds), length)
+    with tempfile.TemporaryDirectory(prefix="clusters-") as directory:
+        async with history_cluster(kinds, Path(directory)) as history:
+            wrong = ""
+            try:
+                await history.run(steps)
+                leaks = leaked_interest(history)
+                wrong = f"interest leaks: {leaks}" if leaks else ""
+            except AssertionError as error:
+                wrong = f"seed {seed}, {kinds}: {error}"
+            done = {"published": history.published, "delivered": history.delivered}
+            for name in ("cut", "heal", "restart"):
+                done[name] = sum(1 for step, _ in steps if step == name)
+            return done, wrong
+
+
+def cluster_histories(count: int) -> Figures:
+    """So many histories."""
+    done = {"histories": 0, "links cut": 0, "links healed": 0, "servers restarted": 0, "published": 0, "delivered": 0}
+    broken: list[str] = []
+    for seed in range(count):
+        found, wrong = asyncio.run(_live(KINDS[seed % len(KINDS)], seed, LENGTH))
+        for name, other in (("cut", "links cut"), ("heal", "links healed"), ("restart", "servers restarted")):
+            done[other] += found[name]
+        done["histories"] += 1
+        done["published"] += found["published"]
+        done["delivered"] += found["delivered"]
+        if wrong:
+            broken.append(wrong)
+        if seed % 10 == 9:
+            click.echo(f"{seed + 1:,} of {count:,} histories", err=True)
+    controls = {"not told again": _noticed(_without_announcement), "never taken back": _noticed(_without_farewell)}
+    return Figures(
+        {**done, "lost, doubled or misled": len(broken)},
+        broken,
+        "interest that is "
+        + ", ".join(f"{name}: {'noticed' if hit else 'NOT noticed'}" for name, hit in controls.items()),
+        all(controls.values()),
+    )
+
+
+def _noticed(mutation: Callable[[], object]) -> bool:
+    before, histories.SETTLE_SECONDS = histories.SETTLE_SECONDS, 5.0
+    try:
+        with mutation():  # type: ignore[attr-defined]
+            return any(asyncio.run(_live("oo", seed, 20))[1] for seed in range(3))
+    finally:
+        histories.SETTLE_SECONDS = before
+
+
+@contextmanager
+def _without_announcement() -> Iterator[None]:
+    kept, Mesh._announced = Mesh._announced, lambda *_: iter(())  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Mesh._announced = kept  # type: ignore[method-assign]
+
+
+@contextmanager
+def _without_farewell() -> Iterator[None]:
+    tell = Mesh._tell
+
+    def silent(mesh: Mesh, account: str, wanted: tuple[bytes, bytes | None, bytes | None], count: int) -> None:
+        if count:
+            tell(mesh, account, wanted, count)
+
+    Mesh._tell = silent  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Mesh._tell = tell  # type: ignore[method-assign]
