@@ -52,7 +52,7 @@ class Events:
         hub, server = self._facts.hub, self._facts.server
         hub.on_connected.append(self.on_connected)
         hub.on_closed.append(self.on_closed)
-        hub.on_denied.append(self.on_denied)
+        hub.logins.on_denied.append(self.on_denied)
         self._statsz_timer = server.turns.call_later(self._interval_ns, self._on_statsz_timer)
         self._conns_timer = server.turns.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
 
@@ -62,7 +62,7 @@ class Events:
         for listeners, listener in (
             (hub.on_connected, self.on_connected),
             (hub.on_closed, self.on_closed),
-            (hub.on_denied, self.on_denied),
+            (hub.logins.on_denied, self.on_denied),
         ):
             if listener in listeners:
                 listeners.remove(listener)  # type: ignore[arg-type]  # each list holds its own kind of listener

@@ -223,7 +223,7 @@ class Facts:
 
     def claimed(self, account: str) -> Claimed | None:
         """The token of an account, in operator mode."""
-        operators = self.hub.operators
+        operators = self.hub.logins.operators
         return None if operators is None else operators.claimed.accounts.get(account)
 
     def name_tag_of(self, account: str) -> str:

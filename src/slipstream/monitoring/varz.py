@@ -196,7 +196,7 @@ def _varz(facts: Facts) -> Varz:
         trusted_operators_jwt=options.operator,
         trusted_operators_claim=tuple(msgspec.Raw(payload_of(text)) for text in options.operator),
         system_account=facts.system_account,
-        pinned_account_fails=0 if hub.operators is None else hub.operators.verifier.pinned_refusals,
+        pinned_account_fails=0 if hub.logins.operators is None else hub.logins.operators.verifier.pinned_refusals,
         slow_consumer_stats=ConnectionKinds(clients=hub.slow_consumers),
         stale_connection_stats=ConnectionKinds(clients=hub.stale_connections),
         disk_io_wait_stats=DiskWaits(),

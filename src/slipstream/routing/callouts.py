@@ -87,7 +87,7 @@ class Callouts:
         """Ask about a connection; `done` gets the verdict, later."""
         account = self._hub.accounts.get(needed.account)
         configured = self._hub.options.authorization.auth_callout
-        operators = self._hub.operators
+        operators = self._hub.logins.operators
         claims = None if operators is None else operators.claims_of(needed.account)
         if account is None or (claims is None and configured is None):
             text = f"No valid account {quote(needed.account)} for auth callout request: account missing"
@@ -172,8 +172,8 @@ class Callouts:
             self._deny(str(refusal), needed, done)
             return
         place = partial(self._place, user, target, question, needed, done)
-        if self._hub.operators is not None:
-            self._hub.operators.lookup(target, place)
+        if self._hub.logins.operators is not None:
+            self._hub.logins.operators.lookup(target, place)
         else:
             place()
 
@@ -188,7 +188,7 @@ class Callouts:
             done(Granted(identity))
 
     def _identity(self, user: UserClaims, target: str, question: Question, needed: NeedsCallout) -> Identity:
-        operators, now_ns = self._hub.operators, self._hub.now_ns()
+        operators, now_ns = self._hub.logins.operators, self._hub.now_ns()
         rights: Rights = user.nats
         scope = None
         has_callout = target == question.account

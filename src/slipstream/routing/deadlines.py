@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from slipstream.units import SECOND_NS
 
-if TYPE_CHECKING:
-    from slipstream.routing.hub import Cancellable
-
-__all__ = ["Deadlines", "Timers"]
+__all__ = ["Cancellable", "Deadlines", "Timers"]
 
 # Far ends are looked at again now and then: timers count another clock.
 _LOOK_AGAIN_NS: Final = 60 * SECOND_NS
 # Entries that are kept without a look at whether they still mean anything.
 _UNSWEPT_MAX: Final = 1_024
+
+
+class Cancellable(Protocol):
+    """A timer that can be called off."""
+
+    def cancel(self) -> object: ...
 
 
 class Timers(Protocol):

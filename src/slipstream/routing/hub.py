@@ -13,22 +13,9 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.auth.authenticator import (
-    Authenticator,
-    ConnectionKind,
-    Denied,
-    Granted,
-    Identity,
-    NeedsAccount,
-    NeedsCallout,
-    NeedsIssuer,
-    NeedsPasswordCheck,
-    PeerFacts,
-)
 from slipstream.clock import rfc3339
 from slipstream.config.addresses import advertised
 from slipstream.kernels.subjects.subject import is_valid_publish
@@ -37,10 +24,10 @@ from slipstream.kernels.wire.interest import Route
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.protocol import texts
 from slipstream.protocol.connection import ClientConnection
-from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.trace_request import TraceRequest, trace_request
 from slipstream.protocol.tracelog import operation_line, payload_line
+from slipstream.routing.logins import LoginEdge, Logins, kind_of
 from slipstream.routing.topology import Topology
 from slipstream.routing.trace import MessageTrace
 from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
@@ -48,6 +35,7 @@ from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.accounts.member import Member
+    from slipstream.auth.authenticator import Authenticator, Identity
     from slipstream.auth.callout.keys import ServerKeys
     from slipstream.clock import Clock
     from slipstream.config.options import Options
@@ -55,21 +43,11 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.interest import Subscription
     from slipstream.protocol.info import ConnectOptions
     from slipstream.protocol.peer import Peer
-    from slipstream.routing.callouts import Callouts
-    from slipstream.routing.login_ends import LoginEnds
-    from slipstream.routing.openid import OpenIdLogins
-    from slipstream.routing.operators import OperatorMode
 
 __all__ = ["ClosedConnection", "Edge", "Hub", "ServerIdentity"]
 
 
-class Cancellable(Protocol):
-    """A timer that can be called off."""
-
-    def cancel(self) -> object: ...
-
-
-class Edge(Protocol):
+class Edge(LoginEdge, Protocol):
     """What the hub asks of the side that has sockets and threads."""
 
     def connected(self, connection: ClientConnection) -> None:
@@ -78,20 +56,6 @@ class Edge(Protocol):
 
     def close(self, connection: ClientConnection, reason: CloseReason) -> None:
         """Send what waits, then close the socket."""
-        ...
-
-    def check_password(
-        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
-    ) -> None:
-        """Run a job off the loop when it is this client's turn, and report its result on the loop."""
-        ...
-
-    def called_out(self, connection: ClientConnection) -> None:
-        """Somebody else decides, in a time of its own: the authentication timer is over."""
-        ...
-
-    def call_soon(self, callback: Callable[[], object]) -> None:
-        """Run something when everybody else had a turn."""
         ...
 
     def log(self, level: str, text: str) -> None: ...
@@ -150,12 +114,7 @@ class Hub:
         # Traffic of connections that are gone.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         self.topology = Topology(options, self.delivery, clock, rng, (self.client_info, self.account_info))
-        self.authenticator = Authenticator(options)
-        # Given by the edge when the configuration asks for them.
-        self.operators: OperatorMode | None = None
-        self.callouts: Callouts | None = None
-        self.openid: OpenIdLogins | None = None
-        self.login_ends: LoginEnds | None = None
+        self.logins = Logins(options, edge)
         self.lame_duck = False
         # What the listeners found out; part of INFO.
         self.host, self.port = options.host, options.port
@@ -169,9 +128,13 @@ class Hub:
         # Whoever wants to know: the system account's events.
         self.on_connected: list[Callable[[ClientConnection], None]] = []
         self.on_closed: list[Callable[[ClosedConnection], None]] = []
-        self.on_denied: list[Callable[[ClientConnection, Denied], None]] = []
         self._edge = edge
         self._next_cid = 1
+
+    @property
+    def authenticator(self) -> Authenticator:
+        """Who decides about clients, as it is now."""
+        return self.logins.authenticator
 
     # --- accounts -------------------------------------------------------------------------------------------------
 
@@ -321,175 +284,12 @@ class Hub:
     def _says_auth_required(self, connection: ClientConnection, *, after_connect: bool) -> bool:
         """A server with a user for anonymous clients hides that it asks for credentials until the client is in."""
         if after_connect:
-            return self.authenticator.asks_for_credentials(_kind(connection))
-        return self.authenticator.is_auth_announced(_kind(connection))
+            return self.authenticator.asks_for_credentials(kind_of(connection))
+        return self.authenticator.is_auth_announced(kind_of(connection))
 
     def authenticate(self, connection: ClientConnection, connect: ConnectOptions) -> None:
         """Find out who a client is; ends in `admit` or `refuse`, perhaps later."""
-        cookies = connection.peer.cookies
-        if cookies is not None:
-            # What CONNECT does not say, the cookies of the WebSocket may.
-            connect.jwt = connect.jwt or cookies.jwt
-            connect.user = connect.user or cookies.user
-            connect.password = connect.password or cookies.password
-            connect.auth_token = connect.auth_token or cookies.token
-            if self.authenticator.openid is not None and not (
-                connect.jwt or connect.user or connect.password or connect.auth_token or connect.nkey
-            ):
-                connect.auth_token = cookies.bearer
-        facts = PeerFacts(
-            kind=_kind(connection),
-            ip=connection.peer.ip,
-            nonce=connection.nonce.encode(),
-            certificate=connection.peer.certificate,
-        )
-        authenticator = self.authenticator
-        verdict = authenticator.authenticate(connect, facts)
-        if isinstance(verdict, NeedsAccount):
-            self._fetch_account(connection, connect, facts, verdict.account)
-            return
-        if (
-            isinstance(verdict, NeedsCallout)
-            and not connection.connected
-            and not authenticator.accepts_anonymous(facts.kind)
-        ):
-            verdict = Denied("CONNECT has to come first")
-        if isinstance(verdict, NeedsPasswordCheck):
-            check = verdict
-            connection.suspend()
-
-            def matches() -> bool:
-                # A login that was given up while it waited is not worth a tenth of a second.
-                return connection.state is not State.CLOSED and check.job()
-
-            def judge(matched: bool) -> None:
-                self._judge(connection, connect, facts, self._as_of_now(check.resume(matched), authenticator))
-
-            self._edge.check_password(connection, matches, judge)
-            return
-        if isinstance(verdict, NeedsIssuer):
-            self._ask_issuer(connection, connect, facts, verdict)
-            return
-        self._judge(connection, connect, facts, verdict)
-
-    def _fetch_account(
-        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, account: str
-    ) -> None:
-        """Get the account that a token names, and decide then."""
-        assert self.operators is not None
-        waits = settled = False
-
-        def decide() -> None:
-            verdict = self.authenticator.authenticate(connect, facts)
-            if not isinstance(verdict, Granted | Denied | NeedsCallout):
-                verdict = Denied("Account JWT lookup error")
-            self._judge(connection, connect, facts, verdict)
-
-        def looked_up() -> None:
-            nonlocal settled
-            settled = True
-            if waits:
-                decide()
-
-        self.operators.lookup(account, looked_up)
-        if settled:
-            decide()
-        else:
-            waits = True
-            connection.suspend()
-
-    def _ask_issuer(
-        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, needed: NeedsIssuer
-    ) -> None:
-        """Let the keys of an OpenID issuer decide, at once or when they have come."""
-        if self.openid is None:
-            self._judge(connection, connect, facts, Denied("OpenID logins are not available"))
-            return
-        waits = False
-        decided: Granted | Denied | None = None
-
-        def decide(verdict: Granted | Denied) -> None:
-            nonlocal decided
-            decided = verdict
-            if waits:
-                self._judge(connection, connect, facts, verdict)
-
-        self.openid.decide(needed, facts.kind, decide)
-        if decided is not None:
-            self._judge(connection, connect, facts, decided)
-        else:
-            # Its time to authenticate runs on: keys that come later are for the next who asks.
-            waits = True
-            connection.suspend()
-
-    def _as_of_now(
-        self, verdict: Granted | Denied | NeedsCallout, authenticator: Authenticator
-    ) -> Granted | Denied | NeedsCallout:
-        """A verdict that took its time: users may have been changed by a reload meanwhile."""
-        if authenticator is self.authenticator or not isinstance(verdict, Granted):
-            return verdict
-        identity = self.authenticator.current(verdict.identity)
-        return Denied("user has changed") if identity is None else Granted(identity)
-
-    def _judge(
-        self,
-        connection: ClientConnection,
-        connect: ConnectOptions,
-        facts: PeerFacts,
-        verdict: Granted | Denied | NeedsCallout,
-    ) -> None:
-        if connection.state is State.CLOSED:
-            return
-        if isinstance(verdict, NeedsCallout):
-            self._call_out(connection, connect, facts, verdict)
-        elif isinstance(verdict, Granted):
-            self._admit(connection, verdict.identity)
-        else:
-            for listener in self.on_denied:
-                listener(connection, verdict)
-            # What a callout said is in the log already.
-            connection.refuse("" if verdict.account else verdict.reason)
-
-    def _admit(self, connection: ClientConnection, identity: Identity) -> None:
-        if identity.means == "callout":
-            assert identity.token is not None
-            connection.claimed_user = identity.user
-            if identity.token.claims.name:
-                connection.claimed_as = f"user:{identity.user}"
-        elif identity.openid is not None:
-            connection.claimed_user, connection.claimed_as = identity.user, f"oidc:{identity.user}"
-        elif identity.token is not None:
-            connection.claimed_user = connection.claimed_user or identity.user
-            connection.claimed_as = connection.claimed_as or f"jwt:{identity.user}"
-        connection.admit(identity)
-        if self.login_ends is not None:
-            self.login_ends.admitted(connection)
-
-    def _call_out(
-        self, connection: ClientConnection, connect: ConnectOptions, facts: PeerFacts, needed: NeedsCallout
-    ) -> None:
-        """Let an auth callout decide; nothing else of this client is looked at before."""
-        from slipstream.auth.callout.request import tls_claims
-        from slipstream.routing.callouts import Caller
-
-        connection.claimed_user = needed.shown_user
-        connection.suspend()
-        self._edge.called_out(connection)
-        caller = Caller(
-            cid=connection.cid,
-            facts=facts,
-            name=connection.name,
-            lang=connection.lang,
-            version=connection.version,
-            protocol=connection.protocol,
-            type=connection.peer.kind,
-            tls=tls_claims(connection.peer.tls),
-        )
-        judge = partial(self._judge, connection, connect, facts)
-        if self.callouts is None:
-            self.call_soon(partial(judge, Denied("auth callouts are not available", needed.account)))
-        else:
-            self.callouts.ask(caller, needed, judge)
+        self.logins.authenticate(connection, connect)
 
     def publish(
         self, connection: ClientConnection, subject: bytes, reply: bytes | None, header_size: int, body: bytes
@@ -619,22 +419,13 @@ class Hub:
     def _introduction(self) -> dict[str, object]:
         return {"name": self.identity.name, "host": self.host, "id": self.identity.id, "ver": SERVER_VERSION}
 
-    # --- operator mode --------------------------------------------------------------------------------------------
-
-    def trust(self, operators: OperatorMode) -> None:
-        """Let tokens decide from now on."""
-        self.operators = operators
-        self.authenticator = Authenticator(self.options, operators.verifier)
-
     # --- reload ---------------------------------------------------------------------------------------------------
 
     def reload(self, options: Options) -> None:
         """Use other options. Clients whose user is gone or changed are closed; everybody else stays."""
         self.options = options
         self.topology.reload(options)
-        if self.operators is not None:
-            self.operators.use(options)
-        self.authenticator = Authenticator(options, None if self.operators is None else self.operators.verifier)
+        self.logins.reload(options)
         for connection in list(self.connections.values()):
             self._reapply(connection)
         self._cut_excess()
@@ -688,10 +479,6 @@ class Hub:
 
 def _queue_aliases(route: Route) -> tuple[tuple[bytes | None, ...], ...]:
     return route.queue_renamed or tuple((None,) * len(group) for group in route.queues)
-
-
-def _kind(connection: ClientConnection) -> ConnectionKind:
-    return "WEBSOCKET" if connection.peer.kind == "websocket" else "STANDARD"
 
 
 def _labels(connection: ClientConnection) -> list[str]:

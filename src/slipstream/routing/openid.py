@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from slipstream.auth.identity import ConnectionKind, NeedsIssuer
     from slipstream.auth.oidc.keys import IssuerKey, KeySet
     from slipstream.config.oidc_options import OidcOptions
-    from slipstream.routing.deadlines import Timers
-    from slipstream.routing.hub import Cancellable
+    from slipstream.routing.deadlines import Cancellable, Timers
 
 __all__ = ["REFETCH_MIN_NS", "STALE_MAX_NS", "KeyFetcher", "OpenIdLogins"]
 

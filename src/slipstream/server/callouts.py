@@ -18,5 +18,5 @@ def start_callouts(server: Server) -> None:
     """Let callouts decide about clients, as far as the configuration or the tokens of accounts say so."""
     hub, turns, keys = server.hub, server.turns, server.identity.keys
     assert keys is not None
-    hub.login_ends = LoginEnds(hub.connections, turns, server.clock.now_ns)
-    hub.callouts = Callouts(hub, keys, turns, lambda: server.auth_timeout_ns, zone, server.log)
+    hub.logins.use_ends(LoginEnds(hub.connections, turns, server.clock.now_ns))
+    hub.logins.use_callouts(Callouts(hub, keys, turns, lambda: server.auth_timeout_ns, zone, server.log))

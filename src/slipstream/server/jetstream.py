@@ -125,7 +125,7 @@ class JetStreamRunner:
         return wanted
 
     def _is_token_account(self, name: str) -> bool:
-        operators = self._server.hub.operators
+        operators = self._server.hub.logins.operators
         return operators is not None and name in operators.claimed.accounts and not self._is_system(name)
 
     def _is_system(self, name: str) -> bool:

@@ -42,13 +42,15 @@ class FetchError(Exception):
 
 def start_openid(server: Server) -> None:
     """Believe the OpenID issuers of the configuration; after a reload too."""
-    hub, turns = server.hub, server.turns
-    if hub.login_ends is None:
-        hub.login_ends = LoginEnds(hub.connections, turns, server.clock.now_ns)
-    if hub.openid is None:
+    logins, turns = server.hub.logins, server.turns
+    if logins.ends is None:
+        logins.use_ends(LoginEnds(server.hub.connections, turns, server.clock.now_ns))
+    openid = logins.openid
+    if openid is None:
         fetcher = HttpKeyFetcher(turns)
-        hub.openid = OpenIdLogins(lambda: hub.authenticator, fetcher, turns, server.clock.now_ns, server.log)
-    hub.openid.use(server.options.authorization.oidc)
+        openid = OpenIdLogins(lambda: logins.authenticator, fetcher, turns, server.clock.now_ns, server.log)
+        logins.use_openid(openid)
+    openid.use(server.options.authorization.oidc)
 
 
 class HttpKeyFetcher:

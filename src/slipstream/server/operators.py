@@ -77,7 +77,7 @@ def start_operators(server: Server) -> OperatorMode:
     _announce(server, trust.operators)
     resolver = _resolver(server)
     mode = OperatorMode(server.hub, trust, resolver, server.turns, zone, server.log)
-    server.hub.trust(mode)
+    server.hub.logins.trust(mode)
     _check_preloads(server)
     system = options.system_account
     if system and system != SYSTEM_ACCOUNT:

@@ -199,7 +199,7 @@ class Server:
             self._operators.on_changed.append(self._accounts_changed)
 
     def _use_openid(self) -> None:
-        if self.options.authorization.oidc or self.hub.openid is not None:
+        if self.options.authorization.oidc or self.hub.logins.openid is not None:
             from slipstream.server.openid import start_openid
 
             start_openid(self)
@@ -380,10 +380,10 @@ class Server:
 
     async def _close_everything(self) -> None:
         self.stop_accepting()
-        if self.hub.login_ends is not None:
-            self.hub.login_ends.close()
-        if self.hub.openid is not None:
-            self.hub.openid.close()
+        if self.hub.logins.ends is not None:
+            self.hub.logins.ends.close()
+        if self.hub.logins.openid is not None:
+            self.hub.logins.openid.close()
         if self._operators is not None:
             self._operators.close()
             self._operators.resolver.close()

@@ -114,7 +114,7 @@ async def test_nothing_is_left_after_stop(party: Party) -> None:
     assert NO_RESPONDERS in party.ask("$SYS.REQ.SERVER.PING.VARZ")
     assert all(timer.cancelled for timer in party.world.timers)
     hub = party.world.hub
-    assert not (hub.on_connected or hub.on_closed or hub.on_denied)
+    assert not (hub.on_connected or hub.on_closed or hub.logins.on_denied)
 
 
 async def test_events_are_built_only_for_listeners(party: Party) -> None:
