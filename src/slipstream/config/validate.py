@@ -54,11 +54,6 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "cluster",
-        lambda o: o.cluster.port and o.cluster.compression.mode not in ("accept", "off", "not supported"),
-        "compression of routes is not supported yet",
-    ),
-    (
-        "cluster",
         lambda o: o.cluster.port and o.jetstream.enabled,
         "JetStream on a server of a cluster is not supported yet",
     ),

@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from slipstream.config.durations import format_duration
 from slipstream.config.record import Record
+from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.limits import FIRST_PING_MAX_NS
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.server.limits import EARLY_FLUSH_BYTES
+from slipstream.server.link_compression import LinkCompression
 from slipstream.server.read_pace import ReadPace
 from slipstream.server.tls_layer import TlsFailed, TlsLayer
-from slipstream.units import SECOND_NS
+from slipstream.units import MIB, SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.kernels.wire.linkparser import LinkParser
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from slipstream.server.tls_layer import TlsFacts
 
 __all__ = ["LinkEnd", "LinkProtocol", "LinkTiming", "TlsFirst"]
+
+
+_UNPACKED_A_TURN = MIB  # of what came compressed; some milliseconds of work
 
 
 class LinkTiming(Record):
@@ -110,6 +115,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._deadline: asyncio.TimerHandle | None = None  # of a write under way
         self._timer: asyncio.TimerHandle | None = None  # of the present step of the handshake first, PING later
         self._tls: TlsLayer | None = None
+        self._compression: LinkCompression | None = None
+        self._unpacked_bytes = 0  # in this turn
         self._on_secured: Callable[[TlsFacts], object] | None = None
         self._held_back = False  # nothing is read: an answer about the peer is awaited, or others have their turn
         self._pace = ReadPace()
@@ -137,14 +144,18 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to: encrypted bytes go to the buffer that all share, since OpenSSL copies them at once."""
-        return self._pace.cut(self.link.parser.lend(self._shared)) if self._tls is None else self._shared
+        if self._tls is not None or self._compression is not None:
+            return self._shared
+        return self._pace.cut(self.link.parser.lend(self._shared))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
-        if self._tls is None:
-            self._parse(nbytes)
-        else:
+        if self._tls is not None:
             self._on_encrypted(memoryview(self._shared)[:nbytes])
+        elif self._compression is not None:
+            self._on_packed(memoryview(self._shared)[:nbytes])
+        else:
+            self._parse(nbytes)
 
     def eof_received(self) -> bool:
         """The peer is done; so are we."""
@@ -194,14 +205,17 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _parse(self, nbytes: int) -> None:
+    def _parse(self, nbytes: int, content: bytes | None = None) -> None:
         link, turns = self.link, self._turns
         link.last_read_ns = time.time_ns()
         parser = link.parser
         before, written = parser.msgs, turns.queue.written
         turns.reading = True
         try:
-            parser.filled(self._shared, nbytes)
+            if content is None:
+                parser.filled(self._shared, nbytes)
+            else:
+                parser.feed(content)
         finally:
             turns.reading = False
             if turns.ends or turns.unsent:
@@ -221,8 +235,49 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """The answer about the peer is there, or the others had their turn."""
         if self._held_back and not self.link.parser.paused:
             self._held_back = False
-            if not self.transport.is_closing():
+            if self._compression is not None:
+                self._unpacked_bytes = 0
+                self._unpack()
+            if not self._held_back and not self.transport.is_closing():
                 self.transport.resume_reading()
+
+    # --- compression ------------------------------------------------------------------------------------------------
+
+    def compress(self, mode: str) -> None:
+        """Send and read frames of S2 from here on, or change the level; what waits leaves as it is."""
+        if self._compression is not None:
+            self._compression.mode = mode
+            return
+        chunks = self.link.outbox.take()
+        if chunks:
+            self._write(chunks)
+        self._compression = LinkCompression(mode)
+
+    def _on_packed(self, data: memoryview) -> None:
+        assert self._compression is not None
+        self._compression.receive(data)
+        self._unpacked_bytes = 0
+        if not self._held_back:
+            self._unpack()
+
+    def _unpack(self) -> None:
+        """Read what is in the frames that came, in turns: little may become much."""
+        compression = self._compression
+        assert compression is not None
+        try:
+            while not self._ended and not self._held_back:
+                content = compression.next_content()
+                if content is None:
+                    return
+                self._unpacked_bytes += len(content)
+                self._parse(len(content), content)
+                if self._unpacked_bytes >= _UNPACKED_A_TURN and not self._held_back:
+                    self._held_back = True
+                    self.transport.pause_reading()
+                    self._turns.call_soon(self.resume_reading)
+        except BadBackup as error:
+            self.link.log("ERR", f"read error: compressed bytes make no sense ({error})")
+            self.link.close(CloseReason.READ_ERROR)
 
     # --- TLS --------------------------------------------------------------------------------------------------------
 
@@ -269,6 +324,12 @@ class LinkProtocol(asyncio.BufferedProtocol):
             if not tls.is_open and not self._shake_hands():
                 return
             while not self._ended:
+                if self._compression is not None:
+                    count = tls.read_into(self._shared)
+                    if not count:
+                        return
+                    self._on_packed(memoryview(self._shared)[:count])
+                    continue
                 count = tls.read_into(self.link.parser.lend(self._shared))
                 if not count:
                     return
@@ -324,6 +385,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
             self._write(chunks)
 
     def _write(self, chunks: list[bytes | memoryview]) -> None:
+        if self._compression is not None:
+            chunks = [self._compression.pack(chunks)]
         if self._tls is not None:
             self.transport.write(self._tls.encrypt(chunks))
         elif len(chunks) == 1:

@@ -19,6 +19,7 @@ from slipstream.config.listener_options import OCSPCacheOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, Options
 from slipstream.config.record import Record
 from slipstream.limits import MAX_PAYLOAD_WARN_BYTES
+from slipstream.links.compression import BEST, BETTER, configured_mode
 from slipstream.units import MIB
 
 if TYPE_CHECKING:
@@ -97,6 +98,8 @@ def notices(options: Options) -> list[Notice]:
     if options.default_js_domain:
         text = "The option `default_js_domain` is a temporary backwards compatibility measure and will be removed"
         found.append(("WRN", text))
+    if configured_mode(options.cluster.compression) in (BETTER, BEST):
+        found.append(("WRN", "Routes have one level of compression: s2_better and s2_best compress as s2_fast does"))
     if options.cluster.tls is not None and options.cluster.tls.insecure:
         text = "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
         found.append(("WRN", text))

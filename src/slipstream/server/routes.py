@@ -164,6 +164,11 @@ class Routes:
         if isinstance(link.edge, LinkProtocol):
             link.edge.start_pings()
 
+    def compress(self, link: RouteLink, mode: str) -> None:
+        """Compress from here on, or at another level."""
+        if isinstance(link.edge, LinkProtocol):
+            link.edge.compress(mode)
+
     def close(self, link: RouteLink, reason: CloseReason) -> None:
         """Close the socket of a route that ended."""
         if reason is CloseReason.TLS_HANDSHAKE_ERROR and link.solicited:

@@ -122,7 +122,6 @@ ASKED = {
     "jetstream": "jetstream { key: secret }",
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
-    "cluster: compression": "cluster { port: 6222, compression: s2_fast }",
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
     "gateway": "gateway { name: a, port: 1 }",
     "leafnodes": 'leafnodes { remotes: [{url: "nats://a"}] }',

@@ -18,13 +18,13 @@ from slipstream.jetstream.backup.errors import BadBackup
 from slipstream.kernels.backup.s2block import decode_block, encode_chunks
 from slipstream.kernels.log.record import crc32c
 
-__all__ = ["S2Reader", "S2Writer", "is_s2"]
+__all__ = ["IDENTITY", "S2Reader", "S2Writer", "is_s2", "plain_chunks"]
 
 _COMPRESSED: Final = 0x00
 _PLAIN: Final = 0x01
 _SKIPPABLE: Final = 0x80
 _STREAM: Final = 0xFF
-_IDENTITY: Final = b"\xff\x06\x00\x00S2sTwO"
+IDENTITY: Final = b"\xff\x06\x00\x00S2sTwO"
 _IDENTITIES: Final = (b"S2sTwO", b"sNaPpY")
 _BLOCK_BYTES: Final = 64 * 1024
 _CONTENT_BYTES_MAX: Final = 4 * 1024 * 1024  # of one block of S2
@@ -37,7 +37,19 @@ _CONTENT_BYTES_FREE: Final = 64 * 1024 * 1024  # some 50 ms of work, in slices
 
 def is_s2(data: bytes) -> bool:
     """Whether a stream begins like this, as far as its first bytes tell."""
-    return data[:4] == _IDENTITY[:4]
+    return data[:4] == IDENTITY[:4]
+
+
+def plain_chunks(content: bytes) -> bytes:
+    """Content as chunks of a stream that is not compressed."""
+    out = bytearray()
+    for start in range(0, len(content), _BLOCK_BYTES):
+        piece = content[start : start + _BLOCK_BYTES]
+        out.append(_PLAIN)
+        out += (len(piece) + 4).to_bytes(3, "little")
+        out += _masked(crc32c(piece)).to_bytes(4, "little")
+        out += piece
+    return bytes(out)
 
 
 class S2Writer:
@@ -63,7 +75,7 @@ class S2Writer:
         out = bytearray()
         if not self._begun:
             self._begun = True
-            out += _IDENTITY
+            out += IDENTITY
         size = len(self._waiting)
         size -= size % least
         if size:

@@ -48,6 +48,10 @@ class RouteChanges:
             mesh.introduction.cluster, mesh.introduction.dynamic = now.name, False
         if now.permissions != before.permissions:
             self._change_rights()
+        if now.compression != before.compression:
+            # Agreed upon anew, with new connections.
+            for link in mesh.roster.routes():
+                link.close(CloseReason.CLIENT_CLOSED)
         pooled = mesh.roster.pooled() if now.pool_size != before.pool_size else []
         self._unpin([name for name in before.accounts if name not in now.accounts])
         self._pin([name for name in now.accounts if name not in before.accounts], request)

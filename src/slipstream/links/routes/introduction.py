@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slipstream.links.compression import NOT_SUPPORTED, configured_mode
 from slipstream.links.routes.handshake import PROTO, RouteConnect, RouteInfo, SubjectLists
 from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
 
@@ -72,7 +73,8 @@ class Introduction:
         )
         if link is not None:
             info.nonce = self._hub.new_nonce()
-            info.compression = "off"
+            own = configured_mode(options.compression)
+            info.compression = link.compression or ("" if own == NOT_SUPPORTED else own)
             info.route_account = link.account
             info.route_pool_idx = max(link.place, 0)
             info.gossip_mode = 0 if link.target is None else link.target.gossip_mode

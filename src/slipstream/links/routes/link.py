@@ -92,7 +92,7 @@ class RouteLink:
         self.place = -1  # in the pool
         self.unpooled = False  # the peer knows no pools: one route has all accounts
         self.reconnects = True
-        self.compression = "off"
+        self.compression = ""  # as the peers agreed; empty before
         self.connect_urls: list[str] = []
         self.websocket_urls: list[str] = []
         self.pings_out = 0

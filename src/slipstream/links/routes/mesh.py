@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.auth.permissions import Permissions
+from slipstream.links.compression import AUTO, agreed_mode, configured_mode, is_framed, mode_by_rtt
 from slipstream.links.routes.admission import is_admitted
 from slipstream.links.routes.changes import RouteChanges
 from slipstream.links.routes.gossip import Gossip
@@ -60,6 +61,10 @@ class MeshEdge(Protocol):
 
     def ready(self, link: RouteLink) -> None:
         """The handshake is over."""
+        ...
+
+    def compress(self, link: RouteLink, mode: str) -> None:
+        """Send what waits as it is, and frames of S2 from here on; or change the level."""
         ...
 
     def close(self, link: RouteLink, reason: CloseReason) -> None:
@@ -261,6 +266,8 @@ class Mesh:
             self.log("ERR", link, f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
             return
+        if not link.compression and self._compresses(link, info):
+            return  # the peer says it all again, compressed
         link.info = info
         link.remote_id, link.remote_name = info.server_id, info.server_name
         if link.solicited:
@@ -271,6 +278,27 @@ class Mesh:
             host = f"[{link.peer.ip}]" if ":" in link.peer.ip else link.peer.ip
             info.ip = f"nats-route://{host}:{info.port}/"
         self._register(link, info)
+
+    def _compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Agree with the peer on compression; whether what comes next is compressed."""
+        options = self._options.compression
+        mode = agreed_mode(configured_mode(options), info.compression)
+        if mode is None:
+            text = f"unsupported route compression mode {texts.quoted_text(info.compression)}"
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, text)
+            return True
+        if mode == AUTO:
+            mode = mode_by_rtt(self.now_ns() - link.start_ns, options)
+        link.compression = mode
+        if not is_framed(mode):
+            return False
+        if link.solicited:
+            link.outbox.write(self.introduction.info(link).line())
+            self._edge.compress(link, mode)
+        else:
+            self._edge.compress(link, mode)
+            link.outbox.write(self.introduction.info(link).line())
+        return True
 
     def _register(self, link: RouteLink, info: RouteInfo) -> None:
         own_size = self._options.pool_size
@@ -366,7 +394,13 @@ class Mesh:
         self.announce(link)
 
     def on_pong(self, link: RouteLink) -> None:
-        """A peer answered: it takes one more route."""
+        """A peer answered: it takes one more route; and its distance may ask for another level of compression."""
+        options = self._options.compression
+        if is_framed(link.compression) and configured_mode(options) == AUTO:
+            mode = mode_by_rtt(link.rtt_ns, options)
+            if mode != link.compression:
+                link.compression = mode
+                self._edge.compress(link, mode)
         target = self._next.pop(link, None)
         pool = self.roster.pools.get(link.remote_id)
         if target is not None and pool is not None and None in pool:
