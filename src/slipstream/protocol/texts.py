@@ -107,6 +107,8 @@ def quoted(name: bytes) -> str:
 
 def quoted_text(text: str) -> str:
     """The same for one that was decoded."""
+    if text.isprintable() and "\\" not in text and '"' not in text:
+        return f'"{text}"'
     return '"' + "".join(c if c.isprintable() and c not in _ESCAPES else _escape(c) for c in text) + '"'
 
 

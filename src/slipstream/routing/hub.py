@@ -373,6 +373,8 @@ class Hub:
 
     def log(self, level: str, connection: ClientConnection, text: str) -> None:
         """A log line about one connection."""
+        if level == "DBG" and not self.options.debug:
+            return  # two for each client that comes and goes: what nobody reads is not written
         peer = connection.peer
         prefix = "wid" if peer.kind == "websocket" else "cid"
         forwarded = peer.forwarded_ip
