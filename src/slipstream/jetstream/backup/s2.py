@@ -114,6 +114,9 @@ class S2Reader:
         try:
             while len(self._waiting) - at >= 4:
                 kind = self._waiting[at]
+                if not self._begun and kind != _STREAM:
+                    # At once: nobody waits for the megabytes that it seems to announce.
+                    raise BadBackup("the backup is not an S2 stream")
                 length = int.from_bytes(self._waiting[at + 1 : at + 4], "little")
                 if length > _CHUNK_BYTES_MAX:
                     raise BadBackup("a chunk of the backup is too large")
@@ -133,8 +136,6 @@ class S2Reader:
                 raise BadBackup("the backup is not an S2 stream")
             self._begun = True
             return b""
-        if not self._begun:
-            raise BadBackup("the backup is not an S2 stream")
         if kind >= _SKIPPABLE:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
