@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "object": Verb("slipstream.cli.object:object_", "Keep values of any size.", ("obj",), _STREAMS),
     "apply": Verb("slipstream.cli.apply:apply", "Make streams as a file declares them.", (), _STREAMS),
     "sql": Verb("slipstream.cli.sql:sql", "Ask streams in SQL.", (), _STREAMS),
+    "lake": Verb("slipstream.cli.lake:lake", "Keep streams as Delta or Iceberg tables.", (), _STREAMS),
     "spark": Verb("slipstream.cli.spark:spark", "Run jobs of the data pipeline.", (), _STREAMS),
     "server": Verb("slipstream.cli.server:server", "Run a server, and look at those that run.", ("srv",), _OPERATE),
     "account": Verb(

@@ -1,0 +1,269 @@
+"""A stream as an Iceberg table, through pyiceberg: in a catalogue of SQLite beside the files, or any that it knows.
+
+The position is in the summary of each snapshot, so it changes with the files. The library's own retries are switched
+off for these tables: a commit in between may be another writer's, and has to be looked at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from slipstream.spark.lake.base import LakeError, Wish
+from slipstream.spark.lake.files import SCHEMA, filtered
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PARTITIONS", "IcebergCatalogue", "IcebergStreamTable"]
+
+PARTITIONS: Final = ("day", "hour", "subject")
+_UPTO: Final = "slipstream.upto"
+_IDENTITY: Final = "slipstream.identity"
+_STREAM: Final = "slipstream.stream"
+_PROPERTIES: Final = {
+    "commit.retry.num-retries": "0",
+    "write.parquet.compression-codec": "zstd",
+    "write.parquet.compression-level": "1",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+_SECRETS: Final = ("secret", "password", "token", "credential", "sas", "account-key")
+
+
+class IcebergCatalogue:
+    """Where tables are registered."""
+
+    def __init__(
+        self, location: str, properties: Mapping[str, str], namespace: str, partition: tuple[str, ...] = ()
+    ) -> None:
+        """Connect.
+
+        Args:
+            location: of the files of new tables; with no catalogue named, also of `catalog.db`.
+            properties: of pyiceberg (`uri`, `type`, …); what they do not say comes from its file and variables.
+            namespace: of the tables.
+            partition: of new tables.
+
+        Raises:
+            LakeError: pyiceberg is missing, a secret is in the properties, or nobody answers.
+        """
+        shown = [name for name in properties if any(word in name.lower() for word in _SECRETS)]
+        if shown:
+            variable = f"PYICEBERG_CATALOG__SLIPSTREAM__{shown[0].upper().replace('-', '_').replace('.', '__')}"
+            raise LakeError(f"{shown[0]} is a secret; put it into the variable {variable}")
+        try:
+            from pyiceberg.catalog import load_catalog
+            from pyiceberg.exceptions import NamespaceAlreadyExistsError
+        except ImportError as error:
+            raise LakeError(f"{error.name} is not installed: pip install 'slipstream-server[lake]'") from error
+        chosen = dict(properties)
+        if "uri" not in chosen and "type" not in chosen:
+            if "://" in location:
+                raise LakeError("name the catalogue of tables that are not in a local directory: --catalog uri=…")
+            Path(location).mkdir(parents=True, exist_ok=True)
+            chosen |= {"type": "sql", "uri": f"sqlite:///{Path(location).resolve()}/catalog.db"}
+        if "warehouse" not in chosen:
+            chosen["warehouse"] = location if "://" in location else f"file://{Path(location).resolve()}"
+        self._namespace = namespace
+        self._partition = partition
+        try:
+            self._catalogue = load_catalog("slipstream", **chosen)
+            self._catalogue.create_namespace(namespace)
+        except NamespaceAlreadyExistsError:
+            pass
+        except (ValueError, OSError) as error:
+            raise LakeError(f"the catalogue cannot be used: {error}") from error
+
+    def open(self, stream: str, identity: str | None) -> IcebergStreamTable:
+        """The table of a stream, made if it is not there and `identity` says for whom.
+
+        Raises:
+            LakeError: it is of another stream, or not of a stream.
+        """
+        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+
+        name = (self._namespace, stream)
+        try:
+            table = self._catalogue.load_table(name)
+        except NoSuchTableError:
+            if identity is None:
+                raise LakeError(f"there is no table {self._namespace}.{stream}") from None
+            with suppress(TableAlreadyExistsError):  # another writer was quicker
+                self._create(name, identity)
+            table = self._catalogue.load_table(name)
+        found = table.properties.get(_IDENTITY)
+        if found is None:
+            raise LakeError(f"the table {self._namespace}.{stream} was not made for a stream")
+        if identity is not None and found != identity:
+            raise LakeError(
+                f"the table {self._namespace}.{stream} is of an earlier stream of this name, which was deleted and "
+                "made anew; rename it, or name another namespace"
+            )
+        return IcebergStreamTable(table, f"{self._namespace}.{stream}")
+
+    def _create(self, name: tuple[str, str], identity: str) -> None:
+        from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
+
+        columns: dict[str, tuple[str, Transform[Any, Any], str]] = {
+            "day": ("ts", DayTransform(), "ts_day"),
+            "hour": ("ts", HourTransform(), "ts_hour"),
+            "subject": ("subject", IdentityTransform(), "subject_is"),
+        }
+        properties = {**_PROPERTIES, _STREAM: name[1], _IDENTITY: identity}
+        with self._catalogue.create_table_transaction(name, schema=SCHEMA, properties=properties) as transaction:
+            if self._partition:
+                with transaction.update_spec() as spec:
+                    for one in self._partition:
+                        spec.add_field(*columns[one])
+
+
+class IcebergStreamTable:
+    """See `LakeTable`."""
+
+    def __init__(self, table: Any, place: str) -> None:
+        """Use `IcebergCatalogue.open`."""
+        self.place = place
+        self._table = table
+
+    @property
+    def identity(self) -> str:
+        return str(self._table.properties[_IDENTITY])
+
+    @property
+    def table_id(self) -> str:
+        return str(self._table.metadata.table_uuid)
+
+    def position(self) -> int:
+        self._table.refresh()
+        return self._position()
+
+    def append(self, batches: Iterator[pa.RecordBatch], after: int, upto: int) -> int | None:
+        import pyarrow as pa
+        from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+
+        rows = pa.Table.from_batches(list(batches), SCHEMA)
+        if not rows.num_rows:
+            return 0
+        if self._position() != after:
+            return None
+        try:
+            self._table.append(rows, snapshot_properties=self._summary(upto))
+        except CommitFailedException:
+            return None
+        except CommitStateUnknownException:
+            return rows.num_rows if self.position() == upto else None
+        return int(rows.num_rows)
+
+    def compact(self, file_bytes: int, files: int) -> int:
+        import pyarrow as pa
+        from pyiceberg.exceptions import CommitFailedException
+
+        self._table.refresh()
+        few = _small_neighbours(self._data_files(), file_bytes)
+        if len(few) < files:
+            return 0
+        first, last = min(one[0] for one in few), max(one[1] for one in few)
+        rows_filter = f"seq >= {first} and seq <= {last}"
+        before = self._table.metadata.current_snapshot_id
+        rows = self._table.scan(row_filter=rows_filter, snapshot_id=before).to_arrow().sort_by("seq")
+        try:
+            with self._table.transaction() as transaction:
+                transaction.overwrite(
+                    rows.cast(pa.schema(SCHEMA)), rows_filter, snapshot_properties=self._summary(self._position())
+                )
+        except CommitFailedException:
+            self._table.refresh()
+            return 0  # somebody has written meanwhile; the next time
+        return len(few)
+
+    def expire(self, keep_seconds: float) -> int:
+        table = self._table
+        table.refresh()
+        moment = datetime.now(UTC) - timedelta(seconds=keep_seconds)
+        oldest_ms = int(moment.timestamp() * 1000)
+        current = table.metadata.current_snapshot_id
+        old = [one for one in table.snapshots() if one.timestamp_ms < oldest_ms and one.snapshot_id != current]
+        if not old:
+            return 0
+        before = self._files_of(table.snapshots())
+        table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+        table.refresh()
+        unneeded = before - self._files_of(table.snapshots())
+        for path in unneeded:
+            table.io.delete(path)
+        return len(unneeded)
+
+    def read(self, wish: Wish, version: int | None) -> Iterator[pa.RecordBatch]:
+        table = self._table
+        if version is not None and table.snapshot_by_id(version) is None:
+            raise LakeError(f"{self.place} has no snapshot {version}")
+        bounds = (
+            ("seq >=", wish.first_seq),
+            ("seq <=", wish.last_seq),
+            ("ts_ns >=", wish.start_ns),
+            ("ts_ns <", wish.end_ns),
+        )
+        condition = " and ".join(f"{what} {value}" for what, value in bounds if value is not None) or "seq > 0"
+        # Files of partitions overlap, so that order is made here.
+        rows = table.scan(row_filter=condition, snapshot_id=version).to_arrow().sort_by("seq").cast(SCHEMA)
+        for batch in rows.to_batches(max_chunksize=65_536):
+            found = filtered(batch, wish)
+            if found.num_rows:
+                yield found
+
+    def is_explained(self, first: int, last: int) -> bool:
+        return False
+
+    def _position(self) -> int:
+        snapshot = self._table.current_snapshot()
+        while snapshot is not None:
+            found = (snapshot.summary or {}).get(_UPTO)
+            if found is not None:
+                return int(found)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self._table.snapshot_by_id(parent)
+        # Somebody else's snapshots alone are left. What is behind the newest message was not written.
+        return max((one[1] for one in self._data_files()), default=0)
+
+    def _summary(self, upto: int) -> dict[str, str]:
+        return {_UPTO: str(upto), _IDENTITY: self.identity}
+
+    def _data_files(self) -> list[tuple[int, int, int]]:
+        """First and last sequence and size of each file, by first sequence."""
+        if self._table.current_snapshot() is None:
+            return []
+        found = []
+        for row in self._table.inspect.files().to_pylist():
+            metrics = row["readable_metrics"]["seq"]
+            found.append((metrics["lower_bound"], metrics["upper_bound"], row["file_size_in_bytes"]))
+        return sorted(found)
+
+    def _files_of(self, snapshots: list[Any]) -> set[str]:
+        """Everything that snapshots need: lists, manifests, data."""
+        io = self._table.io
+        found: set[str] = set()
+        for snapshot in snapshots:
+            found.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(io):
+                if manifest.manifest_path not in found:
+                    found.add(manifest.manifest_path)
+                    found |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io)}
+        return found
+
+
+def _small_neighbours(files: list[tuple[int, int, int]], file_bytes: int) -> list[tuple[int, int, int]]:
+    """The longest row of files in the order of sequences that are small, and together not too large."""
+    best: list[tuple[int, int, int]] = []
+    one: list[tuple[int, int, int]] = []
+    for file in files:
+        if file[2] >= file_bytes // 2 or sum(each[2] for each in one) + file[2] > file_bytes:
+            one = []
+        if file[2] < file_bytes // 2:
+            one.append(file)
+        if len(one) > len(best):
+            best = list(one)
+    return best

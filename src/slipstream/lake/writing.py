@@ -1,0 +1,141 @@
+"""One stream into its table: what is new, file by file, each in one commit that also says how far it goes.
+
+Where a writer goes on is what the table says, never what the writer remembers. So a writer that is killed anywhere, or
+two at once, add every message once: of two commits that follow the same position one is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from slipstream.bulk import BulkClient, BulkError
+from slipstream.lake.tables import LakeTable, OpenTable
+from slipstream.spark.lake.base import LakeError
+from slipstream.spark.lake.files import COLUMNS
+from slipstream.spark.runtime.retention import read_retention
+
+__all__ = ["StreamLag", "StreamWriter", "WriteSettings"]
+
+_ATTEMPTS: Final = 20  # each is a commit of somebody else
+_HOLD_SECONDS: Final = 600.0
+_HOLD_NOT_FOUND: Final = 30009
+
+
+@dataclass(frozen=True)
+class WriteSettings:
+    """How tables are kept."""
+
+    file_bytes: int = 64 << 20  # of messages in a file at most, unless one message has more
+    compact_files: int = 16  # so many small neighbours are put together; 0 for never
+    keep_seconds: float = 7 * 86_400.0  # how long older versions can be read
+    accept_gap: bool = False  # go on when messages were removed before they were written
+
+
+@dataclass(frozen=True)
+class StreamLag:
+    """How far a table has come."""
+
+    stream: str
+    place: str
+    upto: int  # position of the table
+    last: int  # last sequence of the stream when the turn was done
+    written: int  # messages in this turn
+    commits: int
+    compacted: int  # files that were put together
+
+    @property
+    def lag(self) -> int:
+        """Sequences that the table has not."""
+        return max(self.last - self.upto, 0)
+
+
+class StreamWriter:
+    """Writes one stream."""
+
+    def __init__(self, stream: str, open_table: OpenTable, settings: WriteSettings) -> None:
+        """Nothing is opened yet."""
+        self._stream = stream
+        self._open_table = open_table
+        self._settings = settings
+        self._table: LakeTable | None = None
+        self._identity = ""
+        self._hold = ""
+
+    def turn(self, client: BulkClient) -> StreamLag:
+        """Write what the stream has now.
+
+        Raises:
+            LakeError: messages were removed before they were written, or the table is of another stream.
+            BulkError: the server cannot be asked.
+        """
+        info = client.bulk_info(self._stream)
+        identity, last = str(info["identity"]), int(info["last_seq"])
+        table = self._opened(identity)
+        upto = table.position()
+        self._check_front(client, table, upto, int(info["first_seq"]), last)
+        written = commits = conflicts = 0
+        while upto < last:
+            self._keep(client, upto + 1)
+            plan = client.plan(
+                self._stream, upto + 1, last, max_bytes=self._settings.file_bytes, partitions=1, identity=identity
+            )
+            if not plan.messages:
+                break  # the rest of the range has none
+            reader = client.read(self._stream, plan.first, plan.last, columns=COLUMNS, identity=identity)
+            with reader:
+                rows = table.append(iter(reader), upto, plan.last)
+            if rows is None:
+                conflicts += 1
+                if conflicts > _ATTEMPTS:
+                    raise LakeError(f"{table.place} is changed all the time by somebody else")
+                upto = table.position()
+                continue
+            upto, written, commits = plan.last, written + rows, commits + 1
+        compacted = 0
+        if commits and self._settings.compact_files:
+            compacted = table.compact(self._settings.file_bytes, self._settings.compact_files)
+        self._keep(client, upto + 1)  # what comes is kept as well, and what is written no more
+        now = int(client.bulk_info(self._stream)["last_seq"])
+        # A range without messages is not committed: nothing is missing there.
+        return StreamLag(self._stream, table.place, max(upto, last), now, written, commits, compacted)
+
+    def expire(self) -> int:
+        """Forget old versions; how many files were removed."""
+        return self._table.expire(self._settings.keep_seconds) if self._table is not None else 0
+
+    def release(self, client: BulkClient) -> None:
+        """Let the server remove what its limits say; never raises."""
+        if self._hold:
+            with suppress(BulkError):
+                client.release(self._stream, self._hold)
+            self._hold = ""
+
+    def _opened(self, identity: str) -> LakeTable:
+        if self._table is None or identity != self._identity:
+            self._table = self._open_table(self._stream, identity)
+            self._identity = identity
+        return self._table
+
+    def _check_front(self, client: BulkClient, table: LakeTable, upto: int, first: int, last: int) -> None:
+        """Look whether the stream still has what follows the table."""
+        end = min(first - 1, last) if first else last
+        if not upto or end <= upto or self._settings.accept_gap or table.is_explained(upto + 1, end):
+            return
+        risk = read_retention(client.stream_info(self._stream), client.link.max_payload, time.time_ns())
+        if not risk.replaced(None):
+            raise LakeError(
+                f"messages {upto + 1} to {end} of {self._stream} were removed before they were written to "
+                f"{table.place}; accept the gap to go on without them (--accept-gap)"
+            )
+
+    def _keep(self, client: BulkClient, first: int) -> None:
+        """Ask the server to keep what is not written, whatever its limits say."""
+        try:
+            self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS, hold_id=self._hold or None)
+        except BulkError as error:
+            if error.err_code != _HOLD_NOT_FOUND:
+                raise
+            self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS)  # the server was restarted
