@@ -32,6 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def browser() -> Iterator[Browser]:
     """One browser for all tests."""
     playwright = pytest.importorskip("playwright.sync_api")
+    playwright.expect.set_options(timeout=WAIT_MS)
     with playwright.sync_playwright() as driver:
         # Tests may run as root, where the sandbox cannot; and in containers whose shared memory is small.
         flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]

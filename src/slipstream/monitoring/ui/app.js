@@ -8,6 +8,8 @@ import { button, field, icon, openForm, problem } from "./widgets.js";
 const PAGES = [
   ["overview", "Overview", "o", () => import("./page_overview.js")],
   ["streams", "Streams", "s", () => import("./page_streams.js")],
+  ["kv", "Key-value", "k", () => import("./page_kv.js")],
+  ["objects", "Objects", "b", () => import("./page_objects.js")],
 ];
 // Pages that belong to one of those above.
 const INNER = { stream: ["streams", () => import("./page_stream.js")] };

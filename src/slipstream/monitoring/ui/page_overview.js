@@ -10,7 +10,7 @@ const SAMPLES_MAX = 300;
 export function page(app) {
   const state = {
     varz: null, account: null, statz: null, health: null, error: null, events: [], eventsDenied: "",
-    into: new Rate(), out: new Rate(), intoBytes: new Rate(), outBytes: new Rate(), rtts: [], rtt: new History(), top: null,
+    into: new Rate(), out: new Rate(), intoBytes: new Rate(), outBytes: new Rate(), rtts: [], rtt: new History(), stored: new History(),
   };
   const happened = (msg) => {
     state.events.unshift(eventOf(msg));
@@ -55,6 +55,7 @@ async function read(app, state) {
     state.out.add(varz.out_msgs);
     state.intoBytes.add(varz.in_bytes);
     state.outBytes.add(varz.out_bytes);
+    if (varz.jetstream?.stats) state.stored.add(varz.jetstream.stats.storage);
   }
   app.redraw();
 }
@@ -76,7 +77,7 @@ function view(app, state) {
       tile("Messages in", rate(state.into.now), rate(state.intoBytes.now === undefined ? NaN : state.intoBytes.now / 1024, " KiB/s"), { chart: chart(state.into.history.points, { format: rate, label: "in" }) }),
       tile("Messages out", rate(state.out.now), rate(state.outBytes.now === undefined ? NaN : state.outBytes.now / 1024, " KiB/s"), { chart: chart(state.out.history.points, { format: rate, label: "out" }) }),
       tile("Round trip", millis(quantile(state.rtts, 0.5)), `p99 ${millis(quantile(state.rtts, 0.99))}`, { chart: chart(state.rtt.points, { format: millis, label: "from this page" }) }),
-      tile("Stored", bytes(jetstream?.stats?.storage ?? account?.storage), limit > 0 ? `of ${bytes(limit)}` : "")),
+      tile("Stored", bytes(jetstream?.stats?.storage ?? account?.storage), limit > 0 ? `of ${bytes(limit)}` : "", { chart: chart(state.stored.points, { format: bytes, label: "on disk" }) })),
     h("section", { class: "tiles small" },
       tile("Streams", count(account?.streams), ""), tile("Consumers", count(account?.consumers)),
       tile("Connections", count(varz?.connections ?? statz?.conns), varz ? plural(varz.subscriptions, "subscription") : ""),

@@ -1,5 +1,6 @@
 // One stream: what it is, its messages, subjects and consumers.
 
+import { consumersTab } from "./consumers.js";
 import { h } from "./dom.js";
 import { bytes, count, moment, plural, rate, readCount } from "./format.js";
 import { messagesTab } from "./messages.js";
@@ -10,8 +11,8 @@ import { streamWords } from "./words.js";
 import { button, chart, confirmTyped, facts, field, head, History, problem, Rate, tabs } from "./widgets.js";
 import { kindOf } from "./page_streams.js";
 
-const TABS = [["about", "About"], ["messages", "Messages"], ["subjects", "Subjects"]];
-const MADE = { messages: messagesTab, subjects: subjectsTab };
+const TABS = [["about", "About"], ["messages", "Messages"], ["subjects", "Subjects"], ["consumers", "Consumers"]];
+const MADE = { messages: messagesTab, subjects: subjectsTab, consumers: consumersTab };
 
 export function page(app, [name, tabName = "about"], query) {
   const state = { name, info: app.catalogue.find(name) || null, error: null, stored: new Rate(), messages: new History() };
