@@ -52,6 +52,7 @@ COMMANDS: Final = {
     "migrate": Verb("slipstream.cli.migrate:migrate", "Take over the streams of a nats-server.", (), _OPERATE),
     "events": Verb("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
     "dashboard": Verb("slipstream.cli.dashboard:dashboard", "Open a server's dashboard.", ("ui",), _OPERATE),
+    "otel": Verb("slipstream.cli.otel:otel", "Send metrics and traces to a collector.", (), _OPERATE),
     "top": Verb("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),
     "rtt": Verb("slipstream.cli.rtt:rtt", "Measure the round trip to servers.", (), _OPERATE),
     "latency": Verb("slipstream.cli.rtt:latency", "Measure how long messages take.", ("lat",), _OPERATE),

@@ -185,6 +185,12 @@ def _changed(record: Record, default: Record, prefix: str) -> Iterator[str]:
                 yield f"{prefix}{name}"
         elif isinstance(value, Record):
             # A block that is not there by default says nothing when it is empty.
-            yield from _changed(value, before if isinstance(before, Record) else type(value)(), f"{prefix}{name}.")
+            yield from _changed(value, before if isinstance(before, Record) else _plain(value), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
+
+
+def _plain(record: Record) -> Record:
+    """The same with all defaults; what has none stays as it is."""
+    needed = {name: getattr(record, name) for name in record.__match_args__ if name not in record._defaults}
+    return type(record)(**needed)

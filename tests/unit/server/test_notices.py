@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slipstream.config.options import Options
-from slipstream.config.record import replace
-from slipstream.server.notices import IDLE, idle_keys, notices
+from slipstream.config.record import Record, replace
+from slipstream.server.notices import IDLE, _changed, _plain, idle_keys, notices
 from slipstream.server.server import Server
 from slipstream.units import MIB
 from support.config_loading import options
@@ -144,3 +144,14 @@ async def test_a_reload_says_what_is_new() -> None:
         assert [line for line in log.lines if line.startswith("WRN")][1:] == [
             "WRN Maximum payloads over 8.00 MB are generally discouraged and could lead to poor performance"
         ]
+
+
+@pytest.mark.parametrize("kind", sorted(Record.__subclasses__(), key=lambda kind: kind.__name__))
+def test_blocks_with_fields_that_need_a_value_are_looked_at(kind: type[Record]) -> None:
+    block = kind(**{name: "x" for name in kind.__match_args__ if name not in kind._defaults})
+    assert [*_changed(block, _plain(block), "")] == []
+
+
+def test_traces_of_an_account_have_nothing_to_say() -> None:
+    account = "users: [{nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4}]"
+    assert notices(options(f'accounts {{ A {{ {account}, msg_trace: {{ dest: "traces", sampling: 50 }} }} }}')) == []
