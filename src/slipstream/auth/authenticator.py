@@ -127,8 +127,12 @@ class Authenticator:
         else:
             standard = self._standard
             self._websocket = _Listener(standard.user, standard.token, standard.no_auth_user, maps_certificates)
+        # Leaf nodes ask as the client port does; their certificates are their own.
+        tls = options.leafnodes.tls
+        standard, maps_leafs = self._standard, tls is not None and tls.verify_and_map
+        self._leafs = _Listener(standard.user, standard.token, standard.no_auth_user, maps_leafs)
         self._certificate_users: CertificateUsers[Login] | None = None
-        if self._standard.maps_certificates or maps_certificates:
+        if self._standard.maps_certificates or maps_certificates or maps_leafs:
             from slipstream.auth.tls_map import CertificateUsers
 
             self._certificate_users = CertificateUsers(self._table.users)
@@ -161,11 +165,9 @@ class Authenticator:
         """Decide about one CONNECT."""
         if credentials.account or credentials.new_account:
             return Denied("a client cannot choose its account")
-        proxied = False
-        if credentials.proxy_sig and self._trusted_proxies:
-            proxied = any(_signed(key, None, credentials.proxy_sig, peer) for key in self._trusted_proxies)
-            if not proxied:
-                return Denied("proxy is not trusted")
+        proxied = self.is_proxied(credentials, peer)
+        if proxied is None:
+            return Denied("proxy is not trusted")
         if self._operator_mode:
             return (
                 self._jwt.authenticate(credentials, peer, proxied=proxied)
@@ -180,6 +182,12 @@ class Authenticator:
                 return asked
         verdict = self._by_nkey(credentials, peer, proxied) or self._by_user(credentials, peer, proxied)
         return verdict if self._callout is None else self._or_callout(verdict, credentials, peer, proxied)
+
+    def is_proxied(self, credentials: Credentials, peer: PeerFacts) -> bool | None:
+        """Whether a trusted proxy vouches for a connection; None: a proxy does that is not trusted."""
+        if not credentials.proxy_sig or not self._trusted_proxies:
+            return False
+        return any(_signed(key, None, credentials.proxy_sig, peer) for key in self._trusted_proxies) or None
 
     def _or_callout(self, verdict: Verdict, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict:
         """The verdict if it is final, or whom to ask."""
@@ -275,7 +283,9 @@ class Authenticator:
         return None
 
     def _listener(self, kind: ConnectionKind) -> _Listener:
-        return self._websocket if kind == "WEBSOCKET" else self._standard
+        if kind == "WEBSOCKET":
+            return self._websocket
+        return self._leafs if kind == "LEAFNODE" else self._standard
 
     def knows(self, identity: Identity) -> bool:
         """Whether a configured user still exists, changed or not."""

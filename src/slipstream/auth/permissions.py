@@ -128,6 +128,11 @@ class Permissions:
             return (allow is None or allow.match(pattern)) and not deny.match(pattern)
         return (allow is None or allow.cover(pattern)) and not deny.touch(pattern)
 
+    def may_publish_some(self, pattern: bytes) -> bool:
+        """Tell whether the lists let the user publish to some subject that `pattern` matches."""
+        allow = self._publish_allow
+        return (allow is None or allow.touch(pattern)) and not self._publish_deny.cover(pattern)
+
     def may_publish_below(self, tokens: bytes) -> bool | None:
         """Tell whether the lists let the user publish to all subjects that begin with these tokens (True) or none.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from slipstream.config.addresses import advertised
 from slipstream.config.durations import format_duration
 from slipstream.config.jetstream_options import JetStreamOptions
-from slipstream.config.listener_options import TLSOptions
+from slipstream.config.listener_options import CompressionOptions, TLSOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options, Position
 from slipstream.config.subject_rules import ACCOUNT_KEY, is_public_key
 from slipstream.errors import ConfigError
@@ -44,6 +44,10 @@ def _asks_for_encryption(jetstream: JetStreamOptions) -> bool:
     return bool(jetstream.key or jetstream.prev_key or jetstream.cipher or jetstream.tpm is not None)
 
 
+def _compresses(compression: CompressionOptions) -> bool:
+    return compression.mode.lower() not in ("", "off", "disabled", "false", "accept", "not_supported", "not supported")
+
+
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("cluster", lambda o: _checks_ocsp(o.cluster.tls), "ocsp_peer is not supported yet"),
@@ -58,7 +62,36 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         "JetStream on a server of a cluster is not supported yet",
     ),
     ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
-    ("leafnodes", lambda o: o.leafnodes.remotes, "leaf node remotes are not supported yet"),
+    (
+        "leafnodes",
+        lambda o: any(
+            map(_compresses, (o.leafnodes.compression, *(remote.compression for remote in o.leafnodes.remotes)))
+        ),
+        "compression of leaf nodes is not supported yet",
+    ),
+    (
+        "leafnodes",
+        lambda o: any(url.startswith(("ws://", "wss://")) for remote in o.leafnodes.remotes for url in remote.urls),
+        "leaf nodes over WebSocket are not supported yet",
+    ),
+    (
+        "leafnodes",
+        lambda o: any(
+            remote.proxy is not None or remote.ws_compression or remote.ws_no_masking for remote in o.leafnodes.remotes
+        ),
+        "settings of WebSocket in leaf node remotes (proxy, ws_compression, ws_no_masking) are not supported yet",
+    ),
+    (
+        "leafnodes",
+        lambda o: any(remote.jetstream_cluster_migrate for remote in o.leafnodes.remotes),
+        "jetstream_cluster_migrate is not supported yet: no stream has replicas",
+    ),
+    (
+        "leafnodes",
+        lambda o: o.leafnodes.tls is not None and o.leafnodes.tls.handshake_first_fallback_ns,
+        "handshake_first of leaf nodes is true or false: waiting for a ClientHello is not supported yet",
+    ),
+    ("leafnodes", lambda o: any(not remote.urls for remote in o.leafnodes.remotes), "a leaf node remote needs a URL"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),
     ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
     ("tls", lambda o: _checks_ocsp(o.tls), "ocsp_peer is not supported yet"),

@@ -1,7 +1,8 @@
 """Another server inside one account: what it wants there, and who publishes what it passes on.
 
 Its interest is one subscription for each subject and queue group, with the weight that it names. It is the client of
-these subscriptions and the publisher of its messages; it may do all, since rights were checked where clients are.
+these subscriptions and the publisher of its messages. Over a route it may do all, since rights were checked where
+clients are; over a leaf link it has the rights of the user that it came in as.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.interest import ROUTE, Presence, Subscription
+from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.linkparser import LinkParser
     from slipstream.kernels.wire.outbox import Outbox
     from slipstream.protocol.peer import Peer
+    from slipstream.protocol.rights import Rights
 
 __all__ = ["LinkMember"]
 
+_SERVER_REPLY = b"_R_."  # ways back of requests, which servers make
 _AT_ONCE = 1_000  # subscriptions of a peer that leaves; more are taken out in steps
 
 
@@ -48,8 +52,6 @@ class LinkMember:
     """One link in one account."""
 
     lang = version = ""
-    identity: Identity | None = None
-    rights = None  # everything is allowed
     no_responders = False
 
     def __init__(
@@ -59,14 +61,30 @@ class LinkMember:
         link: Link,
         sid: bytes = b"",
         permissions: Permissions | None = None,
+        *,
+        identity: Identity | None = None,
+        rights: Rights | None = None,
     ) -> None:
+        """Nothing is wanted yet.
+
+        Args:
+            owner: the link.
+            account: where it takes part.
+            link: over which messages leave.
+            sid: what stands before a subject there: the account, or nothing.
+            permissions: what may leave over the link, asked for subscriptions that are `checked`.
+            identity: as whom the peer came in, if it was asked.
+            rights: what it may do, with what may leave; None: everything.
+        """
         self.owner = owner
         self.account: Account | None = account
+        self.identity = identity
+        self.rights = rights
         self.presence = Presence()
         self._home = account
         self._link = link
         self._sid = sid
-        self.permissions = permissions  # what may leave over the link, asked for subscriptions that are `checked`
+        self.permissions = permissions if rights is None else rights.permissions
         self._subscriptions: dict[bytes, Subscription] = {}
 
     def __len__(self) -> int:
@@ -112,19 +130,26 @@ class LinkMember:
         """Whether it is a server of the same cluster, which has answered its clients itself."""
         return self._link.kind == ROUTE
 
-    def grants(self, _subject: bytes) -> bool:
-        """Its clients' rights were checked there."""
-        return True
+    def grants(self, subject: bytes) -> bool:
+        """Whether it may publish to a subject; rights of a route's clients were checked there."""
+        return self.rights is None or self.rights.permissions.may_publish_all(subject)
 
-    def answerable(self, reply: bytes, _crossed: bool = False) -> bytes:
-        """A reply that a client of it named."""
-        return reply
+    def answerable(self, reply: bytes, crossed: bool = False) -> bytes:
+        """A reply that a client of it named, as the server itself may use it: see `ClientConnection.answerable`."""
+        if self.rights is None or reply.startswith(_SERVER_REPLY):
+            return reply
+        if crossed or self._home.maps_subjects:
+            return outside_only(reply)  # rights there are nobody's, or those to what a mapping makes of it
+        self.rights.remember_answers(reply)
+        return reply if self.grants(reply) else outside_only(reply)
 
     def on_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Nobody took a request: the server that passed it on knows by its own interest."""
 
-    def on_delivered(self, subscription: Subscription, reply: bytes | None) -> None:
-        """Something left over the link."""
+    def on_delivered(self, _subscription: Subscription, reply: bytes | None) -> None:
+        """Something left over the link: who may answer requests may answer this one."""
+        if self.rights is not None and reply is not None:
+            self.rights.request_came(reply)
 
     def subscriptions(self) -> list[Subscription]:
         """What the peer wants, for monitoring."""

@@ -142,7 +142,7 @@ def account_detail(facts: Facts, name: str) -> AccountDetail:
         expired=claimed is not None and claimed.is_expired,
         complete=claimed is None or not claimed.incomplete,
         jetstream_enabled=_has_jetstream(facts, name),
-        leafnode_connections=0,
+        leafnode_connections=len(facts.leafs(name)),
         client_connections=len(account.connections),
         subscriptions=account.interest.count,
         mappings={mapping.source: _destinations(mapping) for mapping in options.mappings},

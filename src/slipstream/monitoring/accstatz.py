@@ -82,27 +82,29 @@ def accstatz(facts: Facts, options: AccountStatzOptions) -> AccountStatz:
         server_id=facts.server_id,
         now=facts.now(),
         account_statz=[
-            account_stat(facts, account) for account in accounts if options.include_unused or account.connections
+            account_stat(facts, account)
+            for account in accounts
+            if options.include_unused or account.connections or facts.leafs(account.name)
         ],
     )
 
 
 def account_stat(facts: Facts, account: Account) -> AccountStat:
     """One account."""
-    traffic = facts.account_traffic(account)
-    connections = len(account.connections)
+    traffic, leafs = facts.account_traffic(account), facts.leaf_traffic(account.name)
+    connections, leafnodes = len(account.connections), len(facts.leafs(account.name))
     return AccountStat(
         acc=account.name,
         name=account.name,
         conns=connections,
-        leafnodes=0,
-        total_conns=connections,
+        leafnodes=leafnodes,
+        total_conns=connections + leafnodes,
         num_subscriptions=account.interest.count,
-        sent=_local(traffic.out_msgs, traffic.out_bytes),
-        received=_local(traffic.in_msgs, traffic.in_bytes),
+        sent=_all(MsgBytes(traffic.out_msgs, traffic.out_bytes), MsgBytes(leafs.out_msgs, leafs.out_bytes)),
+        received=_all(MsgBytes(traffic.in_msgs, traffic.in_bytes), MsgBytes(leafs.in_msgs, leafs.in_bytes)),
         slow_consumers=account.slow_consumers,
     )
 
 
-def _local(msgs: int, size: int) -> AccountTraffic:
-    return AccountTraffic(msgs, size, MsgBytes(), MsgBytes(), MsgBytes())
+def _all(clients: MsgBytes, leafs: MsgBytes) -> AccountTraffic:
+    return AccountTraffic(clients.msgs + leafs.msgs, clients.bytes + leafs.bytes, MsgBytes(), MsgBytes(), leafs)

@@ -8,6 +8,7 @@ import msgspec
 
 from slipstream.accounts.account import Account
 from slipstream.clock import rfc3339
+from slipstream.links.leafs.link import LeafLink
 from slipstream.monitoring.accstatz import AccountTraffic, MsgBytes, account_stat
 from slipstream.monitoring.client_facts import issuer_of, shown_token, user_of
 from slipstream.monitoring.envelope import Sender, SenderFacts
@@ -16,7 +17,14 @@ from slipstream.monitoring.statsz import ServerStats, statsz
 from slipstream.protocol.connection import ClientConnection
 from slipstream.protocol.texts import CloseReason
 
-__all__ = ["account_connections", "connected", "disconnected", "server_stats"]
+__all__ = [
+    "account_connections",
+    "connected",
+    "disconnected",
+    "leaf_connected",
+    "leaf_disconnected",
+    "server_stats",
+]
 
 _ADVISORY = "io.nats.server.advisory.v1."
 
@@ -39,7 +47,7 @@ class ClientInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     name_tag: str = ""
     tags: Sequence[str] = ()
     kind: str
-    client_type: str
+    client_type: str = ""
 
 
 class ConnectMessage(msgspec.Struct, kw_only=True):
@@ -117,6 +125,33 @@ def disconnected(sender: Sender, connection: ClientConnection, reason: CloseReas
     )
 
 
+def leaf_connected(sender: Sender, link: LeafLink) -> ConnectMessage:
+    """A leaf link is open."""
+    return ConnectMessage(
+        type=f"{_ADVISORY}client_connect",
+        id=sender.event_id(),
+        timestamp=sender.facts.now(),
+        server=sender.server(),
+        client=_leaf(sender, link),
+    )
+
+
+def leaf_disconnected(sender: Sender, link: LeafLink, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
+    """A leaf link is gone."""
+    client = _leaf(sender, link)
+    client.stop, client.rtt = rfc3339(stop_ns), round_trip(link.rtt_ns)
+    return DisconnectMessage(
+        type=f"{_ADVISORY}client_disconnect",
+        id=sender.event_id(),
+        timestamp=client.stop,
+        server=sender.server(),
+        client=client,
+        sent=MsgBytes(link.parser.msgs, link.parser.msg_bytes),
+        received=MsgBytes(link.outbox.msgs, link.outbox.msg_bytes),
+        reason=reason.value,
+    )
+
+
 def account_connections(sender: Sender, account: Account) -> AccountConnections:
     """How many connections an account has."""
     return AccountConnections(
@@ -131,6 +166,22 @@ def account_connections(sender: Sender, account: Account) -> AccountConnections:
 def server_stats(sender: Sender) -> ServerStatsMessage:
     """How the server is."""
     return ServerStatsMessage(sender.server(), statsz(sender.facts))
+
+
+def _leaf(sender: Sender, link: LeafLink) -> ClientInfo:
+    account, identity = "" if link.account is None else link.account.name, link.identity
+    return ClientInfo(
+        start=rfc3339(link.start_ns),
+        host=link.peer.ip,
+        id=link.cid,
+        acc=account,
+        user="" if identity is None else identity.user,
+        # A remote has no name of a client, only one that dialled has.
+        name="" if link.solicited else link.remote_name,
+        ver=link.remote_version,
+        name_tag=sender.facts.name_tag_of(account),
+        kind="Leafnode",
+    )
 
 
 def _client(sender: Sender, connection: ClientConnection) -> ClientInfo:

@@ -1,6 +1,6 @@
 """What the server tells the system account by itself, as long as anybody there listens.
 
-    $SYS.ACCOUNT.<account>.CONNECT, .DISCONNECT          a client came or went
+    $SYS.ACCOUNT.<account>.CONNECT, .DISCONNECT          a client or a leaf node came or went
     $SYS.ACCOUNT.<account>.SERVER.CONNS                  connections of an account, on change and every 30 s;
     $SYS.SERVER.ACCOUNT.<account>.CONNS                  the older name of the same; not for the global account
     $SYS.SERVER.<id>.CLIENT.AUTH.ERR                     somebody was not let in; the same is told to the account it
@@ -22,9 +22,12 @@ from slipstream.monitoring.limits import ACCOUNT_CONNECTIONS_INTERVAL_NS, STATSZ
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Denied
+    from slipstream.links.leafs.link import LeafLink
+    from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.monitoring.envelope import Sender
     from slipstream.monitoring.facts import Cancellable, Facts
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.protocol.texts import CloseReason
     from slipstream.routing.hub import ClosedConnection
 
 __all__ = ["Events"]
@@ -106,6 +109,35 @@ class Events:
         if self._facts.is_heard(subject):
             self._publish_denied(connection, subject)
 
+    # --- leaf nodes -----------------------------------------------------------------------------------------------
+
+    def watch_leafs(self, leafs: LeafNodes) -> None:
+        """Tell of leaf nodes, too."""
+        leafs.on_connected.append(self.on_leaf_connected)
+        leafs.on_closed.append(self.on_leaf_closed)
+
+    def on_leaf_connected(self, link: LeafLink) -> None:
+        """A leaf link is open, whichever side dialled."""
+        assert link.account is not None
+        self._tell_connections(link.account)
+        subject = f"$SYS.ACCOUNT.{link.account.name}.CONNECT"
+        if self._facts.is_heard(subject):
+            from slipstream.monitoring.event_messages import leaf_connected
+
+            sender = self._sender()
+            sender.publish(subject, leaf_connected(sender, link))
+
+    def on_leaf_closed(self, link: LeafLink, reason: CloseReason) -> None:
+        """A leaf link that was open is gone."""
+        assert link.account is not None
+        subject = f"$SYS.ACCOUNT.{link.account.name}.DISCONNECT"
+        if self._facts.is_heard(subject):
+            from slipstream.monitoring.event_messages import leaf_disconnected
+
+            sender = self._sender()
+            sender.publish(subject, leaf_disconnected(sender, link, reason, self._facts.now_ns()))
+        self._tell_connections(link.account)
+
     def _publish_denied(
         self,
         connection: ClientConnection,
@@ -140,7 +172,7 @@ class Events:
     def _on_conns_timer(self) -> None:
         self._conns_timer = self._facts.server.turns.call_later(ACCOUNT_CONNECTIONS_INTERVAL_NS, self._on_conns_timer)
         for account in list(self._facts.accounts.values()):
-            if account.connections:
+            if account.connections or self._facts.leafs(account.name):
                 self._tell_connections(account)
 
     # --- the server -----------------------------------------------------------------------------------------------

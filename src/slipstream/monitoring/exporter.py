@@ -125,7 +125,7 @@ def exporter_metrics(facts: Facts, prefix: str = "") -> Steps[list[str]]:
         lines += exposed(_numbers_in(msgspec.to_builtins(answer), server), f"{core}{endpoint}_")
     lines += exposed((yield from _connections(facts, server)), f"{core}connz_")
     lines += exposed(_health(facts, server), f"{core}healthz_")
-    lines += exposed([one("conn_nodes_total", "gauge", "Leaf nodes.", 0, server)], f"{core}leafz_")
+    lines += exposed([one("conn_nodes_total", "gauge", "Leaf nodes.", len(facts.leafs()), server)], f"{core}leafz_")
     lines += exposed(_accounts(facts), f"{core}accstatz_")
     lines += yield from _jetstream(facts, jetstream)
     return lines

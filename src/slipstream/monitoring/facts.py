@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.listener_options import TLSOptions
     from slipstream.config.options import Options
+    from slipstream.links.leafs.link import LeafLink
+    from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.link import RouteLink
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.jetstream_facts import JetStreamFacts
@@ -60,6 +62,8 @@ class Monitored(Protocol):
     def hub(self) -> Hub: ...
     @property
     def mesh(self) -> Mesh | None: ...
+    @property
+    def leafs(self) -> LeafNodes | None: ...
     @property
     def turns(self) -> Timers: ...
     @property
@@ -196,13 +200,28 @@ class Facts:
         before = Traffic(hub.closed_in_msgs, hub.closed_in_bytes, hub.closed_out_msgs, hub.closed_out_bytes)
         return _with_open(before, hub.connections.values())
 
-    def route_traffic(self) -> Traffic:
-        """Everything that came and went over routes since the start."""
-        mesh = self.server.mesh
-        if mesh is None:
-            return Traffic(0, 0, 0, 0)
-        before = Traffic(mesh.closed_in_msgs, mesh.closed_in_bytes, mesh.closed_out_msgs, mesh.closed_out_bytes)
-        return _with_open(before, mesh.roster.routes())
+    def server_traffic(self) -> Traffic:
+        """Everything that came and went over routes and leaf links since the start."""
+        mesh, leafs = self.server.mesh, self.server.leafs
+        found = Traffic(0, 0, 0, 0)
+        if mesh is not None:
+            found = Traffic(mesh.closed_in_msgs, mesh.closed_in_bytes, mesh.closed_out_msgs, mesh.closed_out_bytes)
+            found = _with_open(found, mesh.roster.routes())
+        if leafs is not None:
+            gone = (leafs.closed_in_msgs, leafs.closed_in_bytes, leafs.closed_out_msgs, leafs.closed_out_bytes)
+            found = _with_open(Traffic(*map(sum, zip(found, gone, strict=True))), leafs.links.values())
+        return found
+
+    def leafs(self, account: str = "") -> list[LeafLink]:
+        """The leaf links, all or those of one account, the first that came first."""
+        leafs = self.server.leafs
+        if leafs is None:
+            return []
+        return leafs.of_account(account) if account else list(leafs.links.values())
+
+    def leaf_traffic(self, account: str) -> Traffic:
+        """What came and goes over the open leaf links of one account."""
+        return _with_open(Traffic(0, 0, 0, 0), self.leafs(account))
 
     def routes(self) -> list[RouteLink]:
         """The routes to other servers of the cluster, the first that came first."""
@@ -242,7 +261,7 @@ class Facts:
         ]
 
 
-def _with_open(before: Traffic, connections: Iterable[Member | RouteLink]) -> Traffic:
+def _with_open(before: Traffic, connections: Iterable[Member | RouteLink | LeafLink]) -> Traffic:
     in_msgs, in_bytes, out_msgs, out_bytes = before
     for connection in connections:
         parser, outbox = connection.parser, connection.outbox

@@ -18,6 +18,7 @@ from slipstream.monitoring.worker import Worker
 if TYPE_CHECKING:
     import ssl
 
+    from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.claims import ClaimsService, TokenStore
     from slipstream.monitoring.envelope import Sender
@@ -113,6 +114,11 @@ class Monitoring:
         self._remote = RemoteConnections(self.facts, system)
         mesh.listeners.append(self._remote)
         self._requests.join_cluster(system)
+
+    def watch_leafs(self, leafs: LeafNodes) -> None:
+        """Tell the system account of leaf nodes, too."""
+        if self._has_system_account:
+            self._events.watch_leafs(leafs)
 
     def reloaded(self) -> None:
         """The server uses other options, perhaps other accounts, from now on."""

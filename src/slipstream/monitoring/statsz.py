@@ -54,7 +54,7 @@ def statsz(facts: Facts) -> ServerStats:
     """The server as it is now."""
     hub, traffic = facts.hub, facts.traffic()
     process = facts.usage.read(facts.server.clock.monotonic_ns())
-    routed = facts.route_traffic()
+    routed = facts.server_traffic()
     sent, received = MsgBytes(traffic.out_msgs, traffic.out_bytes), MsgBytes(traffic.in_msgs, traffic.in_bytes)
     return ServerStats(
         start=rfc3339(facts.server.identity.start_ns),

@@ -125,7 +125,7 @@ def _varz(facts: Facts) -> Varz:
     """The server as it is now."""
     options, hub = facts.options, facts.hub
     now_ns = facts.now_ns()
-    traffic, routed = facts.traffic(), facts.route_traffic()
+    traffic, routed = facts.traffic(), facts.server_traffic()
     process = facts.usage.read(facts.server.clock.monotonic_ns())
     tls = options.tls
     return Varz(
@@ -174,7 +174,7 @@ def _varz(facts: Facts) -> Varz:
         total_connections=hub.total_connections,
         routes=len(facts.routes()),
         remotes=facts.peer_count(),
-        leafnodes=0,
+        leafnodes=len(facts.leafs()),
         in_msgs=traffic.in_msgs + routed.in_msgs,
         in_bytes=traffic.in_bytes + routed.in_bytes,
         in_client_msgs=traffic.in_msgs,

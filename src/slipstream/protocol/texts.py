@@ -88,6 +88,9 @@ class CloseReason(Enum):
     ROUTE_REMOVED = "Route Removed"
     DUPLICATE_SERVER_NAME = "Duplicate Server Name"
     CLUSTER_NAME_CONFLICT = "Cluster Name Conflict"
+    DUPLICATE_LEAFNODE = "Duplicate Remote LeafNode Connection"
+    MINIMUM_VERSION = "Minimum Version Required"
+    CLUSTER_NAMES_IDENTICAL = "Cluster Names Identical"
 
 
 def error_line(text: str) -> bytes:

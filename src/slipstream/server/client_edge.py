@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from slipstream.protocol.connection import ClientConnection
-    from slipstream.server.password_checks import PasswordChecks
+    from slipstream.server.password_checks import PasswordChecks, Waiting
     from slipstream.server.turns import Turns
 
 __all__ = ["ClientEdge"]
@@ -55,9 +55,7 @@ class ClientEdge:
             else:
                 edge.finish()
 
-    def check_password(
-        self, connection: ClientConnection, job: Callable[[], bool], done: Callable[[bool], None]
-    ) -> None:
+    def check_password(self, connection: Waiting, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Check a password in a thread, when it is this client's turn."""
         if self.password_checks is None:
             from slipstream.server.password_checks import PasswordChecks

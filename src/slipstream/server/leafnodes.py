@@ -1,59 +1,294 @@
-"""The leaf node port, for now only its door: every connection is refused with an error and a warning in the log.
-
-Test harnesses configure a leaf node listener on every server they start, used or not. A port that is bound and says no
-serves them, and tells an operator more than a configuration that is ignored.
-"""
+"""Leaf nodes at the edge: the listener, dialling with pauses, TLS, credentials, and the sockets of all leaf links."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from slipstream.limits import LISTEN_BACKLOG
-from slipstream.protocol.texts import error_line
+from slipstream.config.addresses import advertised
+from slipstream.errors import SlipstreamError
+from slipstream.links.leafs.link import LeafLink
+from slipstream.links.leafs.nodes import LeafNodes
+from slipstream.links.leafs.remotes import LeafAddress, LeafRemote
+from slipstream.protocol import texts
+from slipstream.protocol.host import State
+from slipstream.protocol.texts import CloseReason
+from slipstream.server.acceptor import Acceptor
+from slipstream.server.link_protocol import LinkEnd, LinkProtocol, LinkTiming
+from slipstream.server.listener import address_of
+from slipstream.server.reachable import reachable
+from slipstream.server.tls import TlsContext
+from slipstream.server.tls_protocol import SecurePeer
+from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
+    from slipstream.config.listener_options import LeafRemoteOptions
+    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.links.leafs.handshake import LeafConnect
     from slipstream.server.server import Server
+    from slipstream.server.tls_layer import TlsFacts
 
-__all__ = ["LeafnodeListener"]
+__all__ = ["LeafnodeServer"]
 
-_REFUSAL = "leafnode connections are not supported by this server"
+_TLS_NS = 2 * SECOND_NS  # for the handshake with a remote that names no time
+_ABORT = (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+_STALE = "Stale Leaf Node Connection - Closing"
 
 
-class _Refuser(asyncio.Protocol):
+class LeafnodeServer:
+    """The leaf links of one server. Implements `LeafEdge`."""
+
     def __init__(self, server: Server) -> None:
+        """Nothing is open yet.
+
+        Raises:
+            ConfigError: a certificate cannot be used.
+        """
+        options = server.options.leafnodes
         self._server = server
+        self._turns = server.turns
+        if options.remotes and not server.hub.cluster_name:
+            # As with nats-server: a leaf that is alone is a cluster by the name of the server.
+            server.hub.cluster_name = server.identity.name
+        self.nodes = LeafNodes(server.hub, self)
+        self._tls = None if options.tls is None else TlsContext.for_server(options.tls)
+        self._contexts: dict[LeafRemote, TlsContext] = {}
+        self._remotes = [self._remote(remote) for remote in options.remotes]
+        self._open: set[LeafLink] = set()  # with a socket, READY or not
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._listener: Acceptor | None = None
+        self._closed = False
+        self.port = 0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        peer = transport.get_extra_info("peername") or ("", 0)
-        self._server.log("WRN", f"{peer[0]}:{peer[1]} - Leafnode connection refused: {_REFUSAL}")
-        cast(asyncio.Transport, transport).write(error_line(_REFUSAL))
-        transport.close()
+    def _remote(self, options: LeafRemoteOptions) -> LeafRemote:
+        remote = LeafRemote(options, self._server.hub.rng)
+        self._contexts[remote] = TlsContext.for_peer(options.tls)
+        return remote
 
-
-class LeafnodeListener:
-    """A bound leaf node port."""
-
-    def __init__(self, listener: asyncio.Server, port: int) -> None:
-        self._listener = listener
-        self.port = port
-
-    @classmethod
-    async def open(cls, server: Server) -> LeafnodeListener:
-        """Bind the port that the options name.
+    def listen(self) -> None:
+        """Bind the leaf node port.
 
         Raises:
             StartError: the address cannot be had.
         """
-        options = server.options.leafnodes
+        server, options = self._server, self._server.options.leafnodes
         host = options.host or server.options.host
         listening = server.bind("leafnode port", host, options.port)
-        port = listening.getsockname()[1]
-        loop = asyncio.get_running_loop()
-        listener = await loop.create_server(lambda: _Refuser(server), sock=listening, backlog=LISTEN_BACKLOG)
-        server.log("INF", f"Listening for leafnode connections on {host}:{port}")
-        return cls(listener, port)
+        self.port = listening.getsockname()[1]
+        nodes = self.nodes
+        if options.advertise:
+            nodes.host, nodes.port = advertised(options.advertise, self.port)
+            nodes.urls = reachable(nodes.host, nodes.port)
+            self.log("INF", f"Advertise address for leafnode is set to {nodes.urls[0]}")
+        else:
+            nodes.host, nodes.port = host, self.port
+            nodes.urls = reachable(host, self.port)[:1]
+        self._listener = Acceptor(self._turns, listening, partial(self._protocol, None))
+        shown = f"[{host}]" if ":" in host else host
+        self.log("INF", f"Listening for leafnode connections on {shown}:{self.port}")
 
-    def close(self) -> None:
-        """Stop listening."""
-        self._listener.close()
+    def start(self) -> None:
+        """Dial the remotes."""
+        for remote in self._remotes:
+            if remote.wanted:
+                self._dial(remote, first=True)
+
+    # --- what leaf nodes ask -----------------------------------------------------------------------------------------
+
+    def log(self, level: str, text: str) -> None:
+        """A log line."""
+        self._server.log(level, text)
+
+    def secure(self, link: LeafLink, then: Callable[[], None]) -> None:
+        """Speak TLS with a remote, and go on after the handshake."""
+        edge, remote = link.edge, link.remote
+        assert isinstance(edge, LinkProtocol) and remote is not None
+
+        def secured(_facts: TlsFacts) -> None:
+            link.secured = True
+            edge.set_step_timer(remote.options.first_info_timeout_ns, partial(self._too_slow, link))
+            then()
+
+        tls = remote.options.tls
+        timeout_ns = _TLS_NS if tls is None else tls.timeout_ns
+        edge.begin_tls(self._contexts[remote], secured, server_hostname=remote.tls_name(), timeout_ns=timeout_ns)
+
+    def sign_in(self, link: LeafLink, connect: LeafConnect) -> str | None:
+        """Put the credentials of a remote into CONNECT; gives what is wrong with them."""
+        remote = link.remote
+        assert remote is not None
+        from slipstream.client.credentials import read_credentials, read_seed
+
+        options = remote.options
+        try:
+            if options.credentials:
+                key = read_credentials(Path(options.credentials).expanduser().read_text())
+                connect.jwt, connect.sig = key.jwt, key.sign(link.nonce)
+            elif options.nkey:
+                key = read_seed(options.nkey)
+                connect.nkey, connect.sig = key.public, key.sign(link.nonce)
+        except (OSError, SlipstreamError) as error:
+            return f"Error in the credentials of a leafnode remote: {error}"
+        user, password = remote.login()
+        connect.user, connect.password = user, password or ""
+        if password is None:
+            connect.auth_token = user
+        return None
+
+    def await_answer(self, link: LeafLink, delay_ns: int) -> None:
+        """Give a peer so much time for its next step."""
+        if isinstance(link.edge, LinkProtocol):
+            link.edge.set_step_timer(delay_ns, partial(self._too_slow, link))
+
+    def check_password(self, link: LeafLink, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
+        """Check a password in a thread."""
+        self._server.edge.check_password(link, job, done)
+
+    def ready(self, link: LeafLink) -> None:
+        """The handshake is over: ask from now on whether the peer lives."""
+        if isinstance(link.edge, LinkProtocol):
+            link.edge.start_pings()
+            if link.parser.paused:
+                self._turns.call_soon(link.edge.resume_reading)
+
+    def close(self, link: LeafLink, reason: CloseReason) -> None:
+        """Close the socket of a link that ended, and dial its remote again."""
+        checks = self._server.edge.password_checks
+        if checks is not None:
+            checks.forget(link)
+        edge = link.edge
+        if isinstance(edge, LinkProtocol):
+            if reason in _ABORT:
+                edge.abort()
+            else:
+                edge.finish()
+        remote = link.remote
+        if remote is not None and remote.wanted and reason is not CloseReason.SERVER_SHUTDOWN:
+            self._dial(remote, first=False)
+
+    # --- dialling ----------------------------------------------------------------------------------------------------
+
+    def _dial(self, remote: LeafRemote, *, first: bool) -> None:
+        if self._closed:
+            return
+        task = self._turns.loop.create_task(self._connect(remote, first=first))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    async def _connect(self, remote: LeafRemote, *, first: bool) -> None:
+        options, rng = self._server.options, self._server.hub.rng
+        delay_ns, remote.delay_ns = remote.delay_ns, 0
+        if not first:
+            delay_ns += options.leafnodes.reconnect_ns
+        if delay_ns:
+            await asyncio.sleep(delay_ns / SECOND_NS)
+        attempts = 0
+        timeout_ns = remote.options.dial_timeout_ns or options.leafnodes.dial_timeout_ns
+        while not self._closed and remote.wanted:
+            address = remote.pick()
+            self.log("DBG", f"Trying to connect as leafnode to remote server on {texts.quoted_text(address.shown)}")
+            try:
+                await asyncio.wait_for(self._reach(remote, address), timeout_ns / SECOND_NS)
+                return
+            except (OSError, TimeoutError) as error:
+                attempts += 1
+                where = texts.quoted_text(address.shown)
+                text = f"Error trying to connect as leafnode to remote server {where} (attempt {attempts})"
+                self.log(self._level(attempts, first=first), f"{text}: {str(error) or 'i/o timeout'}")
+            reconnect_ns = self._server.options.leafnodes.reconnect_ns
+            await asyncio.sleep((reconnect_ns + rng.randrange(max(reconnect_ns, 1))) / SECOND_NS)
+
+    async def _reach(self, remote: LeafRemote, address: LeafAddress) -> None:
+        await self._turns.loop.create_connection(partial(self._protocol, remote), address.host, address.port)
+
+    def _level(self, attempts: int, *, first: bool) -> str:
+        options = self._server.options
+        every = options.connect_error_reports if first else options.reconnect_error_reports
+        return "ERR" if attempts == 1 or attempts % max(every, 1) == 0 else "DBG"
+
+    # --- sockets -----------------------------------------------------------------------------------------------------
+
+    def outboxes(self) -> list[Outbox]:
+        """Of all links."""
+        return [link.outbox for link in self._open]
+
+    def _protocol(self, remote: LeafRemote | None) -> LinkProtocol:
+        options = self._server.options
+        timing = LinkTiming(
+            options.ping_interval_ns,
+            options.ping_max,
+            options.leafnodes.write_deadline_ns or options.write_deadline_ns,
+            options.leafnodes.write_timeout == "close",
+        )
+        return LinkProtocol(self._server, timing, partial(self._opened, remote), self._lost, on_ready=self._begin)
+
+    def _opened(self, remote: LeafRemote | None, protocol: LinkProtocol) -> LinkEnd:
+        peer = SecurePeer(*address_of(protocol.transport), "leafnode")
+        link = self.nodes.accept(peer) if remote is None else self.nodes.dialled(peer, remote)
+        self._open.add(link)
+        return link
+
+    def _begin(self, protocol: LinkProtocol) -> None:
+        """The socket is there: whoever accepted greets, after the TLS handshake or before it."""
+        link = protocol.link
+        assert isinstance(link, LeafLink)
+        remote, tls = link.remote, self._tls
+        if remote is not None:
+            self.await_answer(link, remote.options.first_info_timeout_ns)
+            if remote.wants_tls and remote.options.tls is not None and remote.options.tls.handshake_first:
+                self.secure(link, lambda: None)
+            return
+        self.await_answer(link, self._server.options.leafnodes.auth_timeout_ns or 2 * SECOND_NS)
+        if tls is None:
+            self.nodes.greet(link)
+            return
+        first = tls.options.handshake_first
+        if not first:
+            self.nodes.greet(link)
+            protocol.flush()
+
+        def secured(facts: TlsFacts) -> None:
+            link.secured = True
+            if isinstance(link.peer, SecurePeer):
+                link.peer.learn(facts)
+            if first:
+                self.nodes.greet(link)
+            self.await_answer(link, self._server.options.leafnodes.auth_timeout_ns or 2 * SECOND_NS)
+
+        protocol.begin_tls(tls, secured, timeout_ns=tls.options.timeout_ns)
+
+    def _too_slow(self, link: LeafLink) -> None:
+        """A peer that does not go on with its handshake."""
+        if link.state in (State.READY, State.CLOSED):
+            return
+        if not link.solicited:
+            link.refuse(CloseReason.AUTHENTICATION_TIMEOUT, texts.AUTHENTICATION_TIMEOUT)
+        elif link.has_info:
+            link.log("DBG", _STALE)
+            link.close(CloseReason.STALE_CONNECTION, _STALE)
+        else:
+            link.log("ERR", "No INFO of the remote server in time")
+            link.close(CloseReason.READ_ERROR)
+
+    def _lost(self, link: LinkEnd) -> None:
+        if isinstance(link, LeafLink):
+            self._open.discard(link)
+
+    # --- reload and the end ------------------------------------------------------------------------------------------
+
+    def close_listener(self) -> None:
+        """Let no further server in."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def stop(self) -> None:
+        """End all links and dial no more."""
+        self._closed = True
+        self.close_listener()
+        for task in self._dialling:
+            task.cancel()
+        for link in list(self._open):
+            link.close(CloseReason.SERVER_SHUTDOWN)

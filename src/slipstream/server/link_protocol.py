@@ -90,6 +90,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         on_open: makes the link when the socket is there.
         on_lost: is told when the socket is gone, after the link was closed.
         tls_first: TLS comes before anything else.
+        on_ready: goes on when link and socket know each other, before anything is read.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         on_open: Callable[[LinkProtocol], LinkEnd],
         on_lost: Callable[[LinkEnd], None] | None = None,
         tls_first: TlsFirst | None = None,
+        on_ready: Callable[[LinkProtocol], None] | None = None,
     ) -> None:
         self._server = server
         self._turns = server.turns
@@ -107,6 +109,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._on_open = on_open
         self._on_lost = on_lost
         self._tls_first = tls_first
+        self._on_ready = on_ready
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.link: LinkEnd = cast(LinkEnd, None)
         self._blocked = False  # the transport holds bytes it could not send
@@ -141,6 +144,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
                 server_hostname=first.server_hostname,
                 timeout_ns=first.timeout_ns,
             )
+        elif self._on_ready is not None:
+            self._on_ready(self)
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Where to read to: encrypted bytes go to the buffer that all share, since OpenSSL copies them at once."""

@@ -50,7 +50,6 @@ IDLE: Final[frozenset[str]] = frozenset(
         "jetstream.limits.max_ha_assets",
         "websocket.advertise",  # told to other servers
         "accounts.nkey",
-        "accounts.limits.max_leafnodes",
         "accounts.jetstream.cluster_traffic",
         "gateway",
         "mqtt",
@@ -106,8 +105,6 @@ def notices(options: Options) -> list[Notice]:
     http_api = options.http_api
     if http_api.port and http_api.tls is None and http_api.host not in ("127.0.0.1", "::1", "localhost"):
         found.append(("WRN", "http_api is not configured with TLS: passwords and tokens travel in clear"))
-    if options.leafnodes.port:
-        found.append(("WRN", "Leaf nodes are not supported yet: the port is open, and every connection is refused"))
     idle = idle_keys(options)
     if idle:
         found.append(("WRN", f"Without effect on a server that is alone: {', '.join(idle)}"))

@@ -15,14 +15,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.server.limits import PASSWORD_CHECK_THREADS
 
 if TYPE_CHECKING:
-    from slipstream.protocol.connection import ClientConnection
+    from slipstream.protocol.peer import Peer
 
-__all__ = ["PasswordChecks", "Start"]
+__all__ = ["PasswordChecks", "Start", "Waiting"]
+
+
+class Waiting(Protocol):
+    """Whoever waits for an answer: a client or a leaf node."""
+
+    @property
+    def peer(self) -> Peer: ...
+
 
 Job = Callable[[], bool]
 Done = Callable[[bool], None]
@@ -39,18 +47,18 @@ class PasswordChecks:
         self._start = start
         self._running = 0
         # Address → who waits there, both in the order in which they get their turn.
-        self._waiting: dict[str, dict[ClientConnection, tuple[Job, Done]]] = {}
+        self._waiting: dict[str, dict[Waiting, tuple[Job, Done]]] = {}
 
     def __len__(self) -> int:
         """How many wait."""
         return sum(map(len, self._waiting.values()))
 
-    def submit(self, connection: ClientConnection, job: Job, done: Done) -> None:
+    def submit(self, connection: Waiting, job: Job, done: Done) -> None:
         """Check a password when it is this connection's turn."""
         self._waiting.setdefault(_source(connection.peer.ip), {})[connection] = (job, done)
         self._next()
 
-    def forget(self, connection: ClientConnection) -> None:
+    def forget(self, connection: Waiting) -> None:
         """The connection ended: it waits no more."""
         if self._waiting:
             self._take(_source(connection.peer.ip), connection)
@@ -65,7 +73,7 @@ class PasswordChecks:
             self._running += 1
             self._start(job, partial(self._finished, done))
 
-    def _take(self, source: str, connection: ClientConnection) -> tuple[Job, Done]:
+    def _take(self, source: str, connection: Waiting) -> tuple[Job, Done]:
         group = self._waiting.get(source, {})
         taken = group.pop(connection, (_nothing, _no_one))
         if not group:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from slipstream.protocol.texts import CloseReason
 from slipstream.server.acceptor import Acceptor
 from slipstream.server.link_protocol import LinkEnd, LinkProtocol, LinkTiming, TlsFirst
 from slipstream.server.listener import address_of
+from slipstream.server.reachable import reachable
 from slipstream.server.tls import TlsContext
 from slipstream.server.tls_protocol import SecurePeer
 from slipstream.units import MILLISECOND_NS, SECOND_NS
@@ -112,9 +112,9 @@ class Routes:
     def _take_own_urls(self) -> None:
         server, own = self._server, self.mesh.introduction
         told = not server.options.cluster.no_advertise
-        own.own_urls = _reachable(*server.hub.advertised) if told else []
+        own.own_urls = reachable(*server.hub.advertised) if told else []
         if server.websocket is not None and told:
-            own.own_websocket_urls = _reachable(server.hub.websocket_host, server.hub.websocket_port)
+            own.own_websocket_urls = reachable(server.hub.websocket_host, server.hub.websocket_port)
         else:
             own.own_websocket_urls = []
 
@@ -305,22 +305,6 @@ class Routes:
             task.cancel()
         for link in list(self._open):
             link.close(CloseReason.SERVER_SHUTDOWN)
-
-
-def _reachable(host: str, port: int) -> list[str]:
-    """`host:port` under which others reach this server; all interfaces mean all addresses of the machine."""
-    if host not in ("", "0.0.0.0", "::"):
-        return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
-    found: list[str] = []
-    try:
-        for family, _, _, _, address in socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM):
-            ip = str(address[0])
-            url = f"[{ip}]:{port}" if family == socket.AF_INET6 else f"{ip}:{port}"
-            if not ip.startswith(("127.", "::1", "fe80")) and url not in found:
-                found.append(url)
-    except OSError:
-        pass
-    return found or [f"127.0.0.1:{port}"]
 
 
 def _is_address(host: str) -> bool:

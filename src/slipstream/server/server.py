@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     import ssl
     from tempfile import TemporaryDirectory
 
+    from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.dashboard import DashboardDoor
     from slipstream.server.jetstream import JetStreamRunner
+    from slipstream.server.leafnodes import LeafnodeServer
     from slipstream.server.rest_listener import RestListener
     from slipstream.server.routes import Routes
     from slipstream.server.websocket_listener import WebsocketListener
@@ -117,6 +119,7 @@ class Server:
         self.websocket: WebsocketListener | None = None
         self.http_api: RestListener | None = None
         self.routes: Routes | None = None  # to other servers of the cluster
+        self.leafnodes: LeafnodeServer | None = None
         self._jetstream = JetStreamSwitch(self, opens_late=opens_late)
         self._opens_late = opens_late
         self._listener: Acceptor | None = None
@@ -245,12 +248,15 @@ class Server:
             if self.monitoring is not None:
                 self.monitoring.join_cluster(self.routes.mesh)
             self._show_port("cluster", self.routes.port)
-        if options.leafnodes.port:
-            from slipstream.server.leafnodes import LeafnodeListener
+        if options.leafnodes.port or options.leafnodes.remotes:
+            from slipstream.server.leafnodes import LeafnodeServer
 
-            leafnodes = await LeafnodeListener.open(self)
-            self._others.append(leafnodes)
-            self._show_port("leafnodes", leafnodes.port)
+            self.leafnodes = LeafnodeServer(self)
+            if options.leafnodes.port:
+                self.leafnodes.listen()
+                self._show_port("leafnodes", self.leafnodes.port)
+            if self.monitoring is not None:
+                self.monitoring.watch_leafs(self.leafnodes.nodes)
         if options.websocket.port:
             from slipstream.server.websocket_listener import WebsocketListener
 
@@ -272,6 +278,8 @@ class Server:
             self._gate.announce()
         if self.routes is not None:
             self.routes.start()
+        if self.leafnodes is not None:
+            self.leafnodes.start()
 
     def _dashboard_door(self) -> DashboardDoor | None:
         if not self.options.serves_dashboard:
@@ -356,6 +364,8 @@ class Server:
             listener.close()
         if self.routes is not None:
             self.routes.close_listener()
+        if self.leafnodes is not None:
+            self.leafnodes.close_listener()
 
     async def stop(self) -> None:
         """Close everything; returns when nothing is left."""
@@ -370,6 +380,8 @@ class Server:
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
         if self.routes is not None:
             self.routes.stop()
+        if self.leafnodes is not None:
+            self.leafnodes.stop()
         self.turns.flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
@@ -389,6 +401,8 @@ class Server:
             self._operators.resolver.close()
         if self.routes is not None:
             self.routes.stop()
+        if self.leafnodes is not None:
+            self.leafnodes.stop()
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._jetstream.stop()
@@ -429,6 +443,8 @@ class Server:
         self._jetstream.reload(self._operators)
         if self.routes is not None:
             self.routes.reload(before.cluster, route_tls)
+        if self.leafnodes is not None:
+            self.leafnodes.nodes.reload()
         self._say_notices(before)
 
     async def wait_stopped(self) -> None:
@@ -469,10 +485,16 @@ class Server:
         """The other servers of the cluster; None on a server that is alone."""
         return None if self.routes is None else self.routes.mesh
 
+    @property
+    def leafs(self) -> LeafNodes | None:
+        """The leaf links; None on a server without leaf nodes."""
+        return None if self.leafnodes is None else self.leafnodes.nodes
+
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""
         found = [connection.outbox for connection in self.hub.connections.values()]
-        return found if self.routes is None else found + self.routes.outboxes()
+        found += [] if self.routes is None else self.routes.outboxes()
+        return found + ([] if self.leafnodes is None else self.leafnodes.outboxes())
 
 
 def host_port(host: str, port: int) -> str:

@@ -92,6 +92,10 @@ class AccountMappings:
     def __bool__(self) -> bool:
         return bool(self._literals or self._patterns)
 
+    def sources(self) -> list[bytes]:
+        """What is mapped."""
+        return [*self._literals, *(mapping.source for mapping in self._patterns)]
+
     def find(self, subject: bytes) -> Mapping | None:
         """The mapping that applies to a published subject."""
         literal = self._literals.get(subject)

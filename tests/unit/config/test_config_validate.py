@@ -124,7 +124,12 @@ ASKED = {
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
     "gateway": "gateway { name: a, port: 1 }",
-    "leafnodes": 'leafnodes { remotes: [{url: "nats://a"}] }',
+    "leafnodes: compression": 'leafnodes { remotes: [{url: "nats://a", compression: s2_auto}] }',
+    "leafnodes: leaf": 'leafnodes { remotes: [{url: "ws://a"}] }',
+    "leafnodes: settings": 'leafnodes { remotes: [{url: "nats://a", ws_no_masking: true}] }',
+    "leafnodes: jetstream_cluster_migrate": 'leafnodes { remotes: [{url: "nats://a", js_cluster_migrate: true}] }',
+    "leafnodes: handshake_first": "leafnodes { port: -1, tls { handshake_first: auto } }",
+    "leafnodes: a": "leafnodes { remotes: [{hub: true}] }",
     "mqtt": "mqtt { port: 1883 }",
     "authorization": "authorization { auth_callout { issuer: "
     "ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA, auth_users: [a] } }",
@@ -145,7 +150,8 @@ def test_what_is_not_there_yet_is_refused_with_its_place(row: tuple[str, object,
 
 
 def test_a_listener_for_leaf_nodes_is_fine() -> None:
-    text = 'leafnodes { listen: "127.0.0.1:-1" }, websocket { port: -1, no_tls: true }, jetstream: false, ocsp: false'
+    text = 'leafnodes { listen: "127.0.0.1:-1", remotes: [{url: "nats://a", compression: accept}] }, '
+    text += "websocket { port: -1, no_tls: true }, jetstream: false, ocsp: false"
     assert unsupported(options(text)) == []
     assert unsupported(options("port: 1")) == []
 

@@ -54,7 +54,6 @@ IDLE_TEXTS = {
     "jetstream.limits.max_ha_assets": "jetstream { limits { max_ha_assets: 10 } }",
     "websocket.advertise": 'websocket { port: 80, advertise: "a:1" }',
     "accounts.nkey": "accounts { A { nkey: ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA } }",
-    "accounts.limits.max_leafnodes": "accounts { A { limits { max_leafnodes: 1 } } }",
     "accounts.jetstream.cluster_traffic": "accounts { A { jetstream { cluster_traffic: owner } } }",
     "gateway": "gateway { advertise: a }",
     "mqtt": "mqtt { ack_wait: 10s }",
@@ -107,11 +106,6 @@ def test_a_listener_without_a_port_is_named() -> None:
         "websocket.compression",
     ]
     assert idle_keys(options("websocket { port: 80, no_tls: true, compression: true }")) == []
-
-
-def test_a_leaf_node_port_says_that_it_lets_nobody_in() -> None:
-    [(level, text)] = notices(options("leafnodes { port: 7422 }"))
-    assert level == "WRN" and text.startswith("Leaf nodes are not supported yet")
 
 
 @pytest.mark.parametrize(

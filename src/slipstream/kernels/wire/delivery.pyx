@@ -600,6 +600,9 @@ cdef class Delivery:
         outbox.advance(p + 2 - start)
         self._written(outbox, size)
         sub.delivered += 1
+        if sub.watched and reply_size:
+            # The other server notes the reply that it may answer.
+            sub.client.on_delivered(sub, PyBytes_FromStringAndSize(reply, reply_size))
         return 1
 
     cdef int _written(self, Outbox outbox, Py_ssize_t size) except -1:

@@ -1,0 +1,89 @@
+"""Who a leaf node is that connects here: credentials of CONNECT in, an identity or the end of its link out.
+
+A password may take its time, and so may an account whose token is elsewhere: meanwhile nothing more is read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slipstream.auth.identity import Denied, Granted, NeedsAccount, NeedsPasswordCheck, PeerFacts
+from slipstream.auth.leaf_logins import LeafLogins
+from slipstream.protocol import texts
+from slipstream.protocol.host import State
+from slipstream.protocol.texts import CloseReason
+
+if TYPE_CHECKING:
+    from slipstream.auth.identity import Identity, Verdict
+    from slipstream.links.leafs.handshake import LeafConnect
+    from slipstream.links.leafs.link import LeafLink
+    from slipstream.routing.hub import Hub
+
+__all__ = ["LeafDoor"]
+
+CheckPassword = Callable[["LeafLink", Callable[[], bool], Callable[[bool], None]], None]
+Admit = Callable[["Identity"], None]
+
+
+class LeafDoor:
+    """Decides about leaf nodes that connect to one server.
+
+    Args:
+        hub: accounts, users and options.
+        check_password: runs a slow comparison off the loop.
+    """
+
+    def __init__(self, hub: Hub, check_password: CheckPassword) -> None:
+        self._hub = hub
+        self._check_password = check_password
+        self._logins = LeafLogins(hub.options, hub.authenticator)
+
+    def reload(self) -> None:
+        """Other users are configured."""
+        self._logins = LeafLogins(self._hub.options, self._hub.authenticator)
+
+    def still_holds(self, identity: Identity) -> bool:
+        """Whether somebody would come in today as it did."""
+        return self._logins.still_holds(identity)
+
+    def ask(self, link: LeafLink, connect: LeafConnect, admit: Admit) -> None:
+        """Decide; ends in `admit` or with the link closed, perhaps later."""
+        peer = PeerFacts(kind="LEAFNODE", ip=link.peer.ip, nonce=link.nonce.encode(), certificate=link.peer.certificate)
+        self._judge(link, connect, peer, self._logins.authenticate(connect, peer), admit)
+
+    def _judge(self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, verdict: Verdict, admit: Admit) -> None:
+        if link.state is State.CLOSED:
+            return
+        if isinstance(verdict, NeedsPasswordCheck):
+            check = verdict
+            link.parser.pause()
+            self._check_password(
+                link, check.job, lambda matched: self._judge(link, connect, peer, check.resume(matched), admit)
+            )
+        elif isinstance(verdict, NeedsAccount):
+            self._fetch_account(link, connect, peer, verdict.account, admit)
+        elif isinstance(verdict, Granted):
+            admit(verdict.identity)
+        else:
+            if not isinstance(verdict, Denied):
+                verdict = Denied("neither auth callouts nor OpenID issuers decide about leaf nodes")
+            who = connect.nkey or connect.user
+            shown = f" - User {texts.quoted_text(who)}" if who else ""
+            link.log("DBG", f"Leafnode refused: {verdict.reason}")
+            link.log("ERR", f"authentication error{shown}")
+            link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+
+    def _fetch_account(self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, account: str, admit: Admit) -> None:
+        """Get the account that a token names, and decide then."""
+        operators = self._hub.logins.operators
+        assert operators is not None
+        link.parser.pause()
+
+        def looked_up() -> None:
+            verdict = self._logins.authenticate(connect, peer)
+            if isinstance(verdict, NeedsAccount):
+                verdict = Denied("Account JWT lookup error")
+            self._judge(link, connect, peer, verdict, admit)
+
+        operators.lookup(account, looked_up)

@@ -1,0 +1,335 @@
+"""One leaf link as a state machine, without its socket.
+
+    accepted: GREETED (INFO sent) ──CONNECT──► AUTHENTICATING ──let in──► READY (INFO sent) ──► CLOSED
+    dialled:  GREETED ──INFO──► AUTHENTICATING (CONNECT sent) ──INFO──► READY ────────────────► CLOSED
+                                     from every state: violation, timeout, peer gone ┘
+
+Until READY nothing but the handshake is understood. Whether a peer is let in, and into which account, is decided by
+`LeafNodes`; this is what is said over the link. `link.kind` tells which side is the hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from slipstream.accounts.account import subscription_cost
+from slipstream.kernels.subjects.subject import is_valid_subscription
+from slipstream.kernels.wire import linkparser as wire
+from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF, Link
+from slipstream.kernels.wire.linkparser import LinkParser
+from slipstream.kernels.wire.outbox import Outbox
+from slipstream.links.leafs.crossing import LOOP_PREFIX
+from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
+from slipstream.links.presence import LinkMember
+from slipstream.protocol import texts
+from slipstream.protocol.host import State
+from slipstream.protocol.rights import Rights
+from slipstream.protocol.texts import CloseReason, error_line
+from slipstream.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.auth.identity import Identity
+    from slipstream.config.options import Options
+    from slipstream.kernels.wire.delivery import Delivery
+    from slipstream.kernels.wire.interest import Route
+    from slipstream.kernels.wire.outbox import FlushQueue
+    from slipstream.links.leafs.crossing import Crossing
+    from slipstream.links.leafs.interest import LeafInterest
+    from slipstream.links.leafs.remotes import LeafRemote
+    from slipstream.protocol.peer import Peer
+
+__all__ = ["LEAF_LINE_FACTOR", "LeafHost", "LeafLink"]
+
+_PING = b"PING\r\n"
+_PONG = b"PONG\r\n"
+LEAF_LINE_FACTOR = 16  # lines of a server may be that much longer than those of a client
+_ERROR_SHOWN = 256  # characters of a peer's complaint that the log shows
+_LINE_SHOWN = 64  # bytes of a line that nobody understands
+# Time may heal what a configuration on the other side forbids: try again after that.
+PERMISSION_DELAY_NS = 30 * SECOND_NS
+
+
+class LeafHost(Protocol):
+    """What a leaf link needs of the leaf nodes and their server."""
+
+    @property
+    def options(self) -> Options: ...
+    @property
+    def delivery(self) -> Delivery: ...
+    @property
+    def flush_queue(self) -> FlushQueue: ...
+    @property
+    def subscription_bytes_max(self) -> int: ...
+    def now_ns(self) -> int: ...
+    def log(self, level: str, link: LeafLink, text: str) -> None: ...
+    def on_info(self, link: LeafLink, info: LeafInfo) -> None: ...
+    def on_connect(self, link: LeafLink, connect: LeafConnect) -> None: ...
+    def on_peer_error(self, link: LeafLink, text: str) -> None: ...
+    def on_own_loop(self, link: LeafLink) -> None: ...
+    def loop_subject(self, account: Account) -> bytes: ...
+    def closed(self, link: LeafLink, reason: CloseReason) -> None: ...
+    def in_steps(self, work: Iterator[None]) -> None: ...
+    def mapped_route(self, account: Account, subject: bytes) -> tuple[bytes, Route] | None:
+        """What a mapping makes of a subject, and where that goes; None: nowhere."""
+        ...
+
+
+class LeafLink:
+    """One connection to another server, of one account here with one there. The parser's sink."""
+
+    def __init__(self, host: LeafHost, cid: int, peer: Peer, remote: LeafRemote | None = None) -> None:
+        options = host.options
+        self.cid = cid
+        self.peer = peer
+        self.remote = remote  # of one that this server dialled
+        self.start_ns = self.last_activity_ns = self.last_read_ns = host.now_ns()
+        self.state = State.GREETED
+        self.close_reason: CloseReason | None = None
+        self.outbox = Outbox(host.flush_queue, self, options.max_pending)
+        is_spoke = remote is not None and not remote.options.hub
+        self.link = Link(SPOKE_LEAF if is_spoke else HUB_LEAF, self.outbox)
+        self.parser = LinkParser(
+            self, self.link, host.delivery, options.max_payload, LEAF_LINE_FACTOR * options.max_control_line
+        )
+        self.account: Account | None = None
+        self.member: LinkMember | None = None
+        self.interest: LeafInterest | None = None
+        self.crossing: Crossing | None = None
+        self.identity: Identity | None = None
+        self.nonce = ""
+        self.remote_name = ""
+        self.remote_version = ""
+        self.remote_cluster = ""
+        self.remote_domain = ""
+        self.remote_account = ""
+        self.isolated = False
+        self.compression = "off"
+        self.answers_connect = False  # the peer will say INFO once more
+        self.has_info = False
+        self.secured = False
+        self.pings_out = 0
+        self.ping_sent_ns = 0
+        self.rtt_ns = 0
+        self.edge: object = None  # the transport side; only the edge looks at it
+        self._host = host
+        self._rights: Rights | None = None
+
+    @property
+    def solicited(self) -> bool:
+        """Whether this server dialled."""
+        return self.remote is not None
+
+    @property
+    def is_spoke(self) -> bool:
+        """Whether this server is the leaf, and the peer the hub."""
+        return self.link.kind == SPOKE_LEAF
+
+    @property
+    def subscription_count(self) -> int:
+        """How many subjects the peer wants."""
+        return 0 if self.member is None else len(self.member)
+
+    # --- life cycle --------------------------------------------------------------------------------------------------
+
+    def named(self, name: str, cluster: str, domain: str) -> None:
+        """The peer told who it is."""
+        self.remote_name, self.remote_cluster, self.remote_domain = name, cluster, domain
+        self.link.cluster = cluster.encode() or None
+
+    def bind(self, account: Account, crossing: Crossing, identity: Identity | None) -> None:
+        """Take part in an account from now on; `begin` follows."""
+        self.account, self.crossing, self.identity = account, crossing, identity
+        self._rights = Rights(crossing.permissions, self._host.now_ns)
+        self.member = LinkMember(self, account, self.link, identity=identity, rights=self._rights)
+        parser = self.parser
+        parser.restricted = True
+        if self._rights.may_respond:
+            parser.verdicts = None  # an answer is allowed once
+        parser.admit(b"", account.interest, self.member)
+
+    def begin(self, interest: LeafInterest) -> None:
+        """The handshake is over: take messages and interest from now on."""
+        self.interest = interest
+        self.state = State.READY
+        self.parser.ready = True
+
+    def close(self, reason: CloseReason, error: str | None = None) -> None:
+        """End the link: say why if there is a text for it, and forget what the peer wanted."""
+        if self.state is State.CLOSED:
+            return
+        if error is not None:
+            self.outbox.write(error_line(error))
+        self.state = State.CLOSED
+        self.close_reason = reason
+        self.parser.stop()
+        if self.interest is not None:
+            self.interest.end()
+        if self.member is not None:
+            self.member.leave(self._host.in_steps)
+        self._host.closed(self, reason)
+
+    def refuse(self, reason: CloseReason, error: str) -> None:
+        """End the link with an error that is logged here, too."""
+        self.log("ERR", error)
+        self.close(reason, error)
+
+    def overflowed(self, limit: int) -> None:
+        """End a peer that has not read the more than `limit` bytes that wait for it."""
+        self.log("INF", f"Slow Consumer Detected: MaxPending of {limit} Exceeded")
+        self.close(CloseReason.SLOW_CONSUMER_PENDING)
+
+    def log(self, level: str, text: str) -> None:
+        """A log line about this link."""
+        self._host.log(level, self, text)
+
+    def send_ping(self) -> None:
+        """Ask whether the peer lives."""
+        self.pings_out += 1
+        self.ping_sent_ns = self._host.now_ns()
+        self.outbox.write(_PING)
+
+    # --- what the parser calls ---------------------------------------------------------------------------------------
+
+    def on_info(self, text: bytes) -> None:
+        """INFO of the peer, the first one or a later one."""
+        try:
+            info = msgspec.json.decode(text, type=LeafInfo)
+        except msgspec.DecodeError as error:
+            self.log("ERR", f"Error in INFO of a leaf node: {texts.escaped(str(error))}")
+            self.close(CloseReason.PROTOCOL_VIOLATION)
+            return
+        self._host.on_info(self, info)
+
+    def on_connect(self, text: bytes) -> None:
+        """CONNECT of a peer that dialled."""
+        if self.solicited or self.state is not State.GREETED:
+            self.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+            return
+        try:
+            connect = msgspec.json.decode(text, type=LeafConnect)
+        except msgspec.DecodeError as error:
+            self.log("ERR", f"Error in CONNECT of a leaf node: {texts.escaped(str(error))}")
+            self.close(CloseReason.PROTOCOL_VIOLATION)
+            return
+        self.state = State.AUTHENTICATING
+        self._host.on_connect(self, connect)
+
+    def on_ping(self) -> None:
+        """The peer asks whether this server lives."""
+        self.outbox.write(_PONG)
+
+    def on_pong(self) -> None:
+        """The peer lives."""
+        self.pings_out = 0
+        if self.ping_sent_ns:
+            self.rtt_ns = max(self._host.now_ns() - self.ping_sent_ns, 1)
+
+    def on_interest(
+        self, _account: bytes, subject: bytes, queue: bytes | None, weight: int, _origin: bytes | None
+    ) -> None:
+        """The peer wants a subject."""
+        member, crossing, account = self.member, self.crossing, self.account
+        assert member is not None and crossing is not None and account is not None
+        if subject.startswith(LOOP_PREFIX) and subject == self._host.loop_subject(account):
+            self._host.on_own_loop(self)
+            return
+        if not is_valid_subscription(subject):
+            self.outbox.write(error_line("Invalid Subscription"))
+            self.log("ERR", f"Could not insert subscription: invalid subject {texts.quoted(subject)}")
+            return
+        if not crossing.may_want(subject, queue):
+            self._overstepped("Subscription", subject)
+            return
+        if not member.has(subject, queue):
+            limits = (account.limits.max_subscriptions, self._host.options.max_subscriptions or -1)
+            too_many = any(0 <= limit <= len(member) for limit in limits)
+            if too_many or account.subscription_bytes + subscription_cost(subject) > self._host.subscription_bytes_max:
+                self.log("ERR", texts.MAXIMUM_SUBSCRIPTIONS)
+                self.outbox.write(error_line(texts.MAXIMUM_SUBSCRIPTIONS))
+                return
+        assert self._rights is not None
+        member.add(
+            subject,
+            queue,
+            weight,
+            None,
+            checked=crossing.permissions.needs_delivery_check(subject, queue),
+            watched=self._rights.may_respond,
+        )
+
+    def on_interest_gone(self, _account: bytes, subject: bytes, queue: bytes | None, _origin: bytes | None) -> None:
+        """The peer no longer wants a subject."""
+        if self.member is not None:
+            self.member.remove(subject, queue, None)
+
+    def on_unknown_account(self, _account: bytes) -> bool:
+        """Messages name no account here, and the one there is was admitted."""
+        return False
+
+    def may_publish(self, _account: bytes, subject: bytes) -> bool:
+        """Whether a message of the peer is taken; asked for each subject once, if no answers have to be counted."""
+        assert self.crossing is not None and self._rights is not None
+        if self.crossing.may_send(subject) or self._rights.may_publish(subject) is None:
+            return True
+        if self.crossing.oversteps(subject):
+            self._overstepped("Publish", subject)
+        return False
+
+    def on_message(
+        self,
+        _account: bytes,
+        subject: bytes,
+        reply: bytes | None,
+        queues: tuple[bytes, ...] | None,
+        origin: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> None:
+        """A message whose mapping is drawn anew each time."""
+        assert self.account is not None
+        found = self._host.mapped_route(self.account, subject)
+        if found is None:
+            return
+        subject, route = found
+        if queues is None:
+            # The peer could not know the groups that a mapping leads to.
+            groups = [members[0].queue for members in route.queues]
+            groups += [group.queue for group in route.elsewhere or () if group.queue not in groups]
+            queues = tuple(group for group in groups if group is not None)
+        self._host.delivery.deliver_arrived(
+            route, self.link, self.member, queues, origin, subject, reply, header_size, body
+        )
+
+    def on_peer_error(self, text: bytes) -> None:
+        """The peer complains, and mostly ends the link then."""
+        shown = texts.escaped(text.decode("utf-8", "replace")[:_ERROR_SHOWN])
+        self.log("ERR", f"Leafnode Error {shown}")
+        self._host.on_peer_error(self, shown)
+
+    def on_violation(self, kind: int, line: bytes) -> None:
+        """The bytes make no sense or break a limit; the parser takes no more."""
+        shown = texts.escaped(line[:_LINE_SHOWN].decode("utf-8", "replace"))
+        if kind == wire.EARLY_OPERATION:
+            self.log("ERR", f"Leafnode operation before its handshake: '{shown}'")
+            self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+        elif kind == wire.CONTROL_LINE_TOO_LONG:
+            self.refuse(CloseReason.MAX_CONTROL_LINE, texts.MAXIMUM_CONTROL_LINE)
+        elif kind == wire.PAYLOAD_TOO_LARGE:
+            self.refuse(CloseReason.MAX_PAYLOAD, texts.MAXIMUM_PAYLOAD)
+        else:
+            self.log("ERR", f"Leafnode parser ERROR: proto='{shown}...'")
+            self.close(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+
+    def _overstepped(self, what: str, subject: bytes) -> None:
+        """The peer does what it may not: a hub ends its link, a leaf passes over it."""
+        if self.is_spoke:
+            return
+        if self.remote is not None:
+            self.remote.delay_ns = PERMISSION_DELAY_NS
+        self.log("ERR", f"{what} Violation on {texts.quoted(subject)} - Check other side configuration")
+        preposition = "Publish to" if what == "Publish" else "Subscription to"
+        self.close(CloseReason.PROTOCOL_VIOLATION, f"Permissions Violation for {preposition} {texts.quoted(subject)}")

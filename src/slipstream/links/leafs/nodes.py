@@ -1,0 +1,420 @@
+"""The leaf links of one server: who is let in, what is dialled, and which account is connected with which.
+
+    accepted   INFO ──► CONNECT ──► who is it? ──► rights, INFO ──► READY
+    dialled    INFO ──► [TLS] ──► CONNECT ──► INFO with rights ──► READY
+
+What this is not: sockets (`server.leafnodes`), credentials (`door`), what is said over a link (`link`), what crosses it
+(`crossing`), interest (`interest`).
+
+Loops are found in two ways: each account of each server has a subject of its own (`$LDS.`) that all leaf links pass on,
+and whoever hears its own is in one; and no server is the leaf of a cluster whose leaf it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from slipstream.config.account_options import SubjectPermissionOptions
+from slipstream.errors import ConfigError
+from slipstream.kernels.wire.interest import SPOKE_LEAF
+from slipstream.links.leafs.caller import SPACES, LeafCaller
+from slipstream.links.leafs.crossing import Crossing, subjects_of
+from slipstream.links.leafs.door import LeafDoor
+from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo, LeafSubjects
+from slipstream.links.leafs.interest import LeafInterest
+from slipstream.links.leafs.link import LeafLink
+from slipstream.links.leafs.wants import AccountWants
+from slipstream.protocol import texts
+from slipstream.protocol.host import State
+from slipstream.protocol.texts import CloseReason
+from slipstream.units import SECOND_NS
+from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.auth.identity import Identity
+    from slipstream.config.account_options import ResponsePermissionOptions
+    from slipstream.config.options import Options
+    from slipstream.kernels.wire.delivery import Delivery
+    from slipstream.kernels.wire.interest import Route
+    from slipstream.kernels.wire.outbox import FlushQueue
+    from slipstream.links.leafs.edge import LeafEdge
+    from slipstream.links.leafs.remotes import LeafRemote
+    from slipstream.protocol.peer import Peer
+    from slipstream.routing.hub import Hub
+
+__all__ = ["LeafNodes"]
+
+LEAF_PORT_ERROR = "attempted to connect to leaf node port"
+SAME_CLUSTER = "remote leafnode has same cluster name"
+MIN_VERSION = "connection rejected since minimum version required is"
+_LOOP_DELAY_NS = _SAME_CLUSTER_DELAY_NS = 30 * SECOND_NS
+_VERSION_DELAY_NS = 5 * SECOND_NS
+
+
+class LeafNodes:
+    """All leaf links, of both sides."""
+
+    def __init__(self, hub: Hub, edge: LeafEdge) -> None:
+        self._hub = hub
+        self._edge = edge
+        self.host, self.port = "", 0  # where leafs are told to connect
+        self.urls: list[str] = []
+        self.links: dict[int, LeafLink] = {}  # READY ones
+        # Traffic of links that are gone.
+        self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
+        # Whoever wants to know: the system account's events.
+        self.on_connected: list[Callable[[LeafLink], None]] = []
+        self.on_closed: list[Callable[[LeafLink, CloseReason], None]] = []
+        self._door = LeafDoor(hub, edge.check_password)
+        self._wants = AccountWants(hub)
+        self._caller = LeafCaller(hub, edge, self._finish)
+
+    # --- as a host of links ------------------------------------------------------------------------------------------
+
+    @property
+    def options(self) -> Options:
+        """The configuration."""
+        return self._hub.options
+
+    @property
+    def delivery(self) -> Delivery:
+        """Of the server."""
+        return self._hub.delivery
+
+    @property
+    def flush_queue(self) -> FlushQueue:
+        """Of the server."""
+        return self._hub.flush_queue
+
+    @property
+    def subscription_bytes_max(self) -> int:
+        """Memory that subscriptions of one account may take."""
+        return self._hub.subscription_bytes_max
+
+    def now_ns(self) -> int:
+        """Wall clock."""
+        return self._hub.now_ns()
+
+    def in_steps(self, work: Iterator[None]) -> None:
+        """Do the first step of some work now, and the others when everybody else had a turn."""
+        self._hub.in_steps(work)
+
+    def log(self, level: str, link: LeafLink, text: str) -> None:
+        """A log line about one link."""
+        host = f"[{link.peer.ip}]" if ":" in link.peer.ip else link.peer.ip
+        self._edge.log(level, f"{host}:{link.peer.port} - lid:{link.cid} - {text}")
+
+    def loop_subject(self, account: Account) -> bytes:
+        """The subject by which this server knows itself in an account."""
+        return self._wants.loop_subject(account)
+
+    def mapped_route(self, account: Account, subject: bytes) -> tuple[bytes, Route] | None:
+        """What a mapping makes of a subject, and where that goes; None: nowhere."""
+        topology = self._hub.topology
+        mapped = topology.roll(account, subject) if account.maps_subjects else subject
+        return None if mapped is None else (mapped, topology.planned(account, mapped))
+
+    # --- all links ---------------------------------------------------------------------------------------------------
+
+    def of_account(self, name: str) -> list[LeafLink]:
+        """The links of one account."""
+        return [link for link in self.links.values() if link.account is not None and link.account.name == name]
+
+    def close_all(self, reason: CloseReason) -> None:
+        """End all links."""
+        for link in list(self.links.values()):
+            link.close(reason)
+
+    def reload(self) -> None:
+        """Whoever would not come in as before has to come again; the others learn what is new."""
+        self._door.reload()
+        for link in list(self.links.values()):
+            account, identity = link.account, link.identity
+            assert account is not None
+            if self._hub.accounts.get(account.name) is not account:
+                link.close(CloseReason.MISSING_ACCOUNT)
+            elif identity is not None and not self._door.still_holds(identity):
+                link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+            elif link.interest is not None:
+                self._hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
+
+    # --- accepted links ----------------------------------------------------------------------------------------------
+
+    def accept(self, peer: Peer) -> LeafLink:
+        """A server dialled. `greet` follows, when it is time for that."""
+        link = LeafLink(self, self._hub.next_cid(), peer)
+        link.nonce = self._hub.new_nonce()
+        self.log("INF", link, "Leafnode connection created ")
+        return link
+
+    def greet(self, link: LeafLink) -> None:
+        """Say who this is."""
+        info = self._info(link)
+        info.nonce = link.nonce
+        link.outbox.write(info.line())
+
+    def _info(self, link: LeafLink) -> LeafInfo:
+        options, identity = self.options, self._hub.identity
+        tls = options.leafnodes.tls
+        return LeafInfo(
+            server_id=identity.id,
+            server_name=identity.name,
+            version=SERVER_VERSION,
+            proto=LEAF_PROTO,
+            git_commit=f"slipstream-{PRODUCT_VERSION}",
+            go="python",
+            host=self.host,
+            port=self.port,
+            headers=not options.no_header_support,
+            auth_required=True,
+            tls_required=tls is not None,
+            tls_verify=tls is not None and tls.verify,
+            max_payload=options.max_payload,
+            jetstream=self._hub.jetstream,
+            ip=self.urls[0] if self.urls else "",
+            client_id=link.cid,
+            cluster=self._hub.cluster_name,
+            domain=options.jetstream.domain,
+            ldm=self._hub.lame_duck,
+            api_lvl=API_LEVEL,
+            info_on_connect=True,
+            leafnode_urls=self.urls,
+        )
+
+    def on_connect(self, link: LeafLink, connect: LeafConnect) -> None:
+        """A server that dialled says who it is."""
+        if connect.lang:
+            link.refuse(CloseReason.WRONG_PORT, LEAF_PORT_ERROR)
+            return
+        link.remote_name, link.remote_version = connect.name, connect.version
+        self._door.ask(link, connect, lambda identity: self._admit(link, connect, identity))
+
+    def _admit(self, link: LeafLink, connect: LeafConnect, identity: Identity) -> None:
+        account = self._hub.account_of(identity)
+        if account is None:
+            link.close(CloseReason.MISSING_ACCOUNT, texts.AUTHORIZATION_VIOLATION)
+            return
+        if not self._has_room(account):
+            link.refuse(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
+            return
+        ours = self._hub.cluster_name
+        if " " in connect.cluster:
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, SPACES)
+        elif ours and connect.cluster == ours:
+            link.refuse(CloseReason.CLUSTER_NAMES_IDENTICAL, SAME_CLUSTER)
+        elif connect.gateway:
+            name = texts.quoted_text(connect.gateway)
+            link.refuse(CloseReason.WRONG_GATEWAY, f"Rejecting connection from gateway {name} on the leafnode port")
+        elif not _is_new_enough(connect.version, self.options.leafnodes.min_version):
+            wanted = texts.quoted_text(self.options.leafnodes.min_version)
+            link.outbox.write(self._info_of_account(link, account, None).line())
+            link.refuse(CloseReason.MINIMUM_VERSION, f"{MIN_VERSION} {wanted}")
+        else:
+            self._let_in(link, connect, account, identity)
+
+    def _let_in(self, link: LeafLink, connect: LeafConnect, account: Account, identity: Identity) -> None:
+        link.named(connect.name, connect.cluster, connect.domain)
+        link.remote_account = connect.remote_account
+        link.isolated = self.options.leafnodes.isolate or connect.isolate
+        link.link.headers = connect.headers and not self.options.no_header_support
+        if connect.is_hub:
+            link.link.kind = SPOKE_LEAF
+        granted = None if identity.permissions is None else identity.permissions.options
+        inward = None if granted is None else granted.publish
+        outward = None if granted is None else granted.subscribe
+        if connect.deny_pub:
+            outward = outward or SubjectPermissionOptions()
+            outward = SubjectPermissionOptions(outward.allow, (*outward.deny, *connect.deny_pub))
+        try:
+            crossing = self._crossing(
+                link, account, inward, outward, None if granted is None else granted.allow_responses
+            )
+        except ConfigError as error:
+            self.log("ERR", link, f"Error in CONNECT of a leaf node: {texts.escaped(str(error))}")
+            link.close(CloseReason.PROTOCOL_VIOLATION)
+            return
+        link.bind(account, crossing, identity)
+        for other in self.of_account(account.name):
+            if _is_same(other, link):
+                other.refuse(CloseReason.DUPLICATE_LEAFNODE, CloseReason.DUPLICATE_LEAFNODE.value)
+                self.log("WRN", link, "Replacing connection from same server")
+                break
+        link.outbox.write(self._info_of_account(link, account, identity).line())
+        self._begin(link)
+
+    def _info_of_account(self, link: LeafLink, account: Account, identity: Identity | None) -> LeafInfo:
+        """The answer to CONNECT."""
+        info = self._info(link)
+        info.connect_info = True
+        info.remote_account = account.name
+        info.acc_is_sys = account.is_system
+        if identity is not None and identity.permissions is not None:
+            granted = identity.permissions.options
+            info.import_, info.export = subjects_of(granted.subscribe), subjects_of(granted.publish)
+        return info
+
+    def _crossing(
+        self,
+        link: LeafLink,
+        account: Account,
+        inward: SubjectPermissionOptions | None,
+        outward: SubjectPermissionOptions | None,
+        responses: ResponsePermissionOptions | None = None,
+    ) -> Crossing:
+        domains = self.options.default_js_domain
+        return Crossing(
+            inward,
+            outward,
+            domain=self.options.jetstream.domain if self.options.jetstream.enabled else "",
+            strict=not link.is_spoke,
+            shares_jetstream=domains.get(account.name) == "",
+            responses=responses,
+        )
+
+    # --- dialled links -----------------------------------------------------------------------------------------------
+
+    def dialled(self, peer: Peer, remote: LeafRemote) -> LeafLink:
+        """A server was reached; it speaks first."""
+        link = LeafLink(self, self._hub.next_cid(), peer, remote)
+        link.isolated = self.options.leafnodes.isolate or remote.options.isolate
+        self.log("INF", link, f"Leafnode connection created for account: {remote.account} ")
+        return link
+
+    def on_info(self, link: LeafLink, info: LeafInfo) -> None:
+        """The peer tells about itself, or where it can be reached."""
+        if link.remote is not None:
+            self._caller.on_info(link, link.remote, info)
+        elif link.state is not State.GREETED and link.state is not State.READY:
+            # Servers with compression say INFO before CONNECT; without a mode that is both sides' there is none.
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+
+    def _finish(
+        self, link: LeafLink, remote: LeafRemote, export: LeafSubjects | None, import_: LeafSubjects | None
+    ) -> None:
+        """The peer has let this server in, with these rights."""
+        account = self._hub.accounts.get(remote.account)
+        if account is None:
+            name = texts.quoted_text(remote.account)
+            self.log("ERR", link, f"Unable to lookup account {name} for solicited leafnode connection")
+            link.close(CloseReason.MISSING_ACCOUNT)
+            return
+        if link.remote_cluster and any(
+            other.remote_cluster == link.remote_cluster and not other.solicited and not other.is_spoke
+            for other in self.of_account(account.name)
+        ):
+            self.on_own_loop(link)
+            return
+        if not self._has_room(account):
+            link.refuse(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
+            return
+        options = remote.options
+        # What this server may send is what the peer may receive, and the other way round.
+        outward, inward = _rule(export, options.deny_exports), _rule(import_, options.deny_imports)
+        link.bind(account, self._crossing(link, account, inward, outward), None)
+        self._begin(link)
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    def _has_room(self, account: Account) -> bool:
+        limit = account.limits.max_leafnodes
+        return limit < 0 or len(self.of_account(account.name)) < limit
+
+    def _begin(self, link: LeafLink) -> None:
+        account, crossing = link.account, link.crossing
+        assert account is not None and crossing is not None
+        options = self.options.jetstream
+        local, remote = texts.quoted_text(options.domain), texts.quoted_text(link.remote_domain)
+        if account.is_system:
+            cluster = f"/{link.remote_cluster}" if link.remote_cluster else ""
+            self.log("INF", link, f"System account connected from {texts.escaped(link.remote_name)}{cluster}")
+            self.log("INF", link, "JetStream not extended, domains differ")
+        elif options.domain != link.remote_domain or not options.enabled:
+            self.log("INF", link, f"JetStream using domains: local {local}, remote {remote}")
+        interest = LeafInterest(account, link.link, crossing.is_told, self._wants.imports, isolated=link.isolated)
+        self.links[link.cid] = link
+        link.begin(interest)
+        self._edge.ready(link)
+        self._hub.in_steps(self._announce(link, interest, account))
+        for listener in self.on_connected:
+            listener(link)
+        if link.parser.paused:
+            link.parser.resume()
+
+    def _announce(self, link: LeafLink, interest: LeafInterest, account: Account) -> Iterator[None]:
+        for _ in interest.begin(self._wants.importers(account), self._wants.always(account)):
+            if link.state is State.CLOSED:
+                return
+            yield
+
+    def on_own_loop(self, link: LeafLink) -> None:
+        """This server hears itself over a link."""
+        self._delay(link, _LOOP_DELAY_NS)
+        name = texts.quoted_text("" if link.account is None else link.account.name)
+        text = f"Loop detected for leafnode account={name}. Delaying attempt to reconnect for 30s"
+        link.refuse(CloseReason.PROTOCOL_VIOLATION, text)
+
+    def on_peer_error(self, link: LeafLink, text: str) -> None:
+        """What the peer complains about; some of that takes longer to mend."""
+        dropped = "Leafnode connection dropped"
+        if SAME_CLUSTER in text:
+            self._delay(link, _SAME_CLUSTER_DELAY_NS)
+            self.log("ERR", link, f"{dropped} with same cluster name error. Delaying attempt to reconnect for 30s")
+        elif MIN_VERSION in text:
+            self._delay(link, _VERSION_DELAY_NS)
+            self.log("ERR", link, f"{dropped} due to minimum version requirement. Delaying attempt to reconnect for 5s")
+        elif "Loop detected" in text:
+            self._delay(link, _LOOP_DELAY_NS)
+            name = texts.quoted_text("" if link.account is None else link.account.name)
+            self.log("ERR", link, f"Loop detected for leafnode account={name}. Delaying attempt to reconnect for 30s")
+            link.close(CloseReason.PROTOCOL_VIOLATION)
+
+    def _delay(self, link: LeafLink, delay_ns: int) -> None:
+        if link.remote is not None:
+            link.remote.delay_ns = delay_ns
+
+    def closed(self, link: LeafLink, reason: CloseReason) -> None:
+        """A link ended, and forgot what its peer wanted; called once for each."""
+        remote = f" - Remote: {texts.escaped(link.remote_name)}" if link.remote_name else ""
+        if self.links.pop(link.cid, None) is not None:
+            self.closed_in_msgs += link.parser.msgs
+            self.closed_in_bytes += link.parser.msg_bytes
+            self.closed_out_msgs += link.outbox.msgs
+            self.closed_out_bytes += link.outbox.msg_bytes
+            for listener in self.on_closed:
+                listener(link, reason)
+        self.log("INF", link, f"Leafnode connection closed: {reason.value}{remote}")
+        self._edge.close(link, reason)
+
+
+def _rule(given: LeafSubjects | None, denied: tuple[str, ...]) -> SubjectPermissionOptions | None:
+    if given is None and not denied:
+        return None
+    given = given or LeafSubjects()
+    allow = None if given.allow is None else tuple(given.allow)
+    return SubjectPermissionOptions(allow, (*(given.deny or ()), *denied))
+
+
+def _is_same(other: LeafLink, link: LeafLink) -> bool:
+    """Whether two accepted links come from the same account of the same server."""
+    return (
+        not other.solicited
+        and bool(link.remote_account)
+        and (other.remote_name, other.remote_cluster, other.remote_account)
+        == (link.remote_name, link.remote_cluster, link.remote_account)
+    )
+
+
+def _is_new_enough(version: str, wanted: str) -> bool:
+    if not wanted:
+        return True
+    try:
+        return _numbers(version) >= _numbers(wanted)
+    except ValueError:
+        return False
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    core = version.removeprefix("v").partition("-")[0].partition("+")[0]
+    return tuple(int(part) for part in core.split(".")[:3])
