@@ -18,12 +18,12 @@ from slipstream.monitoring.query import Query
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_origin import OriginPolicy
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.handlers import steps_of
 from slipstream.rest.http_side import HttpSide
 from slipstream.rest.pages import allowed_origin
-from slipstream.rest.session import Session
-from slipstream.rest.steps import Answer, Problem
+from slipstream.rest.session import RestSession
+from slipstream.rest.steps import Answer, HttpProblem
 from support import keys
 from support.hub_world import HubWorld
 
@@ -207,15 +207,15 @@ def http_requests(data: bytes) -> None:
     calls = _http_calls([data])
     assert _http_calls(cut(data)) == calls
     for method, path, query, headers, body in calls:
-        call = Call(method, path, Query(query), headers, body)
-        session = Session({}, "", "_INBOX.x")
+        call = ApiCall(method, path, Query(query), headers, body)
+        session = RestSession({}, "", "_INBOX.x")
         session.receive(b"PONG\r\n")
         login = session.output()
         assert login.endswith(b"PING\r\n")
         try:
             allowed_origin(call, OriginPolicy())
             session.begin(steps_of(call))
-        except Problem:
+        except HttpProblem:
             continue
         # Whatever was asked became whole lines: the parser of clients finds nothing that is no operation.
         lines = client_model.parse(session.output(), max_line=wire.MAX_LINE, max_payload=wire.MAX_PAYLOAD)
@@ -229,7 +229,7 @@ def _http_calls(pieces: list[bytes]) -> list[tuple[str, tuple[str, ...], str, tu
             continue
         http.receive(piece)
         while (call := http.next_call()) is not None:
-            if isinstance(call, Call):
+            if isinstance(call, ApiCall):
                 query = "&".join(f"{name}={value}" for name, value in sorted(call.query._values.items()))
                 found.append((call.method, call.path, query, call.headers, call.body))
                 http.answer(Answer(204))

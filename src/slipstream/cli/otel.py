@@ -56,7 +56,7 @@ def otel(
     if interval <= 0:
         raise click.UsageError("--interval is a time longer than nothing.")
     exporter = _Exporter(Collector(endpoint, dict(_header(text) for text in headers)), count)
-    reading = _Reading(metrics, interval) if metrics else None
+    reading = _MetricsPage(metrics, interval) if metrics else None
     if not traces:
         assert reading is not None
         while not exporter.is_done:
@@ -117,7 +117,7 @@ class _Exporter:
             note(f"Dropped: {error}")
 
 
-class _Reading:
+class _MetricsPage:
     """A page of metrics, read again and again."""
 
     def __init__(self, url: str, interval_ns: int) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.jwt.claims import AccountClaims
     from slipstream.monitoring.envelope import Sender
-    from slipstream.monitoring.facts import Cancellable, Timers
+    from slipstream.routing.deadlines import Cancellable, Timers
     from slipstream.routing.operators import OperatorMode
 
 __all__ = ["ClaimsService", "TokenStore"]

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from slipstream.links.leafs.link import LeafLink
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.monitoring.envelope import Sender
-    from slipstream.monitoring.facts import Cancellable, Facts
+    from slipstream.monitoring.facts import Facts
     from slipstream.protocol.connection import ClientConnection
     from slipstream.protocol.texts import CloseReason
+    from slipstream.routing.deadlines import Cancellable
     from slipstream.routing.hub import ClosedConnection
 
 __all__ = ["Events"]

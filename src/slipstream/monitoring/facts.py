@@ -32,21 +32,10 @@ if TYPE_CHECKING:
     from slipstream.monitoring.jetstream_facts import JetStreamFacts
     from slipstream.monitoring.process import Usage
     from slipstream.protocol.connection import ClientConnection
+    from slipstream.routing.deadlines import Timers
     from slipstream.routing.hub import Hub, ServerIdentity
 
-__all__ = ["Cancellable", "Facts", "Monitored", "Traffic"]
-
-
-class Cancellable(Protocol):
-    """A timer that can be called off."""
-
-    def cancel(self) -> object: ...
-
-
-class Timers(Protocol):
-    """What calls back after a while."""
-
-    def call_later(self, delay_ns: int, callback: Callable[[], object], /) -> Cancellable: ...
+__all__ = ["Facts", "Monitored", "Traffic"]
 
 
 class Monitored(Protocol):

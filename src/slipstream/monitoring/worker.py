@@ -26,7 +26,8 @@ from slipstream.monitoring.limits import (
 from slipstream.units import MILLISECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.monitoring.facts import Cancellable, Monitored
+    from slipstream.monitoring.facts import Monitored
+    from slipstream.routing.deadlines import Cancellable
 
 __all__ = ["Job", "Steps", "Worker", "finished", "in_steps"]
 

@@ -10,16 +10,16 @@ from slipstream.config.durations import parse_duration
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.rest.limits import ANSWER_TIMEOUT_MAX_NS, ANSWER_TIMEOUT_NS
 from slipstream.rest.message_headers import from_http
-from slipstream.rest.steps import Problem
+from slipstream.rest.steps import HttpProblem
 
-__all__ = ["Call", "subject_of"]
+__all__ = ["ApiCall", "subject_of"]
 
 # What a PUB line can carry; whether it is a subject that may be published to, the server says.
 _BLANKS = re.compile(r"[\x00-\x20\x7f]")
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiCall:
     """What is asked."""
 
     method: str
@@ -42,7 +42,7 @@ class Call:
         """How long the client would wait for an answer of NATS.
 
         Raises:
-            Problem: `timeout` is no duration, or too long a one.
+            HttpProblem: `timeout` is no duration, or too long a one.
         """
         text = self.query.text("timeout")
         return self.duration_ns(text, ANSWER_TIMEOUT_MAX_NS) if text else ANSWER_TIMEOUT_NS
@@ -51,46 +51,46 @@ class Call:
         """A duration of the query.
 
         Raises:
-            Problem: it is none, or not between nothing and `most_ns`.
+            HttpProblem: it is none, or not between nothing and `most_ns`.
         """
         try:
             found = parse_duration(text)
         except ValueError as error:
-            raise Problem(400, f"no duration: {text!r}") from error
+            raise HttpProblem(400, f"no duration: {text!r}") from error
         if not 0 < found <= most_ns:
-            raise Problem(400, f"a duration out of range: {text!r}")
+            raise HttpProblem(400, f"a duration out of range: {text!r}")
         return found
 
     def flag(self, name: str) -> bool:
         """A boolean of the query.
 
         Raises:
-            Problem: it is none.
+            HttpProblem: it is none.
         """
         try:
             return self.query.flag(name)
         except BadRequest as error:
-            raise Problem(400, str(error)) from error
+            raise HttpProblem(400, str(error)) from error
 
     def number(self, name: str) -> int:
         """An unsigned number of the query, 0 if it is not there.
 
         Raises:
-            Problem: it is none.
+            HttpProblem: it is none.
         """
         try:
             return self.query.unsigned(name)
         except BadRequest as error:
-            raise Problem(400, str(error)) from error
+            raise HttpProblem(400, str(error)) from error
 
 
 def subject_of(pieces: tuple[str, ...]) -> str:
     """The subject that is the rest of a path; a slash is a character like any other in it.
 
     Raises:
-        Problem: no message can have it.
+        HttpProblem: no message can have it.
     """
     subject = "/".join(pieces)
     if not subject or _BLANKS.search(subject):
-        raise Problem(400, f"no subject: {subject!r}")
+        raise HttpProblem(400, f"no subject: {subject!r}")
     return subject

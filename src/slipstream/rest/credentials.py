@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from slipstream.rest.steps import Problem
+from slipstream.rest.steps import HttpProblem
 
 __all__ = ["credentials"]
 
@@ -18,7 +18,7 @@ def credentials(authorization: str, *, operator_mode: bool) -> dict[str, str]:
         operator_mode: whether users have tokens of operators; a bearer token is such a one then.
 
     Raises:
-        Problem: it is of a kind that is not known, or not well formed.
+        HttpProblem: it is of a kind that is not known, or not well formed.
     """
     if not authorization:
         return {}
@@ -33,4 +33,4 @@ def credentials(authorization: str, *, operator_mode: bool) -> dict[str, str]:
             colon = ""
         if colon:
             return {"user": user, "pass": password}
-    raise Problem(401, "the Authorization header has to be `Basic` or `Bearer`, well formed")
+    raise HttpProblem(401, "the Authorization header has to be `Basic` or `Bearer`, well formed")

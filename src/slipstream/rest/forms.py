@@ -11,10 +11,10 @@ import msgspec
 from slipstream.jetstream.ack_subjects import ack_numbers
 from slipstream.kernels.client.serverdecode import Message
 from slipstream.protocol.headers import find_header, parse_headers
-from slipstream.rest.steps import JSON_TYPE, Problem
+from slipstream.rest.steps import JSON_TYPE, HttpProblem
 from slipstream.units import SECOND_NS
 
-__all__ = ["EVENTS", "LINES", "Form", "KeyChanges", "KeyNames", "MessageRows", "Place"]
+__all__ = ["EVENTS", "LINES", "Form", "KeyChanges", "KeyNames", "MessageRows", "StreamPlace"]
 
 EVENTS: Final = "text/event-stream"
 LINES: Final = "application/x-ndjson"
@@ -22,7 +22,7 @@ _TOKENS_V1 = 9
 _COMMENT = b": alive\n\n"
 
 
-class Place(msgspec.Struct, frozen=True):
+class StreamPlace(msgspec.Struct, frozen=True):
     """Where a delivered message stands, as its ack subject says."""
 
     seq: int
@@ -31,18 +31,18 @@ class Place(msgspec.Struct, frozen=True):
     pending: int
 
     @staticmethod
-    def of(message: Message) -> Place:
+    def of(message: Message) -> StreamPlace:
         """Read it.
 
         Raises:
-            Problem: the message was not delivered by a consumer.
+            HttpProblem: the message was not delivered by a consumer.
         """
         numbers = ack_numbers(message.reply.encode())
         tokens = message.reply.split(".")
         at = 7 if len(tokens) == _TOKENS_V1 else 9
         if numbers is None or not (tokens[at].isdigit() and tokens[at + 1].isdigit()):
-            raise Problem(502, "a delivery without its place in the stream")
-        return Place(numbers[0], numbers[1], int(tokens[at]), int(tokens[at + 1]))
+            raise HttpProblem(502, "a delivery without its place in the stream")
+        return StreamPlace(numbers[0], numbers[1], int(tokens[at]), int(tokens[at + 1]))
 
 
 class Form(Protocol):
@@ -59,7 +59,7 @@ class Form(Protocol):
         """What says that more may follow."""
         ...
 
-    def row(self, message: Message, place: Place) -> bytes:
+    def row(self, message: Message, place: StreamPlace) -> bytes:
         """One message; nothing, if it is not to be seen."""
         ...
 
@@ -73,7 +73,7 @@ class MessageRows:
         self.content_type = content_type
         self.heartbeat = _COMMENT if content_type == EVENTS else b""
 
-    def row(self, message: Message, place: Place) -> bytes:
+    def row(self, message: Message, place: StreamPlace) -> bytes:
         """One message."""
         row: dict[str, object] = {"seq": place.seq, "subject": message.subject, "time": _time(place.time_ns)}
         if message.header:
@@ -92,7 +92,7 @@ class KeyChanges:
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
 
-    def row(self, message: Message, place: Place) -> bytes:
+    def row(self, message: Message, place: StreamPlace) -> bytes:
         """One change."""
         row: dict[str, object] = {
             "bucket": self._bucket,
@@ -117,7 +117,7 @@ class KeyNames:
         self._prefix = f"$KV.{bucket}."
         self._separator = b""
 
-    def row(self, message: Message, place: Place) -> bytes:
+    def row(self, message: Message, place: StreamPlace) -> bytes:
         """One key, unless it was deleted."""
         if _operation(message.header) != "PUT":
             return b""
@@ -132,7 +132,7 @@ def _operation(header: bytes) -> str:
     return (find_header(b"KV-Operation", header) or b"PUT").decode("latin-1")
 
 
-def _event(place: Place, row: dict[str, object]) -> bytes:
+def _event(place: StreamPlace, row: dict[str, object]) -> bytes:
     # JSON has no line ends of its own, so one `data` line carries it.
     return b"id: %d\ndata: %b\n\n" % (place.seq, msgspec.json.encode(row))
 

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.rest.buckets import delete_key, get_key, list_keys, put_key
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.messages import get_message, read_messages
 from slipstream.rest.publishing import publish, request
-from slipstream.rest.steps import Problem, Steps
+from slipstream.rest.steps import HttpProblem, Steps
 
 __all__ = ["METHODS", "steps_of"]
 
-Handler = Callable[[Call], Steps]
+Handler = Callable[[ApiCall], Steps]
 
 METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _VERSION = "v1"
 
 
-def steps_of(call: Call) -> Steps:
+def steps_of(call: ApiCall) -> Steps:
     """The handler of a request, begun but not yet run.
 
     Raises:
-        Problem: there is none, or none for this method.
+        HttpProblem: there is none, or none for this method.
     """
     table = _table(call.path)
     handler = table.get("GET" if call.method == "HEAD" else call.method)
     if handler is None:
-        raise Problem(405 if table else 404, "method not allowed" if table else "no such path")
-    return handler(Call(call.method, call.path[2:], call.query, call.headers, call.body))
+        raise HttpProblem(405 if table else 404, "method not allowed" if table else "no such path")
+    return handler(ApiCall(call.method, call.path[2:], call.query, call.headers, call.body))
 
 
 def _table(path: tuple[str, ...]) -> dict[str, Handler]:

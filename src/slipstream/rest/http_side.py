@@ -14,9 +14,9 @@ from http import HTTPStatus
 import h11
 
 from slipstream.monitoring.query import Query, decode_component
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.limits import HEAD_BYTES_MAX
-from slipstream.rest.steps import Answer, Problem
+from slipstream.rest.steps import Answer, HttpProblem
 
 __all__ = ["HttpSide"]
 
@@ -52,15 +52,15 @@ class HttpSide:
         except RuntimeError:
             self.is_closing = True
 
-    def next_call(self) -> Call | bytes | None:
+    def next_call(self) -> ApiCall | bytes | None:
         """The next whole request, None when there is none yet; bytes are to be sent, and then asked again."""
         if self.is_closing:
             return None
         try:
             return self._next_call()
         except h11.RemoteProtocolError as error:
-            return self._refuse(Problem(error.error_status_hint, str(error)))
-        except Problem as problem:
+            return self._refuse(HttpProblem(error.error_status_hint, str(error)))
+        except HttpProblem as problem:
             return self._refuse(problem)
 
     def allow_origin(self, origin: str) -> None:
@@ -102,7 +102,7 @@ class HttpSide:
     def _asks_for_head(self) -> bool:
         return self._head is not None and self._head.method == b"HEAD"
 
-    def _next_call(self) -> Call | bytes | None:
+    def _next_call(self) -> ApiCall | bytes | None:
         while True:
             event = self._http.next_event()
             if event is h11.NEED_DATA:
@@ -127,24 +127,24 @@ class HttpSide:
         lengths = [value for name, value in head.headers if name == b"content-length"]
         if lengths and any(name == b"transfer-encoding" for name, _ in head.headers):
             # Two lengths for one body: what follows may or may not be a request, so nobody reads it.
-            raise Problem(400, "both Content-Length and Transfer-Encoding")
+            raise HttpProblem(400, "both Content-Length and Transfer-Encoding")
         if lengths:
             self._check_size(int(lengths[0]))
 
     def _check_size(self, size: int) -> None:
         if size > self._body_max:
-            raise Problem(413, f"more than {self._body_max} bytes, the largest payload of this server")
+            raise HttpProblem(413, f"more than {self._body_max} bytes, the largest payload of this server")
 
-    def _read(self) -> Call:
+    def _read(self) -> ApiCall:
         head = self._head
         assert head is not None
         target = head.target.decode("latin-1")
         path, _, query = target.partition("#")[0].partition("?")
         pieces = tuple(_decoded(piece) for piece in path.removeprefix("/").split("/"))
         headers = tuple((name.decode("ascii"), _text(value)) for name, value in head.headers)
-        return Call(head.method.decode("ascii"), pieces, Query(query), headers, bytes(self._body))
+        return ApiCall(head.method.decode("ascii"), pieces, Query(query), headers, bytes(self._body))
 
-    def _refuse(self, problem: Problem) -> bytes | None:
+    def _refuse(self, problem: HttpProblem) -> bytes | None:
         """An answer to something that is not a proper request; the connection ends with it."""
         self.is_closing = True
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
@@ -165,7 +165,7 @@ class HttpSide:
 def _decoded(piece: str) -> str:
     text = decode_component(piece, plus=False)
     if text is None or any("\ud800" <= character <= "\udfff" for character in text):
-        raise Problem(400, f"a broken escape in the path: {piece!r}")
+        raise HttpProblem(400, f"a broken escape in the path: {piece!r}")
     return text
 
 

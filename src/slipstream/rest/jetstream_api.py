@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from slipstream.errors import UNREADABLE
-from slipstream.rest.steps import Problem, Reply
+from slipstream.rest.steps import HttpProblem, NatsReply
 
 __all__ = ["API", "api_answer", "checked_name", "decoded", "no_stream", "stored_ack"]
 
@@ -23,57 +23,57 @@ def checked_name(name: str, what: str) -> str:
     """The name of a stream or a bucket.
 
     Raises:
-        Problem: nothing can have it.
+        HttpProblem: nothing can have it.
     """
     if not _NAME.fullmatch(name):
-        raise Problem(400, f"no name of a {what}: {name!r}")
+        raise HttpProblem(400, f"no name of a {what}: {name!r}")
     return name
 
 
-def api_answer(reply: Reply) -> dict[str, Any]:
+def api_answer(reply: NatsReply) -> dict[str, Any]:
     """The JSON of an answer.
 
     Raises:
-        Problem: it is an error, or cannot be read.
+        HttpProblem: it is an error, or cannot be read.
     """
     try:
         answer = msgspec.json.decode(reply.payload)
     except UNREADABLE as error:
-        raise Problem(502, "the answer is no JSON: somebody else than JetStream gave it") from error
+        raise HttpProblem(502, "the answer is no JSON: somebody else than JetStream gave it") from error
     if not isinstance(answer, dict):
-        raise Problem(502, "the answer is no JSON object: somebody else than JetStream gave it")
+        raise HttpProblem(502, "the answer is no JSON object: somebody else than JetStream gave it")
     refused = answer.get("error")
     if isinstance(refused, dict):
         code, err_code = refused.get("code"), refused.get("err_code")
         status = code if isinstance(code, int) and 400 <= code < 600 else _SERVER_SIDE
-        raise Problem(status, str(refused.get("description", "")), err_code if isinstance(err_code, int) else 0)
+        raise HttpProblem(status, str(refused.get("description", "")), err_code if isinstance(err_code, int) else 0)
     return answer
 
 
-def stored_ack(reply: Reply) -> dict[str, Any]:
+def stored_ack(reply: NatsReply) -> dict[str, Any]:
     """The ack of a stream for a message.
 
     Raises:
-        Problem: it was refused, or no stream answered.
+        HttpProblem: it was refused, or no stream answered.
     """
     answer = api_answer(reply)
     if not isinstance(answer.get("stream"), str) or not isinstance(answer.get("seq"), int):
-        raise Problem(502, "the answer is no ack of a stream: somebody else gave it")
+        raise HttpProblem(502, "the answer is no ack of a stream: somebody else gave it")
     return answer
 
 
-def no_stream(problem: Problem, what: str) -> Problem:
+def no_stream(problem: HttpProblem, what: str) -> HttpProblem:
     """Nobody took a message: say which stream is not there."""
-    return Problem(404, what) if problem.status == 503 else problem
+    return HttpProblem(404, what) if problem.status == 503 else problem
 
 
 def decoded(text: object) -> bytes:
     """Bytes that JetStream's JSON has in base64.
 
     Raises:
-        Problem: they are not.
+        HttpProblem: they are not.
     """
     try:
         return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except binascii.Error as error:
-        raise Problem(502, "the answer has broken base64") from error
+        raise HttpProblem(502, "the answer has broken base64") from error

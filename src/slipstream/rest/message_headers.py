@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from slipstream.protocol.headers import parse_headers
 from slipstream.rest.limits import HEADERS_MAX
-from slipstream.rest.steps import Problem
+from slipstream.rest.steps import HttpProblem
 
 __all__ = ["from_http", "header_block", "to_http"]
 
@@ -36,7 +36,7 @@ def from_http(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         headers: names in lower case.
 
     Raises:
-        Problem: there are too many.
+        HttpProblem: there are too many.
     """
     found = []
     for name, value in headers:
@@ -45,7 +45,7 @@ def from_http(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         elif name.startswith("nats-") or name in _TRACES:
             found.append((_spelt(name), value))
     if len(found) > HEADERS_MAX:
-        raise Problem(431, f"more than {HEADERS_MAX} headers for the message")
+        raise HttpProblem(431, f"more than {HEADERS_MAX} headers for the message")
     return found
 
 

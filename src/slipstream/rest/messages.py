@@ -6,11 +6,11 @@ import re
 
 import msgspec
 
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.forms import EVENTS, LINES, MessageRows
 from slipstream.rest.jetstream_api import API, api_answer, checked_name, decoded, no_stream
 from slipstream.rest.message_headers import to_http
-from slipstream.rest.steps import Answer, Ask, Problem, Reply, Steps
+from slipstream.rest.steps import Answer, Ask, HttpProblem, NatsReply, Steps
 from slipstream.rest.tails import consume
 
 __all__ = ["get_message", "read_messages"]
@@ -19,21 +19,21 @@ _SEQ = re.compile(r"[1-9][0-9]{0,18}")
 _NO_MESSAGE_ERROR = 10037
 
 
-def get_message(call: Call) -> Steps:
+def get_message(call: ApiCall) -> Steps:
     """`GET /v1/streams/<stream>/messages/<seq>`: one message, its payload as the body."""
     stream, number = checked_name(call.path[0], "stream"), call.path[2]
     if not _SEQ.fullmatch(number):
-        raise Problem(400, f"no sequence: {number!r}")
+        raise HttpProblem(400, f"no sequence: {number!r}")
     try:
         reply = yield Ask(f"{API}.STREAM.MSG.GET.{stream}", msgspec.json.encode({"seq": int(number)}))
-        assert isinstance(reply, Reply)
+        assert isinstance(reply, NatsReply)
         message = api_answer(reply).get("message")
-    except Problem as problem:
+    except HttpProblem as problem:
         if problem.err_code == _NO_MESSAGE_ERROR:
-            raise Problem(404, str(problem), problem.err_code) from problem
+            raise HttpProblem(404, str(problem), problem.err_code) from problem
         raise no_stream(problem, "stream not found") from problem
     if not isinstance(message, dict):
-        raise Problem(502, "the answer has no message")
+        raise HttpProblem(502, "the answer has no message")
     headers = (
         ("Nats-Stream", stream),
         ("Nats-Subject", str(message.get("subject", "")).encode().decode("latin-1")),
@@ -44,7 +44,7 @@ def get_message(call: Call) -> Steps:
     return Answer(200, decoded(message.get("data")), headers=headers)
 
 
-def read_messages(call: Call) -> Steps:
+def read_messages(call: ApiCall) -> Steps:
     """`GET /v1/streams/<stream>/messages`: from the first message, or where the query says, and on."""
     stream = checked_name(call.path[0], "stream")
     wanted = _start(call)
@@ -58,14 +58,14 @@ def read_messages(call: Call) -> Steps:
     return (yield from consume(stream, wanted, MessageRows(content_type), follow=follow, limit=call.number("limit")))
 
 
-def _start(call: Call) -> dict[str, object]:
+def _start(call: ApiCall) -> dict[str, object]:
     """Where it begins: behind the last event that the client has, else as the query says."""
     last = call.header("last-event-id")
     if last.isdigit() and len(last) < 19:
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": int(last) + 1}
     given = [name for name in ("from_seq", "from_time", "new") if call.query.text(name)]
     if len(given) > 1:
-        raise Problem(400, f"only one of {', '.join(given)}")
+        raise HttpProblem(400, f"only one of {', '.join(given)}")
     if call.number("from_seq"):
         return {"deliver_policy": "by_start_sequence", "opt_start_seq": call.number("from_seq")}
     if call.query.text("from_time"):

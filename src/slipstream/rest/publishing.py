@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from slipstream.rest.call import Call, subject_of
+from slipstream.rest.call import ApiCall, subject_of
 from slipstream.rest.jetstream_api import no_stream, stored_ack
 from slipstream.rest.message_headers import header_block, to_http
-from slipstream.rest.steps import Answer, Ask, Problem, Publish, Reply, Steps
+from slipstream.rest.steps import Answer, Ask, HttpProblem, NatsReply, PublishStep, Steps
 
 __all__ = ["publish", "request"]
 
 
-def publish(call: Call) -> Steps:
+def publish(call: ApiCall) -> Steps:
     """`POST /v1/publish/<subject>`: 204 when the server took it; with `ack=true` when a stream has it on disk."""
     subject = subject_of(call.path)
     header = header_block(call.message_headers)
     if not call.flag("ack"):
-        yield Publish(subject, call.body, header)
+        yield PublishStep(subject, call.body, header)
         return Answer(204)
     try:
         reply = yield Ask(subject, call.body, header, call.timeout_ns)
-    except Problem as problem:
+    except HttpProblem as problem:
         raise no_stream(problem, f"no stream takes {subject!r}") from problem
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, NatsReply)
     return Answer.json(stored_ack(reply))
 
 
-def request(call: Call) -> Steps:
+def request(call: ApiCall) -> Steps:
     """`POST /v1/request/<subject>`: the first reply, its payload as the body."""
     reply = yield Ask(subject_of(call.path), call.body, header_block(call.message_headers), call.timeout_ns)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, NatsReply)
     return Answer(200, reply.payload, headers=to_http(reply.header))

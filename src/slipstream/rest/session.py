@@ -16,10 +16,10 @@ import msgspec
 
 from slipstream.client.frames import message_frame
 from slipstream.kernels.client.serverdecode import Decoder, Message
-from slipstream.rest.steps import Answer, Ask, Listen, Problem, Publish, Reply, Step, Steps, Tail
+from slipstream.rest.steps import Answer, Ask, HttpProblem, Listen, NatsReply, PublishStep, Step, Steps, Tail
 from slipstream.version import PRODUCT_VERSION
 
-__all__ = ["Session"]
+__all__ = ["RestSession"]
 
 _NO_RESPONDERS = 503
 # What the server says when it closes or refuses, by its beginning in lower case, and what that is in HTTP.
@@ -37,7 +37,7 @@ _STATUS_OF: Final = (
 )
 
 
-class Session:
+class RestSession:
     """One client.
 
     Args:
@@ -48,7 +48,7 @@ class Session:
 
     def __init__(self, login: dict[str, str], name: str, inbox: str) -> None:
         self.login = login
-        self.outcome: Answer | Problem | Tail | None = None
+        self.outcome: Answer | HttpProblem | Tail | None = None
         self.is_over = False  # the server closed it
         self.is_known = False  # the server let it in
         self.timeout_ns = 0  # for the step that is under way; 0: as long as it takes
@@ -84,7 +84,7 @@ class Session:
         self.outcome = None
         self._steps = steps
         if self.is_over:
-            self._fail(Problem(503, "the server has closed the connection"))
+            self._fail(HttpProblem(503, "the server has closed the connection"))
         elif self.is_known:
             self._go_on(None)
 
@@ -124,18 +124,18 @@ class Session:
     def timed_out(self) -> None:
         """The step under way took longer than its `timeout_ns`."""
         if isinstance(self._step, Ask):
-            self._throw(Problem(504, f"no answer on {self._step.subject!r} in time"))
+            self._throw(HttpProblem(504, f"no answer on {self._step.subject!r} in time"))
 
     def closed(self) -> None:
         """The server closed the connection."""
         self.is_over = True
         self._notice_errors()
         if self._steps is not None:
-            self._fail(Problem(503, "the server has closed the connection"))
+            self._fail(HttpProblem(503, "the server has closed the connection"))
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _go_on(self, result: Reply | str | None) -> None:
+    def _go_on(self, result: NatsReply | str | None) -> None:
         steps = self._steps
         assert steps is not None
         self._step, self.timeout_ns = None, 0
@@ -145,12 +145,12 @@ class Session:
                 step = steps.send(self._listen())
         except StopIteration as end:
             self._end(end.value)
-        except Problem as problem:
+        except HttpProblem as problem:
             self._end(problem)
         else:
             self._run(step)
 
-    def _throw(self, problem: Problem) -> None:
+    def _throw(self, problem: HttpProblem) -> None:
         steps = self._steps
         if steps is None:
             return
@@ -159,7 +159,7 @@ class Session:
             step = steps.throw(problem)
         except StopIteration as end:
             self._end(end.value)
-        except Problem as raised:
+        except HttpProblem as raised:
             self._end(raised)
         else:
             self._run(step)
@@ -167,7 +167,7 @@ class Session:
     def _run(self, step: Step) -> None:
         self._step = step
         try:
-            if isinstance(step, Publish):
+            if isinstance(step, PublishStep):
                 self._output += message_frame(step.subject, step.payload, header=step.header)
                 self._output += b"PING\r\n"
                 self._pongs_awaited += 1
@@ -179,7 +179,7 @@ class Session:
                 self._output += message_frame(step.subject, step.payload, reply=reply, header=step.header)
                 self.timeout_ns = step.timeout_ns
         except ValueError as error:
-            self._throw(Problem(400, str(error)))
+            self._throw(HttpProblem(400, str(error)))
 
     def _listen(self) -> str:
         subject = f"{self._inbox}.t"
@@ -191,15 +191,15 @@ class Session:
         self._output += f"SUB {subject} {self._sids}\r\n".encode()
         return self._sids
 
-    def _fail(self, problem: Problem) -> None:
+    def _fail(self, problem: HttpProblem) -> None:
         if self._steps is not None:
             self._steps.close()
             self._end(problem)
 
-    def _end(self, outcome: Answer | Problem | Tail) -> None:
+    def _end(self, outcome: Answer | HttpProblem | Tail) -> None:
         self._steps = self._step = None
         self.timeout_ns = 0
-        if not isinstance(outcome, Answer | Problem):
+        if not isinstance(outcome, Answer | HttpProblem):
             self._tail = outcome
             self._http += outcome.begin()
         self.outcome = outcome
@@ -212,9 +212,9 @@ class Session:
             self._http += data
             self._output += owed
         elif message.subject == f"{self._inbox}.r.{self._requests}" and isinstance(self._step, Ask):
-            reply = Reply(message.header, message.payload)
+            reply = NatsReply(message.header, message.payload)
             if reply.status == _NO_RESPONDERS and not reply.payload:
-                self._throw(Problem(503, f"nobody answers on {self._step.subject!r}"))
+                self._throw(HttpProblem(503, f"nobody answers on {self._step.subject!r}"))
             else:
                 self._go_on(reply)
 
@@ -229,7 +229,7 @@ class Session:
         while self._errors_seen < len(errors):
             text = errors[self._errors_seen]
             self._errors_seen += 1
-            problem = Problem(_status(text), text)
+            problem = HttpProblem(_status(text), text)
             if self.is_known:
                 self._throw(problem)
             else:
@@ -242,7 +242,7 @@ class Session:
             self.is_known = True
             if self._steps is not None:
                 self._go_on(None)
-        elif isinstance(self._step, Publish):
+        elif isinstance(self._step, PublishStep):
             self._go_on(None)
 
 

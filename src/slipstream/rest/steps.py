@@ -20,13 +20,13 @@ from slipstream.errors import SlipstreamError
 from slipstream.kernels.client.serverdecode import Message
 from slipstream.rest.limits import ANSWER_TIMEOUT_NS
 
-__all__ = ["Answer", "Ask", "Listen", "Problem", "Publish", "Reply", "Step", "Steps", "Tail"]
+__all__ = ["Answer", "Ask", "HttpProblem", "Listen", "NatsReply", "PublishStep", "Step", "Steps", "Tail"]
 
 JSON_TYPE = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class PublishStep:
     """Publish, and go on when the server has looked at it. Gives None."""
 
     subject: str
@@ -38,7 +38,7 @@ class Publish:
 class Ask:
     """Send a request and wait for the first reply, which is given.
 
-    A time-out and a subject without anybody behind it are `Problem`s, raised where the step was yielded.
+    A time-out and a subject without anybody behind it are `HttpProblem`s, raised where the step was yielded.
     """
 
     subject: str
@@ -52,11 +52,11 @@ class Listen:
     """Subscribe to a new subject of this client's own, which is given; what arrives there goes to the `Tail`."""
 
 
-Step = Publish | Ask | Listen
+Step = PublishStep | Ask | Listen
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class NatsReply:
     """What came back."""
 
     header: bytes
@@ -84,7 +84,7 @@ class Answer:
         return Answer(status, msgspec.json.encode(value) + b"\n", JSON_TYPE, headers)
 
 
-class Problem(SlipstreamError):
+class HttpProblem(SlipstreamError):
     """An answer that is an error, in the shape of JetStream's own."""
 
     def __init__(self, status: int, description: str, err_code: int = 0) -> None:
@@ -126,4 +126,4 @@ class Tail(Protocol):
         ...
 
 
-Steps = Generator[Step, Reply | str | None, Answer | Tail]
+Steps = Generator[Step, NatsReply | str | None, Answer | Tail]

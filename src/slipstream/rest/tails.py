@@ -11,10 +11,10 @@ import msgspec
 
 from slipstream.kernels.client.serverdecode import Message
 from slipstream.protocol.headers import find_header
-from slipstream.rest.forms import Form, Place
+from slipstream.rest.forms import Form, StreamPlace
 from slipstream.rest.jetstream_api import API, api_answer, no_stream
 from slipstream.rest.limits import HEARTBEAT_NS
-from slipstream.rest.steps import Ask, Listen, Problem, Reply, Steps
+from slipstream.rest.steps import Ask, HttpProblem, Listen, NatsReply, Steps
 from slipstream.units import SECOND_NS
 
 __all__ = ["ConsumerTail", "consume"]
@@ -49,9 +49,9 @@ def consume(stream: str, wanted: dict[str, object], form: Form, *, follow: bool 
     request = msgspec.json.encode({"stream_name": stream, "config": config})
     try:
         reply = yield Ask(f"{API}.CONSUMER.CREATE.{stream}", request)
-    except Problem as problem:
+    except HttpProblem as problem:
         raise no_stream(problem, "stream not found") from problem
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, NatsReply)
     is_empty = not api_answer(reply).get("num_pending")
     return ConsumerTail(form, limit, follow=follow, is_empty=is_empty)
 
@@ -87,7 +87,7 @@ class ConsumerTail:
             return b"", b""
         if message.header.startswith(_STATUS):
             return b"", self._control(message)
-        place = Place.of(message)
+        place = StreamPlace.of(message)
         self._count += 1
         self._is_broken = place.consumer_seq != self._count
         if self._is_broken:

@@ -1,6 +1,6 @@
 """The port of the HTTP API (ADR 81): sockets on one side; on the other `rest`, and clients inside the server.
 
-    socket ──► HttpSide ──► handler's steps ──► Session ──► Pipe ──► the server
+    socket ──► HttpSide ──► handler's steps ──► RestSession ──► Pipe ──► the server
            ◄──          ◄── outcome         ◄──         ◄──      ◄──
 
 A connection logs in with its first request and stays that client as long as its requests come with the same
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from slipstream.limits import LISTEN_BACKLOG, TLS_TIMEOUT_NS
 from slipstream.monitoring.http import http_date
 from slipstream.protocol.ws_origin import OriginPolicy
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.credentials import credentials
 from slipstream.rest.handlers import steps_of
 from slipstream.rest.http_side import HttpSide
@@ -30,8 +30,8 @@ from slipstream.rest.limits import (
     WRITE_TIMEOUT_NS,
 )
 from slipstream.rest.pages import allowed_origin, preflight
-from slipstream.rest.session import Session
-from slipstream.rest.steps import Answer, Problem
+from slipstream.rest.session import RestSession
+from slipstream.rest.steps import Answer, HttpProblem
 from slipstream.server.listener import ClientProtocol, address_of
 from slipstream.server.pipe import Pipe
 from slipstream.server.tls import TlsContext
@@ -105,9 +105,9 @@ class RestProtocol(asyncio.Protocol):
         self._server = listener.server
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
         self._http = HttpSide(http_date, self._server.hub.options.max_payload)
-        self._session: Session | None = None
+        self._session: RestSession | None = None
         self._pipe: Pipe | None = None
-        self._call: Call | None = None  # being answered
+        self._call: ApiCall | None = None  # being answered
         self._is_tail = False  # the answer goes on
         self._silence = 0  # heartbeats in a row in which the server said nothing
         self._blocked = False  # the transport holds bytes it could not send
@@ -191,7 +191,7 @@ class RestProtocol(asyncio.Protocol):
             elif http.has_head:
                 self._await(BODY_TIMEOUT_NS)
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: ApiCall) -> None:
         self._stop_waiting()
         self._call = call
         try:
@@ -202,20 +202,20 @@ class RestProtocol(asyncio.Protocol):
                 return
             steps = steps_of(call)
             login = credentials(call.header("authorization"), operator_mode=self._server.options.trusts_operators)
-        except Problem as problem:
+        except HttpProblem as problem:
             self._answer(problem.answer())
             return
         session = self._session_of(login, call)
         session.begin(steps)
         self._drive()
 
-    def _session_of(self, login: dict[str, str], call: Call) -> Session:
+    def _session_of(self, login: dict[str, str], call: ApiCall) -> RestSession:
         """The client that asks: the one of before, if it is the same."""
         if self._session is not None and self._session.login == login and not self._session.is_over:
             return self._session
         self._leave()
         name = call.header("user-agent")[:64]
-        self._session = Session(login, name, f"_INBOX.{secrets.token_hex(11)}")
+        self._session = RestSession(login, name, f"_INBOX.{secrets.token_hex(11)}")
         self._pipe = Pipe(ClientProtocol(self._server), address_of(self._transport), self._received, self._lost)
         self._pipe.connect()
         return self._session
@@ -254,7 +254,7 @@ class RestProtocol(asyncio.Protocol):
         outcome = session.outcome
         if outcome is not None and self._call is not None and not self._is_tail:
             session.outcome = None
-            if isinstance(outcome, Problem):
+            if isinstance(outcome, HttpProblem):
                 self._answer(outcome.answer())
             elif isinstance(outcome, Answer):
                 self._answer(outcome)
@@ -265,7 +265,7 @@ class RestProtocol(asyncio.Protocol):
         if self._is_tail:
             self._send_tail()
 
-    def _await_step(self, session: Session) -> None:
+    def _await_step(self, session: RestSession) -> None:
         self._stop_waiting()
         self._step_timeout_ns = session.timeout_ns
         if session.timeout_ns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.http_side import HttpSide
 from slipstream.rest.steps import Answer
 
@@ -15,10 +15,10 @@ def side() -> HttpSide:
     return HttpSide(lambda: "now", BODY_MAX)
 
 
-def taken(http: HttpSide, data: bytes) -> Call:
+def taken(http: HttpSide, data: bytes) -> ApiCall:
     http.receive(data)
     call = http.next_call()
-    assert isinstance(call, Call), call
+    assert isinstance(call, ApiCall), call
     return call
 
 
@@ -50,7 +50,7 @@ def test_requests_follow_each_other() -> None:
     assert http.answer(Answer(200, b"x")).endswith(b"\r\n\r\nx")
     assert not http.is_idle
     second = http.next_call()
-    assert isinstance(second, Call)
+    assert isinstance(second, ApiCall)
     assert second.path == ("b",)
     http.answer(Answer(204))
     assert http.is_idle

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.rest.session import Session
-from slipstream.rest.steps import Answer, Ask, Listen, Problem, Publish, Reply, Steps
+from slipstream.rest.session import RestSession
+from slipstream.rest.steps import Answer, Ask, HttpProblem, Listen, NatsReply, PublishStep, Steps
 
 INFO = b'INFO {"server_id":"x"}\r\n'
 
 
-def logged_in() -> Session:
-    session = Session({"user": "u"}, "test", "_INBOX.x")
+def logged_in() -> RestSession:
+    session = RestSession({"user": "u"}, "test", "_INBOX.x")
     assert b'"user":"u"' in session.output()
     session.receive(INFO + b"PONG\r\n")
     assert session.is_known
@@ -20,12 +20,12 @@ def logged_in() -> Session:
 
 def asking() -> Steps:
     reply = yield Ask("a.b", b"hi")
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, NatsReply)
     return Answer(200, reply.payload)
 
 
-def outcome_of(session: Session) -> Answer | Problem:
-    assert isinstance(session.outcome, Answer | Problem)
+def outcome_of(session: RestSession) -> Answer | HttpProblem:
+    assert isinstance(session.outcome, Answer | HttpProblem)
     return session.outcome
 
 
@@ -43,7 +43,7 @@ def test_a_request_and_its_reply() -> None:
 
 
 def test_a_handler_waits_for_the_login() -> None:
-    session = Session({}, "test", "_INBOX.x")
+    session = RestSession({}, "test", "_INBOX.x")
     session.begin(asking())
     session.output()
     session.receive(INFO)
@@ -66,7 +66,7 @@ def test_what_the_server_refuses(said: bytes, status: int) -> None:
     session.begin(asking())
     session.receive(said)
     problem = outcome_of(session)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, HttpProblem)
     assert problem.status == status
 
 
@@ -75,25 +75,25 @@ def test_nobody_answers_in_time() -> None:
     session.begin(asking())
     session.timed_out()
     problem = outcome_of(session)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, HttpProblem)
     assert problem.status == 504
 
 
 def test_a_login_that_is_refused() -> None:
-    session = Session({"user": "u"}, "test", "_INBOX.x")
+    session = RestSession({"user": "u"}, "test", "_INBOX.x")
     session.begin(asking())
     session.receive(INFO + b"-ERR 'Authorization Violation'\r\n")
     session.closed()
     problem = outcome_of(session)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, HttpProblem)
     assert problem.status == 401
     session.begin(asking())
-    assert isinstance(session.outcome, Problem)
+    assert isinstance(session.outcome, HttpProblem)
 
 
 def test_a_publish_ends_when_the_server_has_looked_at_it() -> None:
     def publishing() -> Steps:
-        yield Publish("a", b"x")
+        yield PublishStep("a", b"x")
         return Answer(204)
 
     session = logged_in()
@@ -108,9 +108,9 @@ def test_a_handler_may_catch_a_problem_and_go_on() -> None:
     def twice() -> Steps:
         try:
             yield Ask("first")
-        except Problem:
+        except HttpProblem:
             reply = yield Ask("second")
-            assert isinstance(reply, Reply)
+            assert isinstance(reply, NatsReply)
             return Answer(200, reply.payload)
         raise AssertionError
 
@@ -130,7 +130,7 @@ def test_a_subject_that_no_line_can_carry() -> None:
     session = logged_in()
     session.begin(wrong())
     problem = outcome_of(session)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, HttpProblem)
     assert problem.status == 400
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from slipstream.monitoring.query import Query
 from slipstream.protocol.ws_origin import OriginPolicy
-from slipstream.rest.call import Call
+from slipstream.rest.call import ApiCall
 from slipstream.rest.credentials import credentials
 from slipstream.rest.message_headers import from_http, header_block, to_http
 from slipstream.rest.pages import allowed_origin
-from slipstream.rest.steps import Problem
+from slipstream.rest.steps import HttpProblem
 
 
 def basic(text: str) -> str:
@@ -35,7 +35,7 @@ def test_credentials(header: str, operator_mode: bool, expected: dict[str, str])
 
 @pytest.mark.parametrize("header", ["Basic", "Basic !", basic("nocolon"), "Digest x", "Bearer", "Basic //79"])
 def test_credentials_of_no_use(header: str) -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(HttpProblem) as raised:
         credentials(header, operator_mode=False)
     assert raised.value.status == 401
 
@@ -57,7 +57,7 @@ def test_headers_get_the_spelling_of_nats() -> None:
 
 
 def test_there_is_a_limit_of_headers() -> None:
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(HttpProblem) as raised:
         from_http([(f"x-nats-{number}", "v") for number in range(65)])
     assert raised.value.status == 431
 
@@ -67,8 +67,8 @@ def test_a_message_sets_no_headers_of_http() -> None:
     assert to_http(block) == (("X-Nats-Set-Cookie", "a"), ("Nats-Sequence", "7"))
 
 
-def call(**headers: str) -> Call:
-    return Call("GET", (), Query(""), tuple((name.replace("_", "-"), value) for name, value in headers.items()))
+def call(**headers: str) -> ApiCall:
+    return ApiCall("GET", (), Query(""), tuple((name.replace("_", "-"), value) for name, value in headers.items()))
 
 
 def test_pages_need_to_be_allowed() -> None:
@@ -84,6 +84,6 @@ def test_pages_need_to_be_allowed() -> None:
         (call(sec_fetch_site="same-origin"), allowed),  # a name that was rebound to this machine
         (call(sec_fetch_site="cross-site"), nobody),
     ):
-        with pytest.raises(Problem) as raised:
+        with pytest.raises(HttpProblem) as raised:
             allowed_origin(asked, policy)
         assert raised.value.status == 403
