@@ -9,6 +9,9 @@ import pytest
 from slipstream.testing.sim_disk import SimDisk
 from support.disk_world import disk_world
 from support.jetstream_world import World
+from support.sealing import both_forms
+
+at_rest = both_forms()
 
 SIZE = 5
 

@@ -14,7 +14,10 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import store as store_module
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import both_forms
 from support.store_history import Broken, Driver, watch
+
+at_rest = both_forms()
 
 
 def appending(driver: Driver) -> None:
@@ -210,6 +213,7 @@ def enumerate_states(
     return checked[0]
 
 
+@pytest.mark.timeout(300)  # where frames are sealed, an erasure has ten calls more, and each is a state
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_crash_states(name: str) -> None:
     assert enumerate_states(SCENARIOS[name], images=1, seed=1) > 20

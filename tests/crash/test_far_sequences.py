@@ -6,8 +6,11 @@ import time
 from pathlib import Path
 
 from campaigns.load import API, Connection
+from support.sealing import both_forms
 from support.server_process import ServerProcess
 from support.servers import server_binary
+
+at_rest = both_forms()
 
 FAR = 2**40
 CAUGHT_UP_S = 20.0

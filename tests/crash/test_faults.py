@@ -14,8 +14,11 @@ from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import STORE_RESERVE_BYTES
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import both_forms
 from support.store_history import Driver
 from support.stores import commit, fill, new_file_store, payload, reopen, upkeep
+
+at_rest = both_forms()
 
 
 def workload(driver: Driver) -> None:

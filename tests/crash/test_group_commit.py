@@ -11,7 +11,10 @@ import pytest
 from slipstream.jetstream.store.file.group_commit import run_group
 from slipstream.jetstream.store.values import Committed, Job
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import both_forms
 from support.store_history import Broken, Driver
+
+at_rest = both_forms()
 
 DIRECTORIES = [f"/store/A/stream{number}" for number in range(3)]
 

@@ -49,12 +49,15 @@ def test_checksums_of_a_copy(data: bytes, first: int, second: int) -> None:
     assert kernel.crc32c_copy(data, first, second) == (data, crc32c(data, first), crc32c(data, second))
 
 
+ROOMS = st.sampled_from([0, 8, 24])  # at the end of every frame
+
+
 @given(st.lists(st.sampled_from([3, 700, 65_000, 150_000, 400_000]), min_size=1, max_size=8), st.data())
 def test_what_is_taken_is_what_was_appended_however_much(sizes: list[int], data: st.DataObject) -> None:
     """Little is copied, much changes hands, and neither disturbs what comes next; in units as well."""
     index = MessageIndex(1)
     writer = LogWriter(index)
-    writer.open_segment(3, 7, 0, 1 << 30, 0)
+    writer.open_segment(3, 7, 0, 1 << 30, 0, data.draw(ROOMS), data.draw(st.sampled_from([1, 32_768, 262_144])))
     in_unit = data.draw(st.booleans())
     if in_unit:
         writer.begin_unit()
@@ -75,17 +78,17 @@ def test_what_is_taken_is_what_was_appended_however_much(sizes: list[int], data:
         assert message is not None and message.payload == bytes([seq]) * size
 
 
-@given(st.lists(PARTS, min_size=1, max_size=6), SALTS)
-def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: int) -> None:
+@given(st.lists(PARTS, min_size=1, max_size=6), SALTS, ROOMS)
+def test_writer_follows_the_layout_and_scan_reads_it(parts: list[tuple], salt: int, room: int) -> None:
     records = [Record(i + 1, ts, s, h, p, expires=e) for i, (ts, s, h, p, e) in enumerate(parts)]
     index = MessageIndex(1)
     writer = LogWriter(index)
-    writer.open_segment(3, salt, 0, 1 << 30, 6)
+    writer.open_segment(3, salt, 0, 1 << 30, 6, room)
     writer.synced_upto, writer.epoch = 5, 9
     for r in records:
         assert writer.append(r.seq, r.ts, r.subject, r.headers, r.payload, r.expires)
     data = writer.take()
-    assert data == encode_frame(records, no=7, salt=salt, synced_upto=5, epoch=9)
+    assert data == encode_frame(records, no=7, salt=salt, synced_upto=5, epoch=9, room=room)
     scan = scanned(data + bytes(64), salt)
     assert (len(scan), scan.regions, scan.holes, scan.good_end) == (len(records), [], [], len(data))
     assert (scan.last_seq, scan.synced_upto, scan.epoch, scan.last_frame_no) == (len(records), 5, 9, 7)

@@ -46,10 +46,17 @@ def encode_record(record: Record, salt: int) -> bytes:
 
 
 def encode_frame(
-    records: list[Record], *, no: int, salt: int, synced_upto: int = 0, epoch: int = 0, flags: int = 0
+    records: list[Record],
+    *,
+    no: int,
+    salt: int,
+    synced_upto: int = 0,
+    epoch: int = 0,
+    flags: int = 0,
+    room: int = 0,
 ) -> bytes:
-    """One frame."""
-    body = b"".join(encode_record(record, salt) for record in records)
+    """One frame, with so much room at its end."""
+    body = b"".join(encode_record(record, salt) for record in records) + bytes(room)
     low = salt & 0xFFFFFFFF
     head = FRAME.pack(
         MAGIC ^ low, 64 + len(body), no, records[0].seq, len(records), flags, synced_upto, epoch, records[0].ts, 0

@@ -69,6 +69,8 @@ class JetStreamOptions(
     max_file_store: int = -1  # bytes; -1: a share of the free disk
     domain: str = ""
     key: str = ""  # encryption at rest
+    key_file: str = ""
+    key_command: str = ""  # program with arguments that writes the key
     prev_key: str = ""
     cipher: Literal["", "chachapoly", "aes"] = ""  # empty: not said
     sync_always: bool = True  # fsync before every acknowledgement; False once `sync_interval` is a duration
@@ -87,3 +89,8 @@ class JetStreamOptions(
     meta_compact_size: int = 0
     meta_compact_sync: bool = False
     max_concurrent_io: int = CONCURRENT_IO
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether stored data is to be encrypted."""
+        return bool(self.key or self.key_file or self.key_command)

@@ -98,6 +98,8 @@ _GO_NAMES: Final = {
     "jetstream": "JetStream",
     "jetstream.domain": "JetStreamDomain",
     "jetstream.key": "JetStreamKey",
+    "jetstream.key_file": "JetStreamKeyFile",
+    "jetstream.key_command": "JetStreamKeyCommand",
     "jetstream.prev_key": "JetStreamOldKey",
     "jetstream.cipher": "JetStreamCipher",
     "jetstream.unique_tag": "JetStreamUniqueTag",

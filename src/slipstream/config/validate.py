@@ -40,10 +40,6 @@ def _checks_ocsp(tls: TLSOptions | None) -> bool:
     return tls is not None and tls.ocsp_peer is not None and tls.ocsp_peer.verify
 
 
-def _asks_for_encryption(jetstream: JetStreamOptions) -> bool:
-    return bool(jetstream.key or jetstream.prev_key or jetstream.cipher or jetstream.tpm is not None)
-
-
 def _compresses(compression: CompressionOptions) -> bool:
     return compression.mode.lower() not in ("", "off", "disabled", "false", "accept", "not_supported", "not supported")
 
@@ -100,9 +96,14 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ("prof_port", lambda o: o.prof_port, "profiling over HTTP is not supported"),
     (
         "jetstream",
-        lambda o: o.jetstream.enabled and _asks_for_encryption(o.jetstream),
-        "encryption of stored data is not supported yet: with key, prev_key, cipher or tpm in jetstream it would "
-        "still be readable on disk",
+        lambda o: o.jetstream.enabled and o.jetstream.tpm is not None,
+        "keys in a TPM are not supported: key_command in jetstream takes the key from any program, also one that "
+        "unseals it",
+    ),
+    (
+        "jetstream",
+        lambda o: o.jetstream.enabled and o.jetstream.prev_key,
+        "prev_key in jetstream is not supported yet",
     ),
 )
 
@@ -273,6 +274,8 @@ def _jetstream(options: Options) -> Iterator[str]:
     domain = options.jetstream.domain
     if domain and re.search(r"[\s.*>]", domain):
         yield "invalid domain name: may not contain ., * or >"
+    if options.jetstream.enabled:
+        yield from _encryption(options.jetstream)
     if options.jetstream.enabled and options.cluster.port:
         if not options.server_name:
             yield "jetstream cluster requires `server_name` to be set"
@@ -297,6 +300,14 @@ def _http_api(options: Options) -> Iterator[str]:
                 yield f"http_api: tls has no {name} here"
     for origin in options.http_api.allowed_origins:
         yield from _origin_problem(origin)
+
+
+def _encryption(jetstream: JetStreamOptions) -> Iterator[str]:
+    sources = [name for name in ("key", "key_file", "key_command") if getattr(jetstream, name)]
+    if len(sources) > 1:
+        yield f"jetstream takes its encryption key from one place: {' and '.join(sources)} are given"
+    if jetstream.cipher and not sources and jetstream.tpm is None:
+        yield "jetstream has a cipher and no key: nothing would be encrypted"
 
 
 def _websocket(options: Options) -> Iterator[str]:

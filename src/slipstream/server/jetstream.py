@@ -43,7 +43,10 @@ if TYPE_CHECKING:
     from slipstream.config.account_options import AccountJetStreamOptions
     from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.config.structs import StreamConfig
+    from slipstream.jetstream.store.file.disk import Disk
+    from slipstream.jetstream.store.sealed.keys import MainKey
     from slipstream.jetstream.stream.stream import Stream
+    from slipstream.server.at_rest import AtRest
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamRunner"]
@@ -57,11 +60,19 @@ _YOUNG_STREAMS_MAX: Final = 256  # a stream is some hundred objects, and 100,000
 class JetStreamRunner:
     """Starts, holds and stops JetStream."""
 
-    def __init__(self, server: Server, loop: asyncio.AbstractEventLoop, storage: Storage) -> None:
-        """Nothing is opened before `start`; the storage is closed by `stop`."""
+    def __init__(
+        self, server: Server, loop: asyncio.AbstractEventLoop, storage: Storage, key: MainKey | None = None
+    ) -> None:
+        """Nothing is opened before `start`; the storage is closed by `stop`. `key`: that of encryption at rest."""
         self._server = server
         self._loop = loop
-        self._disk = RealDisk()
+        self._disk: Disk = RealDisk()
+        self._at_rest: AtRest | None = None
+        if key is not None:
+            from slipstream.server import at_rest
+
+            self._at_rest = at_rest.AtRest(self._disk, key)
+            self._disk = self._at_rest.disk
         self._files = FileWork(
             loop, server.turns.run_and_flush, server.turns.report, server.options.jetstream.max_concurrent_io
         )
@@ -155,10 +166,11 @@ class JetStreamRunner:
         ports = AccountPorts(server, server.hub.accounts[name], self._loop, self._files)
         stores = DirectoryStores(
             self._disk,
-            os.path.join(self.directory, account_directory(name)),
+            self.account_path(name),
             options=self._store_options,
             new_uid=lambda: secrets.token_bytes(16),
             log=ports.log,
+            label=name.encode() if self._at_rest is not None else b"",
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
         api = open_api(account, self._on_dropped)
@@ -175,6 +187,12 @@ class JetStreamRunner:
                 api.enabled = False
             self.accounts[name], self.apis[name] = account, api
         self._listening[name] = self._listen(name, api)
+
+    def account_path(self, name: str) -> str:
+        """Where the files of an account are."""
+        hidden = self._at_rest
+        directory = account_directory(name) if hidden is None else hidden.account_directory(name)
+        return os.path.join(self.directory, directory)
 
     def _on_stream(self, _stream: Stream) -> None:
         """Streams stay: a full garbage collection does not have to look at all of them again and again."""

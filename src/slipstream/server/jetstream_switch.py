@@ -8,6 +8,8 @@ from slipstream.errors import StorageFault
 from slipstream.server.errors import StartError
 
 if TYPE_CHECKING:
+    from slipstream.config.jetstream_options import JetStreamOptions
+    from slipstream.jetstream.store.sealed.keys import MainKey
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_door import JetStreamDoor
@@ -27,6 +29,7 @@ class JetStreamSwitch:
         self.runner: JetStreamRunner | None = None
         self.door: JetStreamDoor | None = None  # where JetStream will be
         self._storage: Storage | None = None
+        self._key: MainKey | None = None  # of encryption at rest
 
     def start(self, operators: OperatorMode | None) -> None:
         """Switch it on, if the options say so.
@@ -44,11 +47,17 @@ class JetStreamSwitch:
             self._storage = take_storage(options)
         except StorageFault as error:
             raise StartError(f"Can't start JetStream: {error}") from error
+        try:
+            self._key = _fitting_key(options, self._storage)
+        except StorageFault as error:
+            self._storage.close()
+            self._storage = None
+            raise StartError(f"Can't start JetStream: {error}") from error
         announce(server.log, options, self._storage.directory)
         if operators is not None:
             from slipstream.server.operators import load_accounts_on_disk
 
-            load_accounts_on_disk(operators, self._storage.directory)
+            load_accounts_on_disk(operators, self._accounts_on_disk(self._storage))
         if self._opens_late and not self._storage.has_streams:
             from slipstream.server.jetstream_door import JetStreamDoor, may_open_later
 
@@ -104,11 +113,19 @@ class JetStreamSwitch:
 
             facts.jetstream = RunningJetStream(self.runner)
 
+    def _accounts_on_disk(self, storage: Storage) -> list[str]:
+        if self._key is None:
+            return storage.directories
+        from slipstream.jetstream.store.file.real_disk import RealDisk
+        from slipstream.server.at_rest import AtRest
+
+        return AtRest(RealDisk(), self._key).accounts(storage.directory)
+
     def _open(self) -> None:
         from slipstream.server.jetstream import JetStreamRunner
 
         assert self._storage is not None
-        self.runner = JetStreamRunner(self._server, self._server.turns.loop, self._storage)
+        self.runner = JetStreamRunner(self._server, self._server.turns.loop, self._storage, self._key)
         try:
             self.runner.start()
         except StorageFault as error:
@@ -122,3 +139,17 @@ class JetStreamSwitch:
             self._server.log("ERR", str(error))
             self.stop()
         self.show()
+
+
+def _fitting_key(options: JetStreamOptions, storage: Storage) -> MainKey | None:
+    """The key of encryption at rest; a plain start of a plain directory does not load what knows about it.
+
+    Raises:
+        StorageFault: it does not fit what is there.
+    """
+    if not (options.encrypts or storage.is_encrypted):
+        return None
+    from slipstream.jetstream.store.file.real_disk import RealDisk
+    from slipstream.server.at_rest import fitting_key
+
+    return fitting_key(options, RealDisk(), storage.directory, has_streams=storage.has_streams)

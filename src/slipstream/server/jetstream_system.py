@@ -5,14 +5,12 @@ Also told here, because they concern the server: calls that were dropped because
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.account.directory import account_directory
 from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.api.subjects import API_PREFIX, TYPE_PREFIX
 from slipstream.jetstream.errors import TableError
@@ -114,7 +112,7 @@ class SystemApi:
         delete_next()
 
     def _remove_files(self, name: str, done: Callable[[], None]) -> None:
-        directory = os.path.join(self._runner.directory, account_directory(name))
+        directory = self._runner.account_path(name)
         self._ports.run_blocking(lambda: shutil.rmtree(directory, ignore_errors=True), done)
 
     def _refuse(self, reply: bytes | None, response: str, error: ApiError) -> None:

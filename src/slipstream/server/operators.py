@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
@@ -91,10 +91,8 @@ def start_operators(server: Server) -> OperatorMode:
     return mode
 
 
-def load_accounts_on_disk(mode: OperatorMode, directory: str) -> None:
+def load_accounts_on_disk(mode: OperatorMode, names: Iterable[str]) -> None:
     """Get the accounts that have streams: these go on whether a client comes or not."""
-    with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     for name in sorted(names):
         if is_public_key(name, KeyKind.ACCOUNT):
             mode.load(name)

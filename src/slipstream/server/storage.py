@@ -46,6 +46,16 @@ class Storage:
         self._lock: int | None = lock
 
     @property
+    def directories(self) -> list[str]:
+        """Names of the directories in it: of accounts, where nothing is encrypted."""
+        return _directories(self.directory)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it says that it is."""
+        return os.path.lexists(os.path.join(self.directory, "ENCRYPTION"))
+
+    @property
     def has_streams(self) -> bool:
         """Whether there is anything to recover."""
         return any(
@@ -129,6 +139,8 @@ def announce(log: Callable[[str, str], None], options: JetStreamOptions, directo
     log("INF", f"  Max Memory:      {_size(memory)}")
     log("INF", f"  Max Storage:     {_size(disk)}")
     log("INF", f'  Store Directory: "{directory}"')
+    if options.encrypts:
+        log("INF", f"  Encryption:      {'AES-GCM' if options.cipher == 'aes' else 'ChaCha20-Poly1305'}")
     if options.domain:
         log("INF", f"  Domain:          {options.domain}")
     log("INF", f"  API Level:       {API_LEVEL}")

@@ -22,6 +22,8 @@ import random
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from slipstream.jetstream.store.file.disk import PLAIN
+
 __all__ = ["SimDisk", "write_each"]
 
 _SECTOR = 512
@@ -106,6 +108,8 @@ class SimSyncedWrite:
 class SimDisk:
     """See the module docstring. Not for several threads."""
 
+    seal = PLAIN
+
     def __init__(self, *, capacity: int | None = None, drops_syncs: bool = False) -> None:
         """An empty disk.
 
@@ -185,6 +189,11 @@ class SimDisk:
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         """See `Disk.write_many`."""
         return write_each(self.write, writes)
+
+    def overwrite(self, path: str, patches: Sequence[tuple[int, bytes]]) -> None:
+        """See `Disk.overwrite`."""
+        for offset, data in patches:
+            self.write(path, offset, data)
 
     def truncate(self, path: str, length: int) -> None:
         """See `Disk.truncate`."""

@@ -119,7 +119,8 @@ def test_problems(text: str, expected: list[str]) -> None:
 
 # One text for each row of the table, so that no row can be forgotten or be without effect.
 ASKED = {
-    "jetstream": "jetstream { key: secret }",
+    "jetstream: keys": "jetstream { tpm { keys_file: f } }",
+    "jetstream: prev_key": "jetstream { key: secret, prev_key: other }",
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
@@ -156,17 +157,33 @@ def test_a_listener_for_leaf_nodes_is_fine() -> None:
     assert unsupported(options("port: 1")) == []
 
 
-@pytest.mark.parametrize(
-    "setting",
-    ["key: k", "ek: k", "encryption_key: k", "prev_key: k", "cipher: aes", "cipher: chacha", "tpm { keys_file: f }"],
-)
-def test_data_that_would_stay_readable_is_not_said_to_be_encrypted(setting: str) -> None:
+@pytest.mark.parametrize("setting", ["key: k, prev_key: p", "tpm { keys_file: f }"])
+def test_keys_that_would_not_be_used_are_not_taken(setting: str) -> None:
     [error] = unsupported(options(f"jetstream {{ {setting} }}"))
-    assert "encryption of stored data is not supported yet" in error.message
+    assert "not supported" in error.message
     # Nothing is stored where JetStream is off; a flag or a reload that turns it on is looked at again.
     off = f"jetstream {{ enabled: false, {setting} }}"
     assert unsupported(options(off)) == []
     assert len(unsupported(options(off, jetstream__enabled=True))) == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("cipher: aes", "jetstream has a cipher and no key: nothing would be encrypted"),
+        ("key: k, key_file: f", "jetstream takes its encryption key from one place: key and key_file are given"),
+        ("key: k, key_command: c", "jetstream takes its encryption key from one place: key and key_command are given"),
+    ],
+)
+def test_encryption_that_contradicts_itself(setting: str, said: str) -> None:
+    assert [error.message for error in problems(options(f"jetstream {{ {setting} }}"))] == [said]
+    assert problems(options(f"jetstream {{ enabled: false, {setting} }}")) == []
+
+
+@pytest.mark.parametrize("setting", ["key: k", "ek: k, cipher: aes", "key_file: f, cipher: chacha", "key_command: c"])
+def test_encryption_is_taken(setting: str) -> None:
+    found = options(f"jetstream {{ {setting} }}")
+    assert found.jetstream.encrypts and not unsupported(found) and not problems(found)
 
 
 def test_rows_name_keys_of_the_file() -> None:

@@ -10,6 +10,9 @@ from slipstream.testing.sim_disk import SimDisk
 from slipstream.units import SECOND_NS
 from support.disk_world import ROOT, disk_world
 from support.jetstream_world import FakePorts
+from support.sealing import both_forms
+
+at_rest = both_forms()
 
 
 def later(ports: FakePorts) -> FakePorts:

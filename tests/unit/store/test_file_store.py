@@ -14,7 +14,10 @@ from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.upkeep import IndexFileJob
 from slipstream.jetstream.store.limits import STORE_UNINDEXED_SEGMENTS_MAX
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import both_forms
 from support.stores import DIRECTORY, UID, commit, fill, new_file_store, options, payload, reopen, upkeep
+
+at_rest = both_forms()
 
 SEGMENT = 8192
 

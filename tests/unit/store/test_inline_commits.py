@@ -15,7 +15,10 @@ from slipstream.jetstream.store.file.open_files import OpenFiles
 from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.store import FileStore
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import both_forms
 from support.stores import commit, new_file_store, reopen
+
+at_rest = both_forms()
 
 
 class Busy:

@@ -7,7 +7,10 @@ import pytest
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import both_forms, is_sealed
 from support.stores import DIRECTORY, UID, commit, new_file_store, options, payload, reopen, upkeep
+
+at_rest = both_forms()
 
 SEGMENT = 8192
 FAR = [1, 2, 2**32 - 20, 2**32 + 3, 2**40, 2**40 + 1, 2**40 + 2**31, 2**62, 2**64 - 2]
@@ -89,6 +92,8 @@ def test_a_first_sequence_far_up() -> None:
 
 def test_a_hole_that_spans_everything_is_counted_not_walked() -> None:
     """The record that says so is hurt after the segment was closed: a scrub looks at what is there, not at 2^60."""
+    if is_sealed():
+        pytest.skip("the record cannot be found in the file; a hurt frame is in tests/crash/test_damage.py")
     disk = SimDisk()
     store = new_file_store(disk, segment_bytes=SEGMENT)
     append(store, [1, 2, 2**60, *(2**60 + 1 + i for i in range(200))])

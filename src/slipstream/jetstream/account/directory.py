@@ -25,6 +25,7 @@ from slipstream.jetstream.gojson import JsonError
 from slipstream.jetstream.ports import Recovered
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
+from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
 from slipstream.jetstream.store.file.manifest import read_manifest
 from slipstream.jetstream.store.file.open_segment import scan_segment
@@ -33,7 +34,10 @@ from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.kernels.log.record import CONFIG
 
-__all__ = ["DirectoryStores", "account_directory"]
+__all__ = ["ACCOUNT_FILE", "DirectoryStores", "account_directory"]
+
+ACCOUNT_FILE: Final = "ACCOUNT"
+"""In the directory of an account whose name does not say whose it is."""
 
 _STREAM_DIRECTORY = re.compile(r"[0-9a-f]{32}")
 _DELETED: Final = "DELETED"
@@ -58,6 +62,7 @@ class DirectoryStores:
         options: Callable[[StreamConfig], FileStoreOptions],
         new_uid: Callable[[], bytes],
         log: Callable[[str, str], None],
+        label: bytes = b"",
     ) -> None:
         """Keep streams under `root`.
 
@@ -68,12 +73,14 @@ class DirectoryStores:
                 again when its configuration is known.
             new_uid: 16 random bytes.
             log: as `Ports.log`.
+            label: whose directory it is, if its name does not say so.
         """
         self._disk = disk
         self._root = root
         self._options = options
         self._new_uid = new_uid
         self._log = log
+        self._label = label
         self._directories: dict[int, str] = {}  # id of an open file store → its directory
         self._settled = False  # whether the directory of streams is known to survive a power cut
         self._unopened: dict[str, str] = {}  # see `unopened`
@@ -159,6 +166,9 @@ class DirectoryStores:
                     with suppress(PermissionError):
                         self._disk.sync_dir(at)
             make_dirs(self._disk, streams, below=above)
+            if self._label and ACCOUNT_FILE not in self._disk.list_dir(self._root):
+                write_whole_file(self._disk, f"{self._root}/{ACCOUNT_FILE}", self._label)
+                self._disk.sync_dir(self._root)
         except OSError as error:
             raise StoreUnavailable(str(error), path=streams) from error
         self._settled = True

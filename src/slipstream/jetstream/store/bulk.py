@@ -182,7 +182,7 @@ def find_places(
 
     Returns where to go on from, how many messages that are, and the places.
     """
-    if access.disk is None:
+    if access.disk is None or not access.disk.seal.direct:
         return None
     found: list[tuple[int, int, int, int, int]] = []
     next_seq, rows = name_places(

@@ -9,6 +9,7 @@ cdef class LogWriter:
     cdef PyObject *block       # bytes that nobody else has; `buf` is their content
     cdef unsigned char *buf
     cdef Py_ssize_t length, cap, frame_at
+    cdef Py_ssize_t frame_room, frame_bytes  # zeros at the end of every frame; the size at which it is closed
     cdef Py_ssize_t large      # what the next block is made for, if the last one was large
     cdef MessageIndex index
     cdef MessageIndex behind  # the index that gets the messages of an open unit when it ends

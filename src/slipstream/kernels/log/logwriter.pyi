@@ -15,7 +15,16 @@ class LogWriter:
     """Time of the last message appended."""
 
     def __init__(self, index: MessageIndex | None = None) -> None: ...
-    def open_segment(self, segment: int, salt: int, offset: int, limit: int, frame_no: int) -> None: ...
+    def open_segment(
+        self,
+        segment: int,
+        salt: int,
+        offset: int,
+        limit: int,
+        frame_no: int,
+        frame_room: int = 0,
+        frame_bytes: int = 262144,
+    ) -> None: ...
     @property
     def position(self) -> int: ...
     @property

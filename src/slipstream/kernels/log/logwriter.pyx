@@ -40,6 +40,7 @@ cdef enum:
     PART_MAX = 0x1FFFFFFF - 65536 - HEAD  # headers and payload together, so that every length fits its field
     HAND_OVER_MIN = 65536  # bytes that are not copied when they are taken
     LARGE_MIN = 1 << 20  # of what was taken, for the next buffer to be made as large
+    FRAME_ROOM_MAX = 256
     LARGE_MAX = 30 << 20  # of a buffer that is made as large as the one before; more would be fresh memory
 
 
@@ -53,14 +54,25 @@ cdef class LogWriter:
     def __cinit__(self, MessageIndex index=None):
         self.index = index
         self.frame_at = -1
+        self.frame_bytes = FRAME_BYTES
 
     def __dealloc__(self):
         Py_XDECREF(self.block)
 
-    def open_segment(self, uint32_t segment, uint64_t salt, Py_ssize_t offset, Py_ssize_t limit, uint64_t frame_no):
-        """Go on in this segment at `offset`; `frame_no` is the number of the last frame written."""
+    def open_segment(
+        self, uint32_t segment, uint64_t salt, Py_ssize_t offset, Py_ssize_t limit, uint64_t frame_no,
+        Py_ssize_t frame_room=0, Py_ssize_t frame_bytes=FRAME_BYTES,
+    ):
+        """Go on in this segment at `offset`; `frame_no` is the number of the last frame written.
+
+        A frame is closed when it grows beyond `frame_bytes`, and ends with `frame_room` zeros: room for a seal.
+        """
         if self.length:
             raise ValueError("untaken bytes")
+        if frame_room < 0 or frame_room % 8 or frame_room > FRAME_ROOM_MAX:
+            raise ValueError("room that no frame has")
+        self.frame_room = frame_room
+        self.frame_bytes = frame_bytes
         self.segment = segment
         self.salt = salt
         self.base = offset
@@ -79,13 +91,14 @@ cdef class LogWriter:
 
     def has_room(self, Py_ssize_t length):
         """Whether a message with a record of this length, and perhaps an expiry, fits in the segment."""
-        return self.base + self.length + ((length + 15) & ~<Py_ssize_t>7) + FRAME_HEAD <= self.limit
+        return self.base + self.length + ((length + 15) & ~<Py_ssize_t>7) + FRAME_HEAD + self.frame_room <= self.limit
 
     cdef unsigned char *reserve(self, Py_ssize_t n, uint64_t seq, int64_t ts) except NULL:
         """Room for a record of `n` padded bytes at the end of the open frame, opening one if needed."""
-        cdef Py_ssize_t need = self.length + n + FRAME_HEAD
-        if self.frame_at >= 0 and self.length - self.frame_at >= FRAME_BYTES:
+        cdef Py_ssize_t need
+        if self.frame_at >= 0 and self.length - self.frame_at >= self.frame_bytes:
             self.close_frame()
+        need = self.length + n + FRAME_HEAD + self.frame_room
         if need > self.cap:
             self.grow(need + (need >> 1) + 4096)
         if self.frame_at < 0:
@@ -124,6 +137,9 @@ cdef class LogWriter:
         cdef uint32_t flags = self.frame_flags
         if self.frame_at < 0:
             return 0
+        if self.frame_room:  # `reserve` has made sure of it
+            memset(self.buf + self.length, 0, self.frame_room)
+            self.length += self.frame_room
         p = self.buf + self.frame_at
         if self.local:
             flags |= FRAME_LOCAL
@@ -244,7 +260,7 @@ cdef class LogWriter:
             flags |= FLAG_EXPIRES
             length |= LENGTH_EXPIRES
         padded = (total + 7) & ~<Py_ssize_t>7
-        if self.base + self.length + padded + FRAME_HEAD > self.limit:
+        if self.base + self.length + padded + FRAME_HEAD + self.frame_room > self.limit:
             return 0
         p = self.reserve(padded, seq, ts)
         put32(p + 4, <uint32_t>hlen)
@@ -281,7 +297,7 @@ cdef class LogWriter:
         cdef unsigned char *p
         if self.index is not None and seq != self.index.last_seq + 1:
             return 0
-        if self.base + self.length + padded + FRAME_HEAD > self.limit:
+        if self.base + self.length + padded + FRAME_HEAD + self.frame_room > self.limit:
             return 0
         p = self.reserve(padded, seq, ts)
         memcpy(p, record, HEAD)
@@ -361,9 +377,10 @@ cdef class LogWriter:
 
     def take(self):
         """Close the open frame and hand over everything since the last take, of an open unit as well."""
-        cdef Py_ssize_t length = self.length
+        cdef Py_ssize_t length
         cdef object out
         self.close_frame()
+        length = self.length
         if length >= HAND_OVER_MIN:
             self.resize(length)
             out = <object>self.block

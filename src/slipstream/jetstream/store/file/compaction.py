@@ -77,6 +77,8 @@ class CompactionJob:
             prev_end=first.prev_end,
             frame_no=first.frame_no,
             salt=self.salt,
+            cipher=self.disk.seal.cipher,
+            key_id=self.disk.seal.key_id,
         )
         body = self._body(header)
         if body is None:
@@ -86,14 +88,15 @@ class CompactionJob:
         if scan.regions or scan.holes:
             raise AssertionError("a rewritten segment does not read back")
         path = f"{self.directory}/{segment_name(header.no, header.generation)}"
-        write_whole_file(self.disk, index_path(path), encode_index(scan, encode_controls(scan)))
         write_whole_file(self.disk, path, data)
+        write_whole_file(self.disk, index_path(path), encode_index(scan, encode_controls(scan)))
         self.disk.sync_dir(self.directory)
         self.result = (header, path, len(data), scan)
 
     def _body(self, header: SegmentHeader) -> bytes | None:
         writer = LogWriter(None)
-        writer.open_segment(0, self.salt, HEADER_BYTES, _UNBOUNDED, header.frame_no)
+        seal = self.disk.seal
+        writer.open_segment(0, self.salt, HEADER_BYTES, _UNBOUNDED, header.frame_no, seal.frame_room, seal.frame_bytes)
         scans, datas = [], []
         for segment in self.inputs:
             data = self.disk.read(segment.path, 0, segment.end)

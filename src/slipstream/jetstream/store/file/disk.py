@@ -14,9 +14,28 @@ all or an error, but a crash may leave any part of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Disk", "SyncedWrite", "make_dirs"]
+__all__ = ["PLAIN", "Disk", "Seal", "SyncedWrite", "make_dirs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """How a disk seals what a store writes to it: not at all, unless it says so."""
+
+    cipher: int = 0
+    """Of new files, 0 for none."""
+    key_id: int = 0
+    frame_room: int = 0
+    """Bytes that every frame in a file of frames must leave free at its end."""
+    frame_bytes: int = 262144
+    """A frame is to be closed when it grows beyond."""
+    direct: bool = True
+    """Whether files hold what the store wrote, for readers that open them themselves."""
+
+
+PLAIN = Seal()
 
 
 class SyncedWrite(Protocol):
@@ -33,6 +52,11 @@ class SyncedWrite(Protocol):
 
 class Disk(Protocol):
     """What the store asks of a file system. Safe to call from several threads."""
+
+    @property
+    def seal(self) -> Seal:
+        """What it does to the bytes of new files."""
+        ...
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Up to `length` bytes; fewer at the end of the file."""
@@ -63,6 +87,10 @@ class Disk(Protocol):
 
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         """As `write` of each path, offset and bytes; for each its error. One that fails does not keep the others."""
+        ...
+
+    def overwrite(self, path: str, patches: Sequence[tuple[int, bytes]]) -> None:
+        """Change bytes that were written before, at these offsets; a crash leaves whatever else is in the file."""
         ...
 
     def truncate(self, path: str, length: int) -> None:

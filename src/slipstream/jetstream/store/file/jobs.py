@@ -200,12 +200,15 @@ class CommitJob:
 
     def _overwrite(self) -> None:
         written = set()
+        patches: dict[str, list[tuple[int, bytes]]] = {}
         for overwrite in self.overwrites:
+            patches.setdefault(overwrite.path, []).append((overwrite.offset, overwrite.data))
+        for path, its in patches.items():
             try:
-                self.disk.write(overwrite.path, overwrite.offset, overwrite.data)
+                self.disk.overwrite(path, its)
             except FileNotFoundError:
                 continue  # upkeep removed the file: the bytes went with it
-            written.add(overwrite.path)
+            written.add(path)
         self._sync(written)
 
     def _write(self, write: SegmentWrite) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.disk import PLAIN, Disk, Seal
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader, decode_header, encode_header
 from slipstream.jetstream.store.limits import (
     STORE_ALLOCATE_BYTES_MAX,
@@ -66,12 +66,13 @@ class JournalWrite:
 class Journal:
     """States of the consumers of one stream."""
 
-    def __init__(self, directory: str, uid: bytes, random64: Callable[[], int]) -> None:
+    def __init__(self, directory: str, uid: bytes, random64: Callable[[], int], seal: Seal = PLAIN) -> None:
         """An empty journal; `recover` fills it from the file."""
         self._path = f"{directory}/{_NAME}"
         self._directory = directory
         self._uid = uid
         self._random64 = random64
+        self._seal = seal
         self._writer = LogWriter(None)
         self._entries: dict[bytes, list[bytes]] = {}
         self._live_bytes = 0  # what a rewritten file would hold, about
@@ -156,6 +157,7 @@ class Journal:
 
     def recover(self, disk: Disk) -> None:
         """Read the file, if there is one."""
+        seal = self._seal
         if _NAME not in disk.list_dir(self._directory):
             return
         self._exists = True
@@ -186,7 +188,11 @@ class Journal:
         self._allocated = len(data)
         self.vouched = scan.said_frame_no <= scan.synced_upto and not scan.regions
         self._writer.synced_upto = scan.last_frame_no
-        self._writer.open_segment(0, header.salt, scan.good_end, _UNBOUNDED, scan.last_frame_no)
+        if (header.cipher, header.key_id) != (seal.cipher, seal.key_id):
+            self._must_rewrite = self.is_changed = True
+        self._writer.open_segment(
+            0, header.salt, scan.good_end, _UNBOUNDED, scan.last_frame_no, seal.frame_room, seal.frame_bytes
+        )
 
     def _log(self, kind: int, key: bytes, payload: bytes) -> None:
         self._records += 1
@@ -199,9 +205,10 @@ class Journal:
         frame_no = self._writer.frame_no
         synced = self._writer.synced_upto
         salt = self._random64()
-        header = SegmentHeader(self._uid, 0, 0, 0, 0, 0, 0, 0, 0, frame_no, salt)
+        seal = self._seal
+        header = SegmentHeader(self._uid, 0, 0, 0, 0, 0, 0, 0, 0, frame_no, salt, seal.cipher, seal.key_id)
         writer = LogWriter(None)
-        writer.open_segment(0, salt, HEADER_BYTES, _UNBOUNDED, frame_no)
+        writer.open_segment(0, salt, HEADER_BYTES, _UNBOUNDED, frame_no, seal.frame_room, seal.frame_bytes)
         writer.synced_upto = synced
         for key, parts in self._entries.items():
             for i, part in enumerate(parts):

@@ -143,13 +143,24 @@ class SegmentedLog:
             prev_end=before.end if before is not None else 0,
             frame_no=writer.frame_no,
             salt=self._random64(),
+            cipher=self._disk.seal.cipher,
+            key_id=self._disk.seal.key_id,
         )
         segment = Segment(self.next_id, f"{self._directory}/{segment_name(no, 0)}", header)
         self.next_id += 1
         self.segments.append(segment)
         self._by_id[segment.id] = segment
         self._uncreated.add(segment.id)
-        writer.open_segment(segment.id, header.salt, HEADER_BYTES, self.segment_bytes, writer.frame_no)
+        seal = self._disk.seal
+        writer.open_segment(
+            segment.id,
+            header.salt,
+            HEADER_BYTES,
+            self.segment_bytes,
+            writer.frame_no,
+            seal.frame_room,
+            seal.frame_bytes,
+        )
         last_seq, last_ts_ns = writer.last_seq, writer.last_ts
         writer.begin_local()  # where segments begin and end is the business of this directory
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
@@ -329,7 +340,17 @@ class SegmentedLog:
         last = self.segments[-1] if self.segments else None
         self.manifest_due = True
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)
-        self.writer.open_segment(last.id if last is not None else 0, salt, end, self.segment_bytes, recovered.frame_no)
+        # If the last one is sealed in another way, a new one is begun before anything is written.
+        seal = self._disk.seal
+        self.writer.open_segment(
+            last.id if last is not None else 0,
+            salt,
+            end,
+            self.segment_bytes,
+            recovered.frame_no,
+            seal.frame_room,
+            seal.frame_bytes,
+        )
 
     def closed_segments(self) -> list[Segment]:
         """Segments that get no more bytes, are wholly on disk and hold no part of an unfinished unit."""

@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Sequence
 
+from slipstream.jetstream.store.file.disk import PLAIN
 from slipstream.jetstream.store.file.group_sync import GroupSync
 from slipstream.jetstream.store.file.inline_sync import InlineSync
 from slipstream.jetstream.store.file.open_files import OpenFiles
@@ -25,6 +26,8 @@ if _sync_file_range is not None:
 
 class RealDisk:
     """The operating system's files."""
+
+    seal = PLAIN
 
     def __init__(self) -> None:
         """Start with no file open."""
@@ -124,6 +127,11 @@ class RealDisk:
         finally:
             self._files.release(*files)
         return out
+
+    def overwrite(self, path: str, patches: Sequence[tuple[int, bytes]]) -> None:
+        """See `Disk.overwrite`."""
+        for offset, data in patches:
+            self.write(path, offset, data)
 
     def truncate(self, path: str, length: int) -> None:
         """See `Disk.truncate`."""

@@ -104,7 +104,7 @@ class _Recovery:
             config=self.config or b"",
             index=self.index,
             segments=self.segments,
-            appendable=self.appendable and bool(self.segments),
+            appendable=self.appendable and bool(self.segments) and self._is_sealed_as_new(),
             highest_no=self.files.highest_no,
             frame_no=self.frame_no,
             synced_upto=self.synced_upto,
@@ -119,6 +119,10 @@ class _Recovery:
             manifest=manifest,
             report=self.report,
         )
+
+    def _is_sealed_as_new(self) -> bool:
+        header, seal = self.segments[-1].header, self.disk.seal
+        return (header.cipher, header.key_id) == (seal.cipher, seal.key_id)
 
     # --- one segment ------------------------------------------------------------------------------------------------
 

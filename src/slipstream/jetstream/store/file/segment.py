@@ -72,6 +72,12 @@ class SegmentHeader:
     """Number of the last frame before this segment."""
     salt: int
     """Random 64 bits that key every checksum in the file."""
+    cipher: int = 0
+    """How its frames are sealed, 0 for not at all; as are the next two."""
+    key_id: int = 0
+    """Which main key has wrapped the data key."""
+    wrapped: bytes = b""
+    """The data key, wrapped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,8 @@ def is_named(header: SegmentHeader, parsed: tuple[int, int]) -> bool:
     )
 
 
-def encode_header(header: SegmentHeader) -> bytes:
-    """The first 4096 bytes of the file."""
+def encode_header(header: SegmentHeader, wrapped: bytes = b"") -> bytes:
+    """The first 4096 bytes of the file; `wrapped`: the data key of a sealed one."""
     packed = _HEADER.pack(
         _MAGIC,
         _VERSION,
@@ -123,9 +129,9 @@ def encode_header(header: SegmentHeader) -> bytes:
         header.prev_end,
         header.frame_no,
         header.salt,
-        0,
-        0,
-        b"",
+        header.cipher,
+        header.key_id,
+        wrapped,
         b"",
     )
     copy = (packed + _CRC.pack(crc32c(packed))).ljust(_COPY_AT, b"\0")
@@ -146,7 +152,18 @@ def decode_header(data: bytes) -> SegmentHeader | None:
             fields[:14]
         )
         return SegmentHeader(
-            uid, no, last_no, generation, first_seq, created, prev_no, prev_generation, prev_end, frame, salt
+            uid,
+            no,
+            last_no,
+            generation,
+            first_seq,
+            created,
+            prev_no,
+            prev_generation,
+            prev_end,
+            frame,
+            salt,
+            *fields[14:17],
         )
     return None
 

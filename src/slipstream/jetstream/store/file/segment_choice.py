@@ -53,7 +53,9 @@ class SegmentChoice:
             if self._log_end is not None and parsed[0] > self._log_end[0]:
                 self.superseded.append(path)  # made by the write that failed
                 continue
-            header = decode_header(self._disk.read(path, 0, HEADER_BYTES)) or _header_from(manifest, parsed)
+            header = decode_header(self._disk.read(path, 0, HEADER_BYTES))
+            if header is None and not self._disk.seal.cipher:  # the key of a sealed one is gone with its header
+                header = _header_from(manifest, parsed)
             if header is None or not is_named(header, parsed) or (uid and header.uid != uid):
                 self._unusable(path)
                 continue

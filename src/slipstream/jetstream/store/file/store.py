@@ -57,7 +57,7 @@ class FileStore(IndexedReads):
         state, damage, files = StoreState(MessageIndex(options.random64()), config), Damage(), PendingFiles()
         log = SegmentedLog(state, damage, disk, directory, uid, options)
         super().__init__(state, log, damage)
-        journal = Journal(directory, uid, options.random64)
+        journal = Journal(directory, uid, options.random64, disk.seal)
         facts = LogFacts(state, log)
         erasures = LogErasures(state, log, files, disk, options.noise)
         removals = LogRemovals(state, damage, log, erasures)

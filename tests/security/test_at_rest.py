@@ -1,0 +1,159 @@
+"""A server with encryption at rest: what is on its disk tells nobody anything, and a wrong key changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import slipstream
+from support.server_process import ServerProcess, ServerStartError
+from support.servers import Launcher
+
+KEY = "hush-main-key-of-this-server-0123"
+WORDS = ("plainorders", "PLAINSTREAM", "plainconsumer", "plainpayload", "plainheader", "plainbucket", "plainkey")
+WORDS += ("plainvalue", "plainobjects", "plainobject", "plaincontent", "PLAINACCOUNT", "plainnote", KEY)
+ACCOUNTS = "accounts { PLAINACCOUNT { jetstream: enabled, users: [{ user: u, password: p }] } }"
+
+
+def config(store: Path, encryption: str, more: str = ACCOUNTS) -> str:
+    return f'jetstream {{ store_dir: "{store}", {encryption} }}\n{more}'
+
+
+def url_of(server: ServerProcess) -> str:
+    return f"nats://u:p@127.0.0.1:{server.port}"
+
+
+def fill(server: ServerProcess) -> None:
+    """Something of everything that a server keeps."""
+    with slipstream.connect(url_of(server)) as client:
+        jetstream = client.jetstream()
+        stream = jetstream.create_stream("PLAINSTREAM", subjects=["plainorders.>"], description="plainnote")
+        for number in range(300):
+            jetstream.publish(f"plainorders.{number % 5}", b"plainpayload" * 30, headers={"plainheader": "x"})
+        consumer = stream.create_consumer("plainconsumer")
+        for message in consumer.fetch(20, timeout=5):
+            message.ack(wait=True)
+        bucket = jetstream.create_kv("plainbucket", history=5)
+        for number in range(50):
+            bucket[f"plainkey.{number % 9}"] = b"plainvalue"
+        jetstream.create_objects("plainobjects").put("plainobject", b"plaincontent" * 30_000)
+
+
+def is_filled(server: ServerProcess) -> bool:
+    with slipstream.connect(url_of(server)) as client:
+        jetstream = client.jetstream()
+        messages = [message.data for message in jetstream.stream("PLAINSTREAM").read()]
+        assert jetstream.kv("plainbucket").get("plainkey.3").value == b"plainvalue"
+        assert jetstream.objects("plainobjects").get("plainobject") == b"plaincontent" * 30_000
+        return messages == [b"plainpayload" * 30] * 300
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        str(Path(at, name).relative_to(root)): Path(at, name).read_bytes()
+        for at, _, names in os.walk(root)
+        for name in names
+    }
+
+
+def readable(root: Path) -> list[tuple[str, str]]:
+    """Words that somebody finds in a file or its name."""
+    return [
+        (path, word)
+        for path, content in files(root).items()
+        for word in WORDS
+        if word in path or word.encode() in content
+    ]
+
+
+@pytest.mark.parametrize("cipher", ["aes", "chacha"])
+def test_nothing_readable_and_nothing_lost(ours: Launcher, tmp_path: Path, cipher: str) -> None:
+    encryption = f'key: "{KEY}", cipher: {cipher}'
+    server = ours.fresh(config(tmp_path, encryption))
+    fill(server)
+    server.kill()
+    assert readable(tmp_path) == []
+    server.start()
+    assert is_filled(server)
+    server.stop()
+    assert readable(tmp_path) == []
+    assert not [line for line in server.log_lines for word in WORDS if word in line]
+    again = ours.fresh(config(tmp_path, encryption))
+    assert is_filled(again)
+
+
+def test_the_search_finds_what_is_plain(ours: Launcher, tmp_path: Path) -> None:
+    """The control."""
+    server = ours.fresh(config(tmp_path, "max_mem: 1G"))
+    fill(server)
+    server.stop()
+    assert {word for _, word in readable(tmp_path)} >= {"plainorders", "plainpayload", "plaincontent", "PLAINACCOUNT"}
+
+
+@pytest.mark.parametrize(
+    ("encryption", "said"),
+    [
+        ('key: "another-key-than-the-one-before-x"', "are encrypted with another key"),
+        ("max_mem: 1G", "are encrypted and the configuration has no key"),
+        ('key_file: "/nowhere/at/all"', "the encryption key cannot be read"),
+        ('key_command: "false"', "the key command ended with status 1"),
+        ('key_command: "/nowhere/at/all"', "the key command cannot be run"),
+        ('key_command: "true"', "the key command gives no encryption key"),
+    ],
+)
+def test_a_wrong_key_is_said_and_changes_nothing(ours: Launcher, tmp_path: Path, encryption: str, said: str) -> None:
+    server = ours.fresh(config(tmp_path, f'key: "{KEY}"'))
+    fill(server)
+    server.stop()
+    before = files(tmp_path)
+    with pytest.raises(ServerStartError, match=said) as refused:
+        ours.fresh(config(tmp_path, encryption))
+    assert KEY not in str(refused.value)
+    assert files(tmp_path) == before
+    assert is_filled(ours.fresh(config(tmp_path, f'key: "{KEY}"')))
+
+
+def test_plain_streams_are_not_mistaken(ours: Launcher, tmp_path: Path) -> None:
+    server = ours.fresh(config(tmp_path, "max_mem: 1G"))
+    fill(server)
+    server.stop()
+    before = files(tmp_path)
+    with pytest.raises(ServerStartError, match="are not encrypted"):
+        ours.fresh(config(tmp_path, f'key: "{KEY}"'))
+    assert files(tmp_path) == before
+
+
+def test_the_key_from_elsewhere(ours: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file, a command and a variable give the same key as the configuration itself."""
+    secret = tmp_path / "secret"
+    secret.write_text(KEY + "\n")
+    store = tmp_path / "store"
+    server = ours.fresh(config(store, f'key: "{KEY}"'))
+    fill(server)
+    server.stop()
+    monkeypatch.setenv("AT_REST_KEY", KEY)
+    for encryption in (f'key_file: "{secret}"', f'key_command: "cat {secret}"', "key: $AT_REST_KEY"):
+        server = ours.fresh(config(store, encryption))
+        assert is_filled(server)
+        server.stop()
+
+
+def test_what_is_erased_is_gone_for_who_has_the_key(ours: Launcher, tmp_path: Path) -> None:
+    server = ours.fresh(config(tmp_path, f'key: "{KEY}"'))
+    with slipstream.connect(url_of(server)) as client:
+        jetstream = client.jetstream()
+        stream = jetstream.create_stream("PLAINSTREAM", subjects=["plainorders"])
+        for number in range(20):
+            jetstream.publish("plainorders", b"secret of %d." % number)
+        stream.delete_message(5)
+    server.kill()
+    from slipstream.jetstream.store.file.real_disk import RealDisk
+    from slipstream.jetstream.store.sealed.disk import SealedDisk
+    from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
+
+    disk = SealedDisk(RealDisk(), KeyRing(MainKey(KEY.encode(), AtRestCipher.CHACHA), None, os.urandom))
+    segments = [str(path) for path in tmp_path.rglob("*.seg")]
+    opened = b"".join(disk.read(path, 0, disk.size(path)) for path in segments)
+    assert b"secret of 5." in opened and b"secret of 4." not in opened
