@@ -115,6 +115,25 @@ def test_a_wrong_key_is_said_and_changes_nothing(ours: Launcher, tmp_path: Path,
     assert is_filled(ours.fresh(config(tmp_path, f'key: "{KEY}"')))
 
 
+@pytest.mark.parametrize("cipher", ["aes", "chacha"])
+def test_the_key_is_changed(ours: Launcher, tmp_path: Path, cipher: str) -> None:
+    server = ours.fresh(config(tmp_path, f'key: "{KEY}", cipher: aes'))
+    fill(server)
+    server.stop()
+    another = 'key: "the-key-that-comes-after-the-first"'
+    with pytest.raises(ServerStartError, match="another key"):
+        ours.fresh(config(tmp_path, f'{another}, prev_key: "neither-this-nor-that"'))
+    server = ours.fresh(config(tmp_path, f'{another}, prev_key: "{KEY}", cipher: {cipher}'))
+    assert is_filled(server)
+    server.kill()
+    assert readable(tmp_path) == []
+    server = ours.fresh(config(tmp_path, f"{another}, cipher: {cipher}"))
+    assert is_filled(server)
+    server.stop()
+    with pytest.raises(ServerStartError, match="another key"):
+        ours.fresh(config(tmp_path, f'key: "{KEY}"'))
+
+
 def test_plain_streams_are_not_mistaken(ours: Launcher, tmp_path: Path) -> None:
     server = ours.fresh(config(tmp_path, "max_mem: 1G"))
     fill(server)

@@ -100,11 +100,6 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         "keys in a TPM are not supported: key_command in jetstream takes the key from any program, also one that "
         "unseals it",
     ),
-    (
-        "jetstream",
-        lambda o: o.jetstream.enabled and o.jetstream.prev_key,
-        "prev_key in jetstream is not supported yet",
-    ),
 )
 
 
@@ -306,6 +301,8 @@ def _encryption(jetstream: JetStreamOptions) -> Iterator[str]:
     sources = [name for name in ("key", "key_file", "key_command") if getattr(jetstream, name)]
     if len(sources) > 1:
         yield f"jetstream takes its encryption key from one place: {' and '.join(sources)} are given"
+    if jetstream.prev_key and not sources:
+        yield "jetstream has a prev_key and no key: the key that data is to have from now on is missing"
     if jetstream.cipher and not sources and jetstream.tpm is None:
         yield "jetstream has a cipher and no key: nothing would be encrypted"
 

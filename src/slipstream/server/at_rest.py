@@ -21,8 +21,11 @@ from slipstream.jetstream.account.directory import ACCOUNT_FILE
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKey
 from slipstream.jetstream.store.sealed.marker import MARKER, check_keys, write_mark
+from slipstream.jetstream.store.sealed.rotation import rotate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from slipstream.config.jetstream_options import JetStreamOptions
     from slipstream.jetstream.store.file.disk import Disk
 
@@ -56,15 +59,28 @@ class AtRest:
         return sorted(found)
 
 
-def fitting_key(options: JetStreamOptions, disk: Disk, root: str, *, has_streams: bool) -> MainKey | None:
-    """The configured key, if it is that of the directory.
+def fitting_key(
+    options: JetStreamOptions,
+    disk: Disk,
+    root: str,
+    *,
+    has_streams: bool,
+    accounts: Iterable[str],
+    log: Callable[[str, str], None],
+) -> MainKey | None:
+    """The configured key, if it is that of the directory; or made that, if the directory has the previous one.
 
     Raises:
         StorageFault: it is not, or cannot be had; nothing was changed.
     """
     key = main_key(options)
+    previous = MainKey(options.prev_key.encode(), AtRestCipher.AES) if options.prev_key else None
     try:
-        check_keys(disk, root, key, has_streams=has_streams)
+        if check_keys(disk, root, key, previous, has_streams=has_streams):
+            assert key is not None and previous is not None
+            log("INF", "Changing the encryption key of the streams")
+            changed = rotate(disk, root, KeyRing(key, previous, secrets.token_bytes), previous, accounts)
+            log("INF", f"Changed the encryption key of {changed} files; prev_key is not needed any more")
         if key is not None and MARKER not in disk.list_dir(root):
             write_mark(disk, root, KeyRing(key, None, secrets.token_bytes))
     except OSError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.errors import StorageFault
 from slipstream.server.errors import StartError
 
 if TYPE_CHECKING:
-    from slipstream.config.jetstream_options import JetStreamOptions
     from slipstream.jetstream.store.sealed.keys import MainKey
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.jetstream import JetStreamRunner
@@ -48,7 +48,7 @@ class JetStreamSwitch:
         except StorageFault as error:
             raise StartError(f"Can't start JetStream: {error}") from error
         try:
-            self._key = _fitting_key(options, self._storage)
+            self._key = self._fitting_key(self._storage)
         except StorageFault as error:
             self._storage.close()
             self._storage = None
@@ -113,6 +113,27 @@ class JetStreamSwitch:
 
             facts.jetstream = RunningJetStream(self.runner)
 
+    def _fitting_key(self, storage: Storage) -> MainKey | None:
+        """The key of encryption at rest; a plain start of a plain directory does not load what knows about it.
+
+        Raises:
+            StorageFault: it does not fit what is there.
+        """
+        options = self._server.options
+        if not (options.jetstream.encrypts or storage.is_encrypted):
+            return None
+        from slipstream.jetstream.store.file.real_disk import RealDisk
+        from slipstream.server.at_rest import fitting_key
+
+        return fitting_key(
+            options.jetstream,
+            RealDisk(),
+            storage.directory,
+            has_streams=storage.has_streams,
+            accounts=[GLOBAL_ACCOUNT, *(account.name for account in options.accounts)],
+            log=self._server.log,
+        )
+
     def _accounts_on_disk(self, storage: Storage) -> list[str]:
         if self._key is None:
             return storage.directories
@@ -139,17 +160,3 @@ class JetStreamSwitch:
             self._server.log("ERR", str(error))
             self.stop()
         self.show()
-
-
-def _fitting_key(options: JetStreamOptions, storage: Storage) -> MainKey | None:
-    """The key of encryption at rest; a plain start of a plain directory does not load what knows about it.
-
-    Raises:
-        StorageFault: it does not fit what is there.
-    """
-    if not (options.encrypts or storage.is_encrypted):
-        return None
-    from slipstream.jetstream.store.file.real_disk import RealDisk
-    from slipstream.server.at_rest import fitting_key
-
-    return fitting_key(options, RealDisk(), storage.directory, has_streams=storage.has_streams)

@@ -120,7 +120,6 @@ def test_problems(text: str, expected: list[str]) -> None:
 # One text for each row of the table, so that no row can be forgotten or be without effect.
 ASKED = {
     "jetstream: keys": "jetstream { tpm { keys_file: f } }",
-    "jetstream: prev_key": "jetstream { key: secret, prev_key: other }",
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
@@ -157,7 +156,7 @@ def test_a_listener_for_leaf_nodes_is_fine() -> None:
     assert unsupported(options("port: 1")) == []
 
 
-@pytest.mark.parametrize("setting", ["key: k, prev_key: p", "tpm { keys_file: f }"])
+@pytest.mark.parametrize("setting", ["tpm { keys_file: f }"])
 def test_keys_that_would_not_be_used_are_not_taken(setting: str) -> None:
     [error] = unsupported(options(f"jetstream {{ {setting} }}"))
     assert "not supported" in error.message
@@ -171,6 +170,7 @@ def test_keys_that_would_not_be_used_are_not_taken(setting: str) -> None:
     ("setting", "said"),
     [
         ("cipher: aes", "jetstream has a cipher and no key: nothing would be encrypted"),
+        ("prev_key: k", "jetstream has a prev_key and no key: the key that data is to have from now on is missing"),
         ("key: k, key_file: f", "jetstream takes its encryption key from one place: key and key_file are given"),
         ("key: k, key_command: c", "jetstream takes its encryption key from one place: key and key_command are given"),
     ],

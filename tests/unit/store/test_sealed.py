@@ -15,6 +15,7 @@ from slipstream.jetstream.store.file.staging import DiskStage
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, DataKey, KeyRing, MainKey
 from slipstream.jetstream.store.sealed.marker import check_keys, read_mark, write_mark
+from slipstream.jetstream.store.sealed.rotation import rotate
 from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import SECRET, ring, sealed_disk, sealed_stores
@@ -311,6 +312,49 @@ def test_the_mark_of_a_directory_tells_the_right_key() -> None:
     content = disk.content("/js/ENCRYPTION")
     content[40] ^= 1
     check_keys(disk, "/js", right, has_streams=True)  # there are two copies
+
+
+def rotated(disk: SimDisk) -> int:
+    old, new = MainKey(SECRET, AtRestCipher.AES), MainKey(ANOTHER, AtRestCipher.CHACHA)
+    return rotate(disk, "/store", KeyRing(new, old, random.Random(3).randbytes), old, ["A"])
+
+
+def with_another_key(disk: SimDisk) -> set[int]:
+    found = sealed_disk(disk, secret=ANOTHER, cipher=AtRestCipher.CHACHA)
+    store = reopen(found, DIRECTORY.replace("/A/", f"/{MainKey(ANOTHER, AtRestCipher.AES).directory_name('A')}/"))
+    assert not store.report.damaged_regions and store.journal.entries() == {b"plainconsumer": [b"plainstate"]}
+    assert store.bulk.staging().read("one", 0, 9) == b"plainpart"
+    reads = store.read_batch(ALL, 0, max_msgs=1000, max_bytes=1 << 30, up_to_seq=1000)
+    return {read.seq for read in reads if isinstance(read, StoredMessage) and read.payload == b"plainpayload" * 9}
+
+
+def to_be_rotated() -> SimDisk:
+    """A whole storage directory under the first key."""
+    disk = SimDisk()
+    written(sealed_disk(disk))
+    disk.rename("/store/A", "/store/" + MainKey(SECRET, AtRestCipher.AES).directory_name("A"))
+    return disk.copy()
+
+
+def test_another_main_key_opens_everything_and_the_old_one_nothing() -> None:
+    disk = to_be_rotated()
+    assert rotated(disk) > 5
+    assert with_another_key(disk) == set(range(160, 301))
+    old = MainKey(SECRET, AtRestCipher.AES)
+    for path in [path for path in disk.paths() if not path.endswith(".open")]:
+        assert old.id.to_bytes(4, "little") not in bytes(disk.content(path)), path
+    assert rotated(disk) == 0, "there is nothing left to do"
+
+
+def test_a_change_of_keys_is_cut_short_at_every_call() -> None:
+    disk = to_be_rotated()
+    images: list[SimDisk] = []
+    disk.before_call = lambda now: images.append(now.crash(random.Random(now.calls), keep=now.calls % 3 / 2, torn=True))
+    rotated(disk)
+    assert len(images) > 20
+    for image in images:
+        rotated(image)
+        assert with_another_key(image) == set(range(160, 301))
 
 
 def test_a_lost_mark_is_found_in_a_segment() -> None:

@@ -23,6 +23,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from enum import Enum
 from typing import Final
 
 from slipstream.jetstream.store.file.disk import Disk, Seal, SyncedWrite
@@ -33,7 +34,7 @@ from slipstream.jetstream.store.sealed.frames import FRAME_ROOM, SEALED_FRAME_BY
 from slipstream.jetstream.store.sealed.keys import SEED_BYTES, DataKey, KeyRing
 from slipstream.jetstream.store.sealed.parts import PART_MAGIC, PartReader, PartWriter, part_size
 
-__all__ = ["SealedDisk"]
+__all__ = ["FileKind", "SealedDisk", "bare_name", "file_kind"]
 
 _FILES_MAX: Final = 8192  # of which something is remembered
 _GAP_MAX: Final = 4096  # between stretches that are read in one go
@@ -71,12 +72,12 @@ class SealedDisk:
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Disk.read`."""
-        kind = _kind(path)
-        if kind == _FRAMES:
+        kind = file_kind(path)
+        if kind is FileKind.FRAMES:
             return self._read_frames(path, offset, length)
-        if kind == _BOX:
+        if kind is FileKind.BOX:
             return self._read_box(path)[offset : offset + length]
-        if kind == _PART:
+        if kind is FileKind.PART:
             return self._read_part(path, offset, length)
         return self._disk.read(path, offset, length)
 
@@ -120,7 +121,7 @@ class SealedDisk:
     def size(self, path: str) -> int:
         """See `Disk.size`."""
         size = self._disk.size(path)
-        if _kind(path) == _PART and self._disk.read(path, 0, len(PART_MAGIC)) == PART_MAGIC:
+        if file_kind(path) == FileKind.PART and self._disk.read(path, 0, len(PART_MAGIC)) == PART_MAGIC:
             return part_size(size)
         return size
 
@@ -168,7 +169,7 @@ class SealedDisk:
         data = self._disk.read(path, 0, self._disk.size(path))
         if data[:8] != BOX_MAGIC:
             return data if self._ring.accepts_plain else b""
-        content = open_box(self._ring, _bare_name(path), data)
+        content = open_box(self._ring, bare_name(path), data)
         if content is None:
             return b""
         if not path.endswith(".sdx"):
@@ -226,7 +227,7 @@ class SealedDisk:
 
     def overwrite(self, path: str, patches: Sequence[tuple[int, bytes]]) -> None:
         """See `Disk.overwrite`."""
-        file = self._file(path) if _kind(path) == _FRAMES else None
+        file = self._file(path) if file_kind(path) == FileKind.FRAMES else None
         if isinstance(file, FrameFile):
             file.overwrite(list(patches))
         else:
@@ -277,15 +278,15 @@ class SealedDisk:
 
     def _sealed(self, path: str, offset: int, data: bytes) -> tuple[int, bytes]:
         """Where to write what."""
-        kind = _kind(path)
-        if kind == _FRAMES:
+        kind = file_kind(path)
+        if kind is FileKind.FRAMES:
             return offset, self._sealed_frames(path, offset, data)
-        if kind == _PLAIN or self._ring.current is None:
+        if kind is FileKind.PLAIN or self._ring.current is None:
             return offset, data
-        if kind == _BOX:
+        if kind is FileKind.BOX:
             if path.removesuffix(".tmp").endswith(".sdx"):
                 data = self._map_of(path).to_bytes() + data
-            return offset, seal_box(self._key_for(path), self._ring.noise(SEED_BYTES), _bare_name(path), data)
+            return offset, seal_box(self._key_for(path), self._ring.noise(SEED_BYTES), bare_name(path), data)
         writer = self._writers.get(path)
         if writer is None:
             writer = self._writers[path] = PartWriter(self._key_for(path), self._ring.noise(SEED_BYTES))
@@ -358,18 +359,25 @@ class SealedDisk:
                 self._writers.pop(path, None)
 
 
-_PLAIN, _FRAMES, _BOX, _PART = range(4)
+class FileKind(Enum):
+    """How a file is sealed."""
+
+    PLAIN = 0
+    FRAMES = 1
+    BOX = 2
+    PART = 3
 
 
-def _kind(path: str) -> int:
+def file_kind(path: str) -> FileKind:
     """How a file is sealed: its name says what it is."""
     name = path.removesuffix(".tmp")
     if name.endswith((".seg", "/consumers.log")):
-        return _FRAMES
+        return FileKind.FRAMES
     if name.endswith((".sdx", "/MANIFEST.0", "/MANIFEST.1", "/ACCOUNT")):
-        return _BOX
-    return _PART if name.endswith((".open", ".part")) else _PLAIN
+        return FileKind.BOX
+    return FileKind.PART if name.endswith((".open", ".part")) else FileKind.PLAIN
 
 
-def _bare_name(path: str) -> str:
+def bare_name(path: str) -> str:
+    """The name of a file without its directory, also while it is written under another one."""
     return path.rsplit("/", 1)[1].removesuffix(".tmp")

@@ -59,6 +59,10 @@ class DataKey:
         """The key of one purpose. Parts have fixed lengths, or there is one."""
         return _aead(self.cipher, hmac.digest(self._secret, word + b"\0" + b"".join(parts), "sha256"))
 
+    def wrapped_by(self, main: MainKey, seed: bytes) -> DataKey:
+        """The same key, wrapped by another main key."""
+        return DataKey(self._secret, self.cipher, main.id, main.wrap(self._secret, seed, self.cipher))
+
 
 class MainKey:
     """What wraps the data keys; made from a secret of any length."""
@@ -74,10 +78,10 @@ class MainKey:
         self._wrapping = hmac.digest(root, b"wrapping", "sha256")
         self._names = hmac.digest(root, b"names", "sha256")
 
-    def wrap(self, secret: bytes, seed: bytes) -> bytes:
-        """A data key as files carry it."""
-        key = _aead(self.cipher, hmac.digest(self._wrapping, seed, "sha256"))
-        return seed + key.encrypt(_ONLY_NONCE, secret, self.cipher.to_bytes(4, "little"))
+    def wrap(self, secret: bytes, seed: bytes, cipher: AtRestCipher) -> bytes:
+        """A data key of this cipher as files carry it."""
+        key = _aead(cipher, hmac.digest(self._wrapping, seed, "sha256"))
+        return seed + key.encrypt(_ONLY_NONCE, secret, cipher.to_bytes(4, "little"))
 
     def unwrap(self, cipher: AtRestCipher, wrapped: bytes) -> bytes | None:
         """The data key in there; None if it was not wrapped by this key, or is damaged."""
@@ -122,7 +126,7 @@ class KeyRing:
         """A new data key. There must be a current main key."""
         assert self.current is not None
         secret = self.noise(_KEY_BYTES)
-        wrapped = self.current.wrap(secret, self.noise(SEED_BYTES))
+        wrapped = self.current.wrap(secret, self.noise(SEED_BYTES), self.current.cipher)
         return DataKey(secret, self.current.cipher, self.current.id, wrapped)
 
     def open(self, cipher: int, key_id: int, wrapped: bytes) -> DataKey | None:

@@ -71,11 +71,13 @@ def write_mark(disk: Disk, root: str, ring: KeyRing) -> None:
     disk.sync_dir(root)
 
 
-def check_keys(disk: Disk, root: str, current: MainKey | None, *, has_streams: bool) -> None:
-    """Whether the streams in a directory can be used with this key. Changes nothing.
+def check_keys(
+    disk: Disk, root: str, current: MainKey | None, previous: MainKey | None = None, *, has_streams: bool
+) -> bool:
+    """Whether the streams in a directory are still under the previous key. Changes nothing.
 
     Raises:
-        StorageFault: they cannot; the text says what to do.
+        StorageFault: they cannot be used with these keys; the text says what to do.
     """
     mark = read_mark(disk, root)
     if mark is None:
@@ -84,16 +86,19 @@ def check_keys(disk: Disk, root: str, current: MainKey | None, *, has_streams: b
                 f"the streams in {root} are not encrypted and the configuration has an encryption key: nothing was "
                 "changed; start without the key, or with another store directory"
             )
-        return
+        return False
     if current is None:
         raise StorageFault(
             f"the streams in {root} are encrypted and the configuration has no key: nothing was changed; "
             "give it as `key`, `key_file` or `key_command` of `jetstream`"
         )
-    if not mark.opens_with(current):
+    if mark.opens_with(current):
+        return False
+    if not mark.opens_with(previous):
         raise StorageFault(
             f"the streams in {root} are encrypted with another key than the configuration has: nothing was changed"
         )
+    return True
 
 
 def _from_a_segment(disk: Disk, root: str) -> StoreMark | None:
