@@ -22,11 +22,17 @@ class Copies:
         account.on_started.append(self._started)
         account.on_updated.append(self._updated)
         account.on_stopped.append(self._stopped)
+        account.on_reconnected.append(self._reconnected)
 
     def _started(self, stream: Stream) -> None:
         self._attach(stream)
         for feed in self._feeds_of(stream):
             feed.hurry()
+
+    def _reconnected(self) -> None:
+        for upstream in self._upstreams.values():
+            for feed in upstream.feeds:
+                feed.reconnected()
 
     def _feeds_of(self, origin: Stream) -> list[SourceFeed]:
         """What reads a stream of this account."""

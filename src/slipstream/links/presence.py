@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LinkMember"]
 
-_SERVER_REPLY = b"_R_."  # ways back of requests, which servers make
+_SERVER_REPLIES = (b"_R_.", b"$JS.ACK.")  # ways back of requests and deliveries, which servers make
 _AT_ONCE = 1_000  # subscriptions of a peer that leaves; more are taken out in steps
 
 
@@ -64,6 +64,7 @@ class LinkMember:
         *,
         identity: Identity | None = None,
         rights: Rights | None = None,
+        mapped: Callable[[Account, bytes], bytes | None] | None = None,
     ) -> None:
         """Nothing is wanted yet.
 
@@ -75,11 +76,13 @@ class LinkMember:
             permissions: what may leave over the link, asked for subscriptions that are `checked`.
             identity: as whom the peer came in, if it was asked.
             rights: what it may do, with what may leave; None: everything.
+            mapped: what the account's mappings make of a subject; None: nothing.
         """
         self.owner = owner
         self.account: Account | None = account
         self.identity = identity
         self.rights = rights
+        self._mapped = mapped
         self.presence = Presence()
         self._home = account
         self._link = link
@@ -136,12 +139,14 @@ class LinkMember:
 
     def answerable(self, reply: bytes, crossed: bool = False) -> bytes:
         """A reply that a client of it named, as the server itself may use it: see `ClientConnection.answerable`."""
-        if self.rights is None or reply.startswith(_SERVER_REPLY):
+        if self.rights is None or reply.startswith(_SERVER_REPLIES):
             return reply
-        if crossed or self._home.maps_subjects:
-            return outside_only(reply)  # rights there are nobody's, or those to what a mapping makes of it
+        if crossed:
+            return outside_only(reply)
+        # Rights are those to what a mapping makes of it, as for a publish.
+        destination = reply if self._mapped is None else self._mapped(self._home, reply)
         self.rights.remember_answers(reply)
-        return reply if self.grants(reply) else outside_only(reply)
+        return reply if destination is not None and self.grants(destination) else outside_only(reply)
 
     def on_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Nobody took a request: the server that passed it on knows by its own interest."""

@@ -152,6 +152,12 @@ class JetStreamRunner:
             if self._is_token_account(name):
                 self._adapt(name, self._limits_of(name))
 
+    def reconnected(self, name: str) -> None:
+        """Another server is connected with an account: mirrors and sources that read there need not wait."""
+        account = self.accounts.get(name)
+        for hook in account.on_reconnected if account is not None else ():
+            hook()
+
     def _calls_another(self, name: str) -> bool:
         """Whether an account imports the API of another: it then has what it imports, and no answer of its own."""
         imports = self._server.hub.topology.graph.accounts[name].options.imports

@@ -153,6 +153,9 @@ class LeafnodeServer:
             link.edge.start_pings()
             if link.parser.paused:
                 self._turns.call_soon(link.edge.resume_reading)
+        jetstream = self._server.jetstream
+        if jetstream is not None and link.account is not None:
+            jetstream.reconnected(link.account.name)
 
     def close(self, link: LeafLink, reason: CloseReason) -> None:
         """Close the socket of a link that ended, and dial its remote again."""
@@ -278,6 +281,11 @@ class LeafnodeServer:
             self._open.discard(link)
 
     # --- reload and the end ------------------------------------------------------------------------------------------
+
+    def reload(self, tls: TlsContext | None) -> None:
+        """Other users, accounts or certificates are configured; links that are open keep their TLS."""
+        self._tls = tls
+        self.nodes.reload()
 
     def close_listener(self) -> None:
         """Let no further server in."""

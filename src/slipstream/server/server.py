@@ -431,6 +431,11 @@ class Server:
             from slipstream.server.routes import RouteTls
 
             route_tls = RouteTls.of(options.cluster)
+        leaf_tls = None
+        if options.leafnodes.tls is not None:
+            from slipstream.server.tls import TlsContext
+
+            leaf_tls = TlsContext.for_server(options.leafnodes.tls)
         front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
         before, self.options = self.options, options
@@ -444,7 +449,7 @@ class Server:
         if self.routes is not None:
             self.routes.reload(before.cluster, route_tls)
         if self.leafnodes is not None:
-            self.leafnodes.nodes.reload()
+            self.leafnodes.reload(leaf_tls)
         self._say_notices(before)
 
     async def wait_stopped(self) -> None:

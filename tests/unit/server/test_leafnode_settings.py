@@ -87,6 +87,27 @@ async def test_tls_with_certificates_of_both_sides(first: bool, tmp_path: Path) 
         assert stranger.ours is not None and not stranger.ours.leafs.links  # type: ignore[union-attr]
 
 
+async def test_a_reload_brings_another_certificate(tmp_path: Path) -> None:
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+
+    def config(authority: Authority) -> str:
+        block = authority.issue("127.0.0.1").block
+        return f'listen: "127.0.0.1:-1"\nleafnodes {{ listen: "127.0.0.1:-1", tls {{ {block} }} }}'
+
+    server = Server(loaded(config(old)).options)
+    await server.start()
+    async with LeafWorld(tmp_path) as world:
+        assert server.leafnodes is not None and server.leafs is not None
+        url = f"nats-leaf://127.0.0.1:{server.leafnodes.port}"
+        hub = LeafServer("o", "hub", 0, 0, server.leafnodes.port)
+        await world.leaf("o", hub, f'tls {{ ca_file: "{old.ca_file}" }}', url=url)
+        await until(lambda: server.leafs is not None and len(server.leafs.links) == 1)
+        server.reload(loaded(config(new)).options)
+        await world.leaf("o", hub, f'tls {{ ca_file: "{new.ca_file}" }}', url=url)
+        await until(lambda: server.leafs is not None and len(server.leafs.links) == 2)
+    await server.stop()
+
+
 async def test_an_nkey_is_proved_by_a_signature(tmp_path: Path) -> None:
     async with LeafWorld(tmp_path) as world:
         hub = await world.hub("o", f"authorization {{ nkey: {PUBLIC}, account: A }}", "accounts { A {} }")

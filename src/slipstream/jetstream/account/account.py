@@ -67,6 +67,7 @@ class JetStreamAccount:
         self.on_stopped: list[StreamHook] = []  # called when a stream has stopped listening
         self.on_shutdown: list[Callable[[], None]] = []  # called before all streams are closed
         self.on_updated: list[StreamHook] = []  # called when a stream has a new configuration
+        self.on_reconnected: list[Callable[[], None]] = []  # called when another server is there again
         self.on_caught_up: list[StreamHook] = []  # called when a mirror first has nearly all its origin has
         self._stores = stores
         self.holdings = Holdings(server.budgets)

@@ -73,6 +73,10 @@ class LeafHost(Protocol):
     def loop_subject(self, account: Account) -> bytes: ...
     def closed(self, link: LeafLink, reason: CloseReason) -> None: ...
     def in_steps(self, work: Iterator[None]) -> None: ...
+    def mapped(self, account: Account, subject: bytes) -> bytes | None:
+        """What the account's mappings make of a subject; None: nothing."""
+        ...
+
     def mapped_route(self, account: Account, subject: bytes) -> tuple[bytes, Route] | None:
         """What a mapping makes of a subject, and where that goes; None: nowhere."""
         ...
@@ -144,7 +148,9 @@ class LeafLink:
         """Take part in an account from now on; `begin` follows."""
         self.account, self.crossing, self.identity = account, crossing, identity
         self._rights = Rights(crossing.permissions, self._host.now_ns)
-        self.member = LinkMember(self, account, self.link, identity=identity, rights=self._rights)
+        self.member = LinkMember(
+            self, account, self.link, identity=identity, rights=self._rights, mapped=self._host.mapped
+        )
         parser = self.parser
         parser.restricted = True
         if self._rights.may_respond:

@@ -110,11 +110,14 @@ class LeafNodes:
         """The subject by which this server knows itself in an account."""
         return self._wants.loop_subject(account)
 
+    def mapped(self, account: Account, subject: bytes) -> bytes | None:
+        """What the account's mappings make of a subject; None: nothing."""
+        return self._hub.topology.roll(account, subject) if account.maps_subjects else subject
+
     def mapped_route(self, account: Account, subject: bytes) -> tuple[bytes, Route] | None:
         """What a mapping makes of a subject, and where that goes; None: nowhere."""
-        topology = self._hub.topology
-        mapped = topology.roll(account, subject) if account.maps_subjects else subject
-        return None if mapped is None else (mapped, topology.planned(account, mapped))
+        mapped = self.mapped(account, subject)
+        return None if mapped is None else (mapped, self._hub.topology.planned(account, mapped))
 
     # --- all links ---------------------------------------------------------------------------------------------------
 

@@ -255,6 +255,12 @@ class SourceFeed:
             self._fails = 0
             self._wait()
 
+    def reconnected(self) -> None:
+        """Another server is there again: if the origin is there, do not wait for an answer that was lost on the way."""
+        if self._source.external is not None and self._state in (_State.WAITING, _State.ASKING):
+            self._fails = 0
+            self._wait()
+
     def _hang_up(self) -> None:
         for subscription in (self._answers, self._deliveries):
             if subscription is not None:
