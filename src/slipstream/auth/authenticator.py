@@ -26,6 +26,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slipstream.auth.identity import (
+    PROXY_NOT_TRUSTED,
+    PROXY_REQUIRED,
     ConnectionKind,
     Credentials,
     Denied,
@@ -69,7 +71,6 @@ __all__ = [
 
 # Shown instead of a token wherever a user name is shown.
 _REDACTED = "[REDACTED]"
-_NO_PROXY = Denied("proxy connection required")
 
 
 class _Listener(Record):
@@ -167,7 +168,7 @@ class Authenticator:
             return Denied("a client cannot choose its account")
         proxied = self.is_proxied(credentials, peer)
         if proxied is None:
-            return Denied("proxy is not trusted")
+            return PROXY_NOT_TRUSTED
         if self._operator_mode:
             return (
                 self._jwt.authenticate(credentials, peer, proxied=proxied)
@@ -187,7 +188,16 @@ class Authenticator:
         """Whether a trusted proxy vouches for a connection; None: a proxy does that is not trusted."""
         if not credentials.proxy_sig or not self._trusted_proxies:
             return False
-        return any(_signed(key, None, credentials.proxy_sig, peer) for key in self._trusted_proxies) or None
+        return bool(self.proxy_of(credentials, peer)) or None
+
+    def proxy_of(self, credentials: Credentials, peer: PeerFacts) -> str:
+        """The key of the trusted proxy that vouches for a client; empty if none does."""
+        keys = self._trusted_proxies if credentials.proxy_sig else ()
+        return next((key for key in keys if _signed(key, None, credentials.proxy_sig, peer)), "")
+
+    def trusts_proxy(self, key: str) -> bool:
+        """Whether the clients of a proxy may stay."""
+        return key in self._trusted_proxies
 
     def _or_callout(self, verdict: Verdict, credentials: Credentials, peer: PeerFacts, proxied: bool) -> Verdict:
         """The verdict if it is final, or whom to ask."""
@@ -211,7 +221,7 @@ class Authenticator:
                 return verdict
         claimed = self._claimed(login, verdict, credentials, peer, proxied)
         # Somebody without a proxy must not come in whatever a service says; its own users are not asked about.
-        if verdict is _NO_PROXY or (login is None and claimed.shown_user in callout.auth_users):
+        if verdict is PROXY_REQUIRED or (login is None and claimed.shown_user in callout.auth_users):
             return verdict
         return claimed
 
@@ -242,16 +252,16 @@ class Authenticator:
             proxied=proxied,
         )
 
-    def current(self, identity: Identity) -> Identity | None:
+    def current(self, identity: Identity, *, proxied: bool = False) -> Identity | None:
         """The same client under this configuration, or None when it may not stay.
 
         A user keeps its connection, with the present permissions, unless it is gone or has another account, password
-        or set of connection types.
+        or set of connection types, or has to come through a proxy now.
         """
         if identity.token is not None:
             return identity  # whoever keeps the accounts' tokens asks about it; what a callout said holds
         if identity.openid is not None:
-            return None if self.openid is None else self.openid.current(identity)
+            return None if self.openid is None else self.openid.current(identity, proxied=proxied)
         if identity.login is None:
             stays = identity.means == "open" and (not self._asks(identity.kind) or self._only_system_users)
             return identity if stays else None
@@ -260,6 +270,7 @@ class Authenticator:
             present is None
             or (present.account, present.password) != (identity.account, identity.login.password)
             or not present.may_use(identity.kind)
+            or (present.proxy_required and not proxied)
         ):
             return None
         return _identity(present, identity.kind, identity.means)
@@ -353,7 +364,7 @@ class Authenticator:
         if not login.may_use(peer.kind):
             return Denied("connection type not allowed")
         if login.proxy_required and not proxied:
-            return _NO_PROXY
+            return PROXY_REQUIRED
         return Granted(_identity(login, peer.kind, means))
 
 

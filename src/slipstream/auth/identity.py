@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from slipstream.auth.users import Login
 from slipstream.config.record import Record
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from slipstream.auth.tls_map import PeerCertificate
 
 __all__ = [
+    "PROXY_NOT_TRUSTED",
+    "PROXY_REQUIRED",
     "ConnectionKind",
     "Credentials",
     "Denied",
@@ -93,7 +95,6 @@ class OpenIdLogin(Record, secret=("claims",)):
     algorithm: str
     claims: Claims
     until_ns: int
-    proxied: bool = False
 
 
 class Identity(Record):
@@ -125,6 +126,11 @@ class Denied(Record):
 
     reason: str
     account: str = ""  # whose auth callout said so; empty: none was asked
+
+
+# Why somebody who did not come through a proxy, or came through a strange one, may not come in.
+PROXY_REQUIRED: Final = Denied("proxy connection required")
+PROXY_NOT_TRUSTED: Final = Denied("proxy is not trusted")
 
 
 class NeedsPasswordCheck:
@@ -167,7 +173,6 @@ class NeedsIssuer(Record):
 
     token: Announced
     user: str = ""  # the name that the client gives itself
-    proxied: bool = False
 
 
 Verdict = Granted | Denied | NeedsPasswordCheck | NeedsAccount | NeedsCallout | NeedsIssuer

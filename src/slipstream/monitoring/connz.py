@@ -54,6 +54,12 @@ class PeerCertificateInfo(msgspec.Struct, omit_defaults=True):
     cert_sha256: str = ""
 
 
+class ProxyInfo(msgspec.Struct):
+    """The trusted proxy that a client came through."""
+
+    key: str
+
+
 class ConnectionInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One connection. `in` is what the server received from the client."""
 
@@ -91,6 +97,7 @@ class ConnectionInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     issuer_key: str = ""
     name_tag: str = ""
     tags: list[str] = []
+    proxy: ProxyInfo | None = None
 
 
 class Connz(msgspec.Struct, kw_only=True):
@@ -280,6 +287,7 @@ def _entry(facts: Facts, row: _Row, now_ns: int, options: ConnzOptions) -> Conne
         tls_version="" if tls is None else tls.version,
         tls_cipher_suite="" if tls is None else tls.cipher_suite,
         tls_first=peer.tls_first,
+        proxy=ProxyInfo(connection.proxy) if connection.proxy else None,
     )
     if closed is not None:
         entry.stop, entry.reason = rfc3339(stop_ns), closed.reason.value

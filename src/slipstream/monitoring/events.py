@@ -105,10 +105,10 @@ class Events:
         """A client was not let in."""
         account = self._facts.accounts.get(denied.account or self._facts.account_name_of(connection))
         if account is not None and account.has_interest(_DENIED.encode()):
-            self._publish_denied(connection, _DENIED, account, denied)
+            self._publish_denied(connection, denied, _DENIED, account)
         subject = f"$SYS.SERVER.{self._facts.server_id}.CLIENT.AUTH.ERR"
         if self._facts.is_heard(subject):
-            self._publish_denied(connection, subject)
+            self._publish_denied(connection, denied, subject)
 
     # --- leaf nodes -----------------------------------------------------------------------------------------------
 
@@ -142,16 +142,16 @@ class Events:
     def _publish_denied(
         self,
         connection: ClientConnection,
+        denied: Denied,
         subject: str,
         account: Account | None = None,
-        denied: Denied | None = None,
     ) -> None:
         from slipstream.monitoring.event_messages import disconnected
-        from slipstream.protocol.texts import CloseReason
+        from slipstream.routing.logins import close_reason
 
-        sender, reason = self._sender(), CloseReason.AUTHENTICATION_VIOLATION
+        sender, reason = self._sender(), close_reason(denied)
         message = disconnected(sender, connection, reason, self._facts.now_ns())
-        if account is not None and denied is not None and denied.account:
+        if account is not None and denied.account:
             # The account of an auth callout learns what it said; nobody else does.
             message.client.acc, message.reason = account.name, denied.reason
         sender.publish(subject, message, account)

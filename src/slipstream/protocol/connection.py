@@ -77,6 +77,7 @@ class ClientConnection:
         "pings_out",
         "presence",
         "protocol",
+        "proxy",
         "rights",
         "rtt_ns",
         "stalls",
@@ -112,6 +113,7 @@ class ClientConnection:
         self.protocol = 0
         self.name = self.lang = self.version = ""
         self.claimed_user = ""  # who it says it is, without anything secret
+        self.proxy = ""  # key of the trusted proxy that it came through
         self.claimed_as = ""  # the same for the log: with what kind of name it is
         self.connected = False  # a CONNECT was accepted
         self.pings_out = 0
@@ -201,12 +203,12 @@ class ClientConnection:
         self.state = State.AUTHENTICATING
         self.parser.pause()
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: str, reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION) -> None:
         """The credentials are not good."""
         kind, _, name = self.claimed_as.partition(":")
         who = f" - {kind.capitalize()} {texts.quoted_text(name or '[REDACTED]')}" if kind else ""
         self._host.log("ERR", self, f"authentication error{who}{why and f' - {why}'}")
-        self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+        self.close(reason, texts.AUTHORIZATION_VIOLATION)
 
     def admit(self, identity: Identity) -> None:
         """The client is who it says: bind it to its account."""

@@ -91,6 +91,8 @@ class CloseReason(Enum):
     DUPLICATE_LEAFNODE = "Duplicate Remote LeafNode Connection"
     MINIMUM_VERSION = "Minimum Version Required"
     CLUSTER_NAMES_IDENTICAL = "Cluster Names Identical"
+    PROXY_NOT_TRUSTED = "Proxy Not Trusted"
+    PROXY_REQUIRED = "Proxy Required"
 
 
 def error_line(text: str) -> bytes:

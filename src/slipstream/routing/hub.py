@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
+from slipstream.auth.identity import PROXY_NOT_TRUSTED
 from slipstream.clock import rfc3339
 from slipstream.config.addresses import advertised
 from slipstream.kernels.subjects.subject import is_valid_publish
@@ -460,7 +461,10 @@ class Hub:
         connection.refresh_fast_path()
         if connection.identity is None:
             return
-        identity = self.authenticator.current(connection.identity)
+        if connection.proxy and not self.authenticator.trusts_proxy(connection.proxy):
+            connection.refuse(PROXY_NOT_TRUSTED.reason, CloseReason.PROXY_NOT_TRUSTED)
+            return
+        identity = self.authenticator.current(connection.identity, proxied=bool(connection.proxy))
         account = None if identity is None else self.account_of(identity)
         if identity is None or account is None or account is not connection.account:
             # A user that is gone is told nothing, one that changed is told to log in again, as by nats-server.

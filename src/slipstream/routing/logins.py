@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from slipstream.auth.authenticator import (
     Authenticator,
@@ -28,7 +28,9 @@ from slipstream.auth.authenticator import (
     NeedsPasswordCheck,
     PeerFacts,
 )
+from slipstream.auth.identity import PROXY_NOT_TRUSTED, PROXY_REQUIRED
 from slipstream.protocol.host import State
+from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:
     from slipstream.config.options import Options
@@ -39,7 +41,12 @@ if TYPE_CHECKING:
     from slipstream.routing.openid import OpenIdLogins
     from slipstream.routing.operators import OperatorMode
 
-__all__ = ["LoginEdge", "Logins", "kind_of"]
+__all__ = ["LoginEdge", "Logins", "close_reason", "kind_of"]
+
+_CLOSE_REASONS: Final = {
+    PROXY_REQUIRED: CloseReason.PROXY_REQUIRED,
+    PROXY_NOT_TRUSTED: CloseReason.PROXY_NOT_TRUSTED,
+}
 
 
 class LoginEdge(Protocol):
@@ -142,7 +149,8 @@ class Logins:
                 return connection.state is not State.CLOSED and check.job()
 
             def judge(matched: bool) -> None:
-                self._judge(connection, connect, facts, self._as_of_now(check.resume(matched), authenticator))
+                verdict = self._as_of_now(check.resume(matched), authenticator, connect, facts)
+                self._judge(connection, connect, facts, verdict)
 
             self._edge.check_password(connection, matches, judge)
             return
@@ -202,12 +210,17 @@ class Logins:
             connection.suspend()
 
     def _as_of_now(
-        self, verdict: Granted | Denied | NeedsCallout, authenticator: Authenticator
+        self,
+        verdict: Granted | Denied | NeedsCallout,
+        authenticator: Authenticator,
+        connect: ConnectOptions,
+        facts: PeerFacts,
     ) -> Granted | Denied | NeedsCallout:
         """A verdict that took its time: users may have been changed by a reload meanwhile."""
         if authenticator is self.authenticator or not isinstance(verdict, Granted):
             return verdict
-        identity = self.authenticator.current(verdict.identity)
+        proxied = bool(self.authenticator.proxy_of(connect, facts))
+        identity = self.authenticator.current(verdict.identity, proxied=proxied)
         return Denied("user has changed") if identity is None else Granted(identity)
 
     def _judge(
@@ -221,13 +234,18 @@ class Logins:
             return
         if isinstance(verdict, NeedsCallout):
             self._call_out(connection, connect, facts, verdict)
-        elif isinstance(verdict, Granted):
+            return
+        if isinstance(verdict, Granted) and connect.proxy_sig:
+            connection.proxy = self.authenticator.proxy_of(connect, facts)
+            if not connection.proxy and self._options.trusted_proxies:
+                verdict = PROXY_NOT_TRUSTED  # any more: by a reload, while something was waited for
+        if isinstance(verdict, Granted):
             self._admit(connection, verdict.identity)
         else:
             for listener in self.on_denied:
                 listener(connection, verdict)
             # What a callout said is in the log already.
-            connection.refuse("" if verdict.account else verdict.reason)
+            connection.refuse("" if verdict.account else verdict.reason, close_reason(verdict))
 
     def _admit(self, connection: ClientConnection, identity: Identity) -> None:
         if identity.means == "callout":
@@ -274,3 +292,8 @@ class Logins:
 def kind_of(connection: ClientConnection) -> ConnectionKind:
     """What users and tokens call this kind of connection."""
     return "WEBSOCKET" if connection.peer.kind == "websocket" else "STANDARD"
+
+
+def close_reason(denied: Denied) -> CloseReason:
+    """What monitoring says about the end of a client that may not come in."""
+    return _CLOSE_REASONS.get(denied, CloseReason.AUTHENTICATION_VIOLATION)

@@ -106,7 +106,7 @@ def tls_claims(session: _Session | None) -> TlsClaims | None:
     return TlsClaims(
         version=session.version,
         cipher=session.cipher_suite,
-        certs=() if session.is_verified else certificates,
+        certs=() if session.is_verified or not certificates else certificates,
         verified_chains=[certificates] if session.is_verified and certificates else (),
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.auth.identity import Denied, Granted, Identity, NeedsAccount, NeedsCallout, TokenLogin
+from slipstream.auth.identity import PROXY_REQUIRED, Denied, Granted, Identity, NeedsAccount, NeedsCallout, TokenLogin
 from slipstream.auth.jwt.checks import blocks, user_findings
 from slipstream.auth.jwt.rights import clamped, is_revoked, permissions_of
 from slipstream.auth.jwt.templates import TemplateError, fill
@@ -69,7 +69,7 @@ class TokenVerifier:
         except InvalidToken as error:
             return Denied(str(error))
         if user.nats.proxy_required and not proxied:
-            return Denied("proxy connection required")
+            return PROXY_REQUIRED
         now_ns = self._now_ns()
         if blocks(user_findings(user, now_ns // SECOND_NS, self._zones), with_time=True):
             return Denied("User JWT no longer valid")

@@ -6,9 +6,9 @@ says. Any other credential goes the way of all others. A client that gives itsel
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from slipstream.auth.identity import Denied, Granted, Identity, NeedsIssuer, OpenIdLogin
+from slipstream.auth.identity import PROXY_REQUIRED, Denied, Granted, Identity, NeedsIssuer, OpenIdLogin
 from slipstream.auth.oidc.mapping import mapped
 from slipstream.auth.oidc.token import OpenIdRefusal, announced, check_addressee, end_of_token, verified
 from slipstream.auth.users import permissions_in
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
 
 __all__ = ["OpenIdRules"]
-
-_NO_PROXY: Final = Denied("proxy connection required")
 
 
 class OpenIdRules:
@@ -48,13 +46,13 @@ class OpenIdRules:
         if token.algorithm not in issuer.algorithms:
             return Denied(f"OpenID: the algorithm {quote(token.algorithm[:32])} is not allowed")
         refused = self._entrance(issuer, peer.kind, proxied=proxied)
-        return refused or NeedsIssuer(token, credentials.user or "", proxied)
+        return refused or NeedsIssuer(token, credentials.user or "")
 
     def _entrance(self, issuer: OidcOptions, kind: ConnectionKind, *, proxied: bool) -> Denied | None:
         if issuer.allowed_connection_types and kind not in issuer.allowed_connection_types:
             return Denied("connection type not allowed")
         if self._options.authorization.proxy_required and not proxied:
-            return _NO_PROXY
+            return PROXY_REQUIRED
         return None
 
     def decided(self, needed: NeedsIssuer, key: IssuerKey, kind: ConnectionKind, now_ns: int) -> Granted | Denied:
@@ -71,7 +69,7 @@ class OpenIdRules:
             permissions = self._permissions(who, issuer)
         except OpenIdRefusal as refusal:
             return Denied(f"OpenID: {refusal}")
-        login = OpenIdLogin(token.issuer, token.algorithm, claims, end_of_token(claims, issuer), needed.proxied)
+        login = OpenIdLogin(token.issuer, token.algorithm, claims, end_of_token(claims, issuer))
         return Granted(Identity(who.user, who.account, permissions, kind=kind, means="oidc", openid=login))
 
     def _permissions(self, who: Mapped, issuer: OidcOptions) -> Permissions | None:
@@ -89,14 +87,14 @@ class OpenIdRules:
         except ConfigError as error:
             raise OpenIdRefusal(error.message) from None
 
-    def current(self, identity: Identity) -> Identity | None:
+    def current(self, identity: Identity, *, proxied: bool) -> Identity | None:
         """The same client under this configuration, or None when it may not stay."""
         login = identity.openid
         assert login is not None
         issuer = self.issuers.get(login.issuer)
         if issuer is None or login.algorithm not in issuer.algorithms:
             return None
-        if self._entrance(issuer, identity.kind, proxied=login.proxied) is not None:
+        if self._entrance(issuer, identity.kind, proxied=proxied) is not None:
             return None
         try:
             # The token was good when it came, and its end is known: only what the configuration says is new.
