@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.auth.identity import Denied, Granted, Identity, NeedsPasswordCheck
+from slipstream.auth.identity import PROXY_NOT_TRUSTED, PROXY_REQUIRED, Denied, Granted, Identity, NeedsPasswordCheck
 from slipstream.auth.nkeys import KeyKind, verify
 from slipstream.auth.password import BcryptCheck, check
 from slipstream.auth.users import Login
@@ -53,7 +53,7 @@ class LeafLogins:
             return verdict
         proxied = self._authenticator.is_proxied(credentials, peer)
         if proxied is None:
-            return Denied("proxy is not trusted")
+            return PROXY_NOT_TRUSTED
         if self._nkey:
             return self._by_nkey(credentials, peer, proxied=proxied)
         if self._maps_certificates:
@@ -76,7 +76,9 @@ class LeafLogins:
         if self._users or self._nkey:
             login = Login(self._nkey, self._account) if self._nkey else self._users.get(identity.user)
             return login is not None and identity.login == login
-        present = self._authenticator.current(identity)
+        # Whoever had to come through a proxy did.
+        proxied = identity.login is not None and identity.login.proxy_required
+        present = self._authenticator.current(identity, proxied=proxied)
         if present is None:
             return False
         before, after = identity.permissions, present.permissions
@@ -101,5 +103,5 @@ class LeafLogins:
 
     def _admit(self, login: Login, peer: PeerFacts, means: Means, *, proxied: bool) -> Granted | Denied:
         if (login.proxy_required or self._proxy_required) and not proxied:
-            return Denied("proxy connection required")
+            return PROXY_REQUIRED
         return Granted(Identity(login.name, login.account, None, login, peer.kind, means))

@@ -65,8 +65,14 @@ class PeerCertificate(Record):
             ),
             emails=tuple(value for kind, value in alternatives if kind == "email"),
             dns_names=tuple(value for kind, value in alternatives if kind == "DNS"),
-            uris=tuple(value for kind, value in alternatives if kind == "URI"),
+            uris=tuple(_scheme_in_lower_case(value) for kind, value in alternatives if kind == "URI"),
         )
+
+
+def _scheme_in_lower_case(uri: str) -> str:
+    """A URI as Go prints it: the case of a scheme means nothing, that of all else is left alone."""
+    scheme, colon, rest = uri.partition(":")
+    return f"{scheme.lower()}{colon}{rest}" if colon else uri
 
 
 class CertificateUsers(Generic[U]):

@@ -44,9 +44,17 @@ def _compresses(compression: CompressionOptions) -> bool:
     return compression.mode.lower() not in ("", "off", "disabled", "false", "accept", "not_supported", "not supported")
 
 
+_NO_STAPLING = (
+    "OCSP stapling is not supported, since Python's TLS cannot send staples: remove `ocsp`, or say `mode: never`"
+)
+_NO_OCSP_PEER = (
+    "ocsp_peer is not supported: certificates cannot be checked with OCSP. Short-lived certificates do the same, or an "
+    "auth callout, which is shown the certificate"
+)
+
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
-    ("cluster", lambda o: _checks_ocsp(o.cluster.tls), "ocsp_peer is not supported yet"),
+    ("cluster", lambda o: _checks_ocsp(o.cluster.tls), _NO_OCSP_PEER),
     (
         "cluster",
         lambda o: o.cluster.password.startswith(("$2a$", "$2b$", "$2x$", "$2y$")),
@@ -89,10 +97,10 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     ("leafnodes", lambda o: any(not remote.urls for remote in o.leafnodes.remotes), "a leaf node remote needs a URL"),
     ("mqtt", lambda o: o.mqtt.port, "MQTT is not supported yet"),
-    ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", "OCSP stapling is not supported yet"),
-    ("tls", lambda o: _checks_ocsp(o.tls), "ocsp_peer is not supported yet"),
-    ("websocket", lambda o: _checks_ocsp(o.websocket.tls), "ocsp_peer is not supported yet"),
-    ("leafnodes", lambda o: _checks_ocsp(o.leafnodes.tls), "ocsp_peer is not supported yet"),
+    ("ocsp", lambda o: o.ocsp and o.ocsp.mode != "never", _NO_STAPLING),
+    ("tls", lambda o: _checks_ocsp(o.tls), _NO_OCSP_PEER),
+    ("websocket", lambda o: _checks_ocsp(o.websocket.tls), _NO_OCSP_PEER),
+    ("leafnodes", lambda o: _checks_ocsp(o.leafnodes.tls), _NO_OCSP_PEER),
     ("prof_port", lambda o: o.prof_port, "profiling over HTTP is not supported"),
     (
         "jetstream",

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["IDLE", "Notice", "idle_keys", "notices"]
 
+# The object identifier of the extension (RFC 7633) in DER.
+_TLS_FEATURE: Final = bytes.fromhex("06082b06010505070118")
+
 Notice = tuple[str, str]  # level of the log line, text
 
 # Keys without effect as long as the server is alone, as `block.field` of the options; a block stands for all of it.
@@ -90,6 +93,7 @@ def notices(options: Options) -> list[Notice]:
     found += _passwords(options)
     found += _callout(options)
     found += _openid(options)
+    found += _staples(options)
     if options.max_payload > MAX_PAYLOAD_WARN_BYTES:
         size = f"{MAX_PAYLOAD_WARN_BYTES / MIB:.2f} MB"
         text = f"Maximum payloads over {size} are generally discouraged and could lead to poor performance"
@@ -141,6 +145,26 @@ def _openid(options: Options) -> Iterator[Notice]:
         address = issuer.jwks or issuer.issuer
         if address.lower().startswith("http://"):
             yield "WRN", f"Keys of the OpenID issuer {quote(issuer.issuer)} come without TLS: only for tests"
+
+
+def _staples(options: Options) -> Iterator[Notice]:
+    """Certificates that clients accept only with a staple, which nats-server sends without being told."""
+    for tls in (options.tls, options.websocket.tls, options.leafnodes.tls):
+        if tls is not None and tls.cert_file and _must_staple(tls.cert_file):
+            what = f"The certificate {tls.cert_file} asks for OCSP stapling, which is not supported"
+            yield "WRN", f"{what}: clients that insist on it will not connect"
+
+
+def _must_staple(path: str) -> bool:
+    import binascii
+    import re
+
+    try:
+        with open(path, "rb") as file:
+            found = re.search(rb"-----BEGIN CERTIFICATE-----(.+?)-----END", file.read(MIB), re.DOTALL)
+        return found is not None and _TLS_FEATURE in binascii.a2b_base64(found[1])
+    except (OSError, ValueError):
+        return False  # whoever uses the file says what is wrong with it
 
 
 def _is_readable(user: UserOptions, options: Options) -> bool:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import Options
 from slipstream.config.record import Record, replace
 from slipstream.server.notices import IDLE, _changed, _plain, idle_keys, notices
 from slipstream.server.server import Server
 from slipstream.units import MIB
 from support.config_loading import options
+from tlsfiles import Authority
 
 
 class Lines:
@@ -149,3 +158,19 @@ def test_blocks_with_fields_that_need_a_value_are_looked_at(kind: type[Record]) 
 def test_traces_of_an_account_have_nothing_to_say() -> None:
     account = "users: [{nkey: UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4}]"
     assert notices(options(f'accounts {{ A {{ {account}, msg_trace: {{ dest: "traces", sampling: 50 }} }} }}')) == []
+
+
+def test_a_certificate_that_asks_for_staples(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    plain = authority.issue("localhost")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "staple")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(now).not_valid_after(now + timedelta(hours=1))
+    feature = x509.TLSFeature([x509.TLSFeatureType.status_request])
+    stapling = tmp_path / "stapling.crt"
+    stapling.write_bytes(builder.add_extension(feature, critical=False).sign(key, SHA256()).public_bytes(Encoding.PEM))
+    for path, warns in ((plain.cert_file, False), (stapling, True), (tmp_path / "missing", False)):
+        found = notices(Options(tls=TLSOptions(cert_file=str(path))))
+        assert any("asks for OCSP stapling" in text for _, text in found) is warns
