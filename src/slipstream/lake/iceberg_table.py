@@ -38,7 +38,12 @@ class IcebergCatalogue:
     """Where tables are registered."""
 
     def __init__(
-        self, location: str, properties: Mapping[str, str], namespace: str, partition: tuple[str, ...] = ()
+        self,
+        location: str,
+        properties: Mapping[str, str],
+        namespace: str,
+        partition: tuple[str, ...] = (),
+        columns: pa.Schema | None = None,
     ) -> None:
         """Connect.
 
@@ -47,6 +52,7 @@ class IcebergCatalogue:
             properties: of pyiceberg (`uri`, `type`, …); what they do not say comes from its file and variables.
             namespace: of the tables.
             partition: of new tables.
+            columns: of payloads; tables that lack them get them.
 
         Raises:
             LakeError: pyiceberg is missing, a secret is in the properties, or nobody answers.
@@ -70,6 +76,7 @@ class IcebergCatalogue:
             chosen["warehouse"] = location if "://" in location else f"file://{Path(location).resolve()}"
         self._namespace = namespace
         self._partition = partition
+        self._columns = list(columns) if columns is not None else []
         try:
             self._catalogue = load_catalog("slipstream", **chosen)
             self._catalogue.create_namespace(namespace)
@@ -103,9 +110,23 @@ class IcebergCatalogue:
                 f"the table {self._namespace}.{stream} is of an earlier stream of this name, which was deleted and "
                 "made anew; rename it, or name another namespace"
             )
+        if identity is not None and self._columns:
+            self._evolve(table)
         return IcebergStreamTable(table, f"{self._namespace}.{stream}")
 
+    def _evolve(self, table: Any) -> None:
+        """Add columns that a table lacks; those it has keep their types, or get wider ones."""
+        import pyarrow as pa
+        from pyiceberg.exceptions import ValidationError
+
+        try:
+            with table.update_schema() as update:
+                update.union_by_name(pa.schema([*SCHEMA, *self._columns]))
+        except (ValueError, ValidationError) as error:
+            raise LakeError(f"the columns do not fit the table {'.'.join(table.name())}: {error}") from error
+
     def _create(self, name: tuple[str, str], identity: str) -> None:
+        import pyarrow as pa
         from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform, Transform
 
         columns: dict[str, tuple[str, Transform[Any, Any], str]] = {
@@ -114,7 +135,8 @@ class IcebergCatalogue:
             "subject": ("subject", IdentityTransform(), "subject_is"),
         }
         properties = {**_PROPERTIES, _STREAM: name[1], _IDENTITY: identity}
-        with self._catalogue.create_table_transaction(name, schema=SCHEMA, properties=properties) as transaction:
+        schema = pa.schema([*SCHEMA, *self._columns])
+        with self._catalogue.create_table_transaction(name, schema=schema, properties=properties) as transaction:
             if self._partition:
                 with transaction.update_spec() as spec:
                     for one in self._partition:
@@ -145,11 +167,10 @@ class IcebergStreamTable:
         import pyarrow as pa
         from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
-        rows = pa.Table.from_batches(list(batches), SCHEMA)
-        if not rows.num_rows:
-            return 0
+        found = list(batches)
         if self._position() != after:
             return None
+        rows = pa.Table.from_batches(found, found[0].schema if found else self._empty())
         try:
             self._table.append(rows, snapshot_properties=self._summary(upto))
         except CommitFailedException:
@@ -159,7 +180,6 @@ class IcebergStreamTable:
         return int(rows.num_rows)
 
     def compact(self, file_bytes: int, files: int) -> int:
-        import pyarrow as pa
         from pyiceberg.exceptions import CommitFailedException
 
         self._table.refresh()
@@ -172,9 +192,7 @@ class IcebergStreamTable:
         rows = self._table.scan(row_filter=rows_filter, snapshot_id=before).to_arrow().sort_by("seq")
         try:
             with self._table.transaction() as transaction:
-                transaction.overwrite(
-                    rows.cast(pa.schema(SCHEMA)), rows_filter, snapshot_properties=self._summary(self._position())
-                )
+                transaction.overwrite(rows, rows_filter, snapshot_properties=self._summary(self._position()))
         except CommitFailedException:
             self._table.refresh()
             return 0  # somebody has written meanwhile; the next time
@@ -209,7 +227,13 @@ class IcebergStreamTable:
         )
         condition = " and ".join(f"{what} {value}" for what, value in bounds if value is not None) or "seq > 0"
         # Files of partitions overlap, so that order is made here.
-        rows = table.scan(row_filter=condition, snapshot_id=version).to_arrow().sort_by("seq").cast(SCHEMA)
+        rows = (
+            table.scan(row_filter=condition, snapshot_id=version)
+            .select(*SCHEMA.names)
+            .to_arrow()
+            .sort_by("seq")
+            .cast(SCHEMA)
+        )
         for batch in rows.to_batches(max_chunksize=65_536):
             found = filtered(batch, wish)
             if found.num_rows:
@@ -228,6 +252,9 @@ class IcebergStreamTable:
             snapshot = None if parent is None else self._table.snapshot_by_id(parent)
         # Somebody else's snapshots alone are left. What is behind the newest message was not written.
         return max((one[1] for one in self._data_files()), default=0)
+
+    def _empty(self) -> pa.Schema:
+        return self._table.schema().as_arrow()
 
     def _summary(self, upto: int) -> dict[str, str]:
         return {_UPTO: str(upto), _IDENTITY: self.identity}

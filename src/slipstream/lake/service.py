@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from slipstream.bulk import BulkClient, BulkError, ConnectOptions, connect
 from slipstream.errors import SlipstreamError
 from slipstream.lake.tables import OpenTable
 from slipstream.lake.writing import StreamLag, StreamWriter, WriteSettings
 from slipstream.spark.lake.base import LakeError
+
+if TYPE_CHECKING:
+    from slipstream.lake.typed import TypedPayloads
 
 __all__ = ["LakeService", "TurnReport", "metrics_text", "stream_names", "write_metrics"]
 
@@ -42,7 +45,12 @@ class LakeService:
     """Keeps tables up to date."""
 
     def __init__(
-        self, reach: ConnectOptions, open_table: OpenTable, patterns: Sequence[str], settings: WriteSettings
+        self,
+        reach: ConnectOptions,
+        open_table: OpenTable,
+        patterns: Sequence[str],
+        settings: WriteSettings,
+        payloads: TypedPayloads | None = None,
     ) -> None:
         """Nothing is connected yet.
 
@@ -51,7 +59,9 @@ class LakeService:
             open_table: finds or makes the table of a stream.
             patterns: names of streams, or patterns with `*`.
             settings: how tables are kept.
+            payloads: columns of payloads, if the tables have them.
         """
+        self._payloads = payloads
         self._reach = reach
         self._open_table = open_table
         self._patterns = tuple(patterns)
@@ -81,7 +91,10 @@ class LakeService:
         try:
             client = self._connected()
             for name in stream_names(client, self._patterns):
-                writer = self._writers.setdefault(name, StreamWriter(name, self._open_table, self._settings))
+                writer = self._writers.get(name)
+                if writer is None:
+                    writer = StreamWriter(name, self._open_table, self._settings, self._payloads)
+                    self._writers[name] = writer
                 try:
                     report.streams.append(writer.turn(client))
                 except BulkError as error:
@@ -91,8 +104,10 @@ class LakeService:
                         del self._writers[name]
                         continue
                     report.failures[name] = str(error)
-                except (SlipstreamError, OSError) as error:
+                except SlipstreamError as error:
                     report.failures[name] = str(error)
+                except Exception as error:  # libraries of formats and catalogues have no common root
+                    report.failures[name] = f"{type(error).__name__}: {error}"
             self._expire(report)
         except BulkError:
             self._disconnect()
@@ -148,7 +163,7 @@ class LakeService:
         for name, writer in self._writers.items():
             try:
                 writer.expire()
-            except (SlipstreamError, OSError) as error:
+            except Exception as error:  # as above
                 report.failures[name] = f"old versions stay: {error}"
 
 

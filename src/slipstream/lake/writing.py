@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from slipstream.bulk import BulkClient, BulkError
 from slipstream.lake.tables import LakeTable, OpenTable
 from slipstream.spark.lake.base import LakeError
 from slipstream.spark.lake.files import COLUMNS
 from slipstream.spark.runtime.retention import read_retention
+
+if TYPE_CHECKING:
+    from slipstream.lake.typed import TypedPayloads
 
 __all__ = ["StreamLag", "StreamWriter", "WriteSettings"]
 
@@ -55,8 +58,11 @@ class StreamLag:
 class StreamWriter:
     """Writes one stream."""
 
-    def __init__(self, stream: str, open_table: OpenTable, settings: WriteSettings) -> None:
-        """Nothing is opened yet."""
+    def __init__(
+        self, stream: str, open_table: OpenTable, settings: WriteSettings, payloads: TypedPayloads | None = None
+    ) -> None:
+        """Nothing is opened yet; with `payloads` the table has columns of their members."""
+        self._payloads = payloads
         self._stream = stream
         self._open_table = open_table
         self._settings = settings
@@ -76,6 +82,8 @@ class StreamWriter:
         table = self._opened(identity)
         upto = table.position()
         self._check_front(client, table, upto, int(info["first_seq"]), last)
+        if self._payloads is not None and upto < last:
+            self._payloads.check(client, self._stream)
         written = commits = conflicts = 0
         while upto < last:
             self._keep(client, upto + 1)
@@ -86,7 +94,10 @@ class StreamWriter:
                 break  # the rest of the range has none
             reader = client.read(self._stream, plan.first, plan.last, columns=COLUMNS, identity=identity)
             with reader:
-                rows = table.append(iter(reader), upto, plan.last)
+                batches = iter(reader)
+                if self._payloads is not None:
+                    batches = self._payloads.shaped(batches, identity)
+                rows = table.append(batches, upto, plan.last)
             if rows is None:
                 conflicts += 1
                 if conflicts > _ATTEMPTS:

@@ -41,7 +41,7 @@ def table_flags(command: _F) -> _F:
 
 
 def open_with(
-    location: str, kind: str, catalog: dict[str, str], namespace: str, partition: Sequence[str] = ()
+    location: str, kind: str, catalog: dict[str, str], namespace: str, partition: Sequence[str] = (), columns: str = ""
 ) -> Callable[[str, str | None], LakeTable]:
     """What opens the table of a stream.
 
@@ -61,4 +61,9 @@ def open_with(
         return lambda stream, identity: open_delta(location, stream, identity)
     from slipstream.lake.iceberg_table import IcebergCatalogue
 
-    return IcebergCatalogue(location, catalog, namespace, tuple(partition)).open
+    extra = None
+    if columns:
+        from slipstream.lake.typed import read_columns
+
+        extra = read_columns(columns)
+    return IcebergCatalogue(location, catalog, namespace, tuple(partition), extra).open

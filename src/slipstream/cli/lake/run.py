@@ -34,6 +34,8 @@ __all__ = ["run"]
     multiple=True,
     help="Partition new Iceberg tables; may be repeated.",
 )
+@click.option("--columns", default="", metavar="LIST", help="JSON members as columns, such as 'id bigint'; Iceberg.")
+@click.option("--dead-letters", default="", metavar="SUBJECT", help="Where payloads go that do not fit the columns.")
 @click.option("--every", type=DURATION, default="3s", help="Time between commits; 3s by default.")
 @click.option("--file-size", type=SIZE, default=64 << 20, help="Messages in a file at most; 64 MiB by default.")
 @click.option(
@@ -53,6 +55,8 @@ def run(
     catalog: dict[str, str],
     namespace: str,
     partition: tuple[str, ...],
+    columns: str,
+    dead_letters: str,
     every: int,
     file_size: int,
     compact_files: int,
@@ -69,9 +73,19 @@ def run(
     from slipstream.lake.service import LakeService, write_metrics
     from slipstream.lake.writing import WriteSettings
 
-    open_table = open_with(location, kind, catalog, namespace, partition)
+    if dead_letters and not columns:
+        raise click.UsageError("--dead-letters goes with --columns")
+    if columns and (kind != "iceberg" or len(streams) != 1 or "*" in streams[0]):
+        raise click.UsageError("--columns goes with --format iceberg and one stream (--streams NAME)")
+    open_table = open_with(location, kind, catalog, namespace, partition, columns)
     settings = WriteSettings(file_size, compact_files, keep / SECOND_NS, accept_gap)
-    with LakeService(reach_of(session.settings), open_table, streams or ["*"], settings) as service:
+    reach = reach_of(session.settings)
+    payloads = None
+    if columns:
+        from slipstream.lake.typed import TypedPayloads, read_columns
+
+        payloads = TypedPayloads(read_columns(columns), reach, dead_letters)
+    with LakeService(reach, open_table, streams or ["*"], settings, payloads) as service:
         if once:
             report = service.turn()
             if metrics_file:
