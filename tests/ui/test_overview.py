@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
 
 from slipstream.sync import connect
 from slipstream.testing import ServerThread
 from ui.conftest import Opener
+
+LONG = "W" * 60
+PICTURES = Path(__file__).parents[2] / "build" / "screens"
 
 
 def test_figures_and_events(server: ServerThread, dashboard: Opener) -> None:
@@ -44,21 +49,56 @@ def test_light_and_dark(server: ServerThread, dashboard: Opener) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
+# Page, what is clicked in it, and what is seen then.
+SCREENS = (
+    ("overview", "", ".list a"),
+    ("streams", "", ".streams .scroll .row"),
+    (f"stream/{LONG}", "", ".words li"),
+    (f"stream/{LONG}/messages", ".messages .scroll .row", ".payload pre"),
+    (f"stream/{LONG}/subjects", "", ".subjects .scroll .row"),
+    (f"stream/{LONG}/consumers", ".consumers .scroll .row", ".why li"),
+    ("kv", "", ".buckets .scroll .row"),
+    (f"kv/{LONG}", ".keys-table .scroll .row", ".history td"),
+    ("objects", "", ".stores .scroll .row"),
+    (f"objects/{LONG}", ".objects-table .scroll .row", ".detail dd"),
+    ("dead", ".letters .scroll .row", ".payload pre"),
+    ("connections", ".clients .scroll .row", ".detail dd"),
+    ("connections/accounts", "", "tbody td"),
+    ("connections/services", "", ".empty"),
+    ("connections/rights", "", ".card"),
+    ("cluster", "", "tbody td"),
+)
+
+
+def fill(server: ServerThread) -> None:
+    """Everything there is to see, with names as long as they may get."""
+    with connect(server.url) as client:
+        jetstream = client.jetstream()
+        jetstream.create_stream("DEAD", subjects=["dead.>"])
+        long = jetstream.create_stream(LONG, subjects=["w.>"], description="x" * 300)
+        worker = long.create_consumer(LONG, metadata={"slipstream.dlq": f"dead.{LONG}"})
+        jetstream.publish(f"w.{LONG}", b"x" * 3000, headers={"Long": "y" * 500})
+        worker.fetch(1)[0].term("z" * 300)
+        bucket = jetstream.create_kv(LONG, history=5)
+        bucket[LONG] = b"v" * 1000
+        bucket[LONG] = b"w" * 1000
+        jetstream.create_objects(LONG).put(LONG, b"o" * 1000)
+
+
 @pytest.mark.parametrize("width", [360, 820, 1440])
 def test_nothing_sticks_out_at_any_width(server: ServerThread, dashboard: Opener, width: int) -> None:
-    with connect(server.url) as client:
-        client.jetstream().create_stream("W" * 60, subjects=["w.>"], description="x" * 300)
-        client.jetstream().publish("w.1", b"x" * 3000, headers={"Long": "y" * 500})
+    """It leaves a picture of each screen in build/screens."""
+    fill(server)
     window = dashboard(server, viewport={"width": width, "height": 740})
     page = window.page
-    for place in ("overview", "streams", f"stream/{'W' * 60}", f"stream/{'W' * 60}/messages"):
+    for place, clicked, seen in SCREENS:
         window.go(place)
-        expect(page.locator("h1")).to_be_visible()
-        if place.endswith("messages"):
-            page.locator(".messages .scroll .row").click()
-        expect(page.locator("main")).to_contain_text("W")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate("document.querySelector('main').scrollWidth") <= width
+        if clicked:
+            page.locator(clicked).first.click()
+        expect(page.locator(seen).first).to_be_visible()
+        page.screenshot(path=PICTURES / f"{place.replace(LONG, 'long').replace('/', '-')}-{width}.png")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+        assert page.evaluate("document.querySelector('main').scrollWidth") <= width, place
 
 
 def test_all_of_the_first_page_is_small(server: ServerThread, dashboard: Opener) -> None:

@@ -112,6 +112,47 @@ def test_a_reader_sees_everything_and_changes_nothing(guarded: ServerThread, das
         assert [message.data for message in client.jetstream().stream("ORDERS").read()] == [b"one"]
 
 
+def test_a_reader_changes_no_consumer_key_object_or_letter(guarded: ServerThread, dashboard: Opener) -> None:
+    with connect(guarded.url, user="admin", password="admin-secret") as client:
+        jetstream = client.jetstream()
+        orders = jetstream.stream("ORDERS")
+        orders.create_consumer("c", metadata={"slipstream.dlq": "dead.c"}).fetch(1)[0].term("why not")
+        jetstream.create_kv("b")["k"] = b"v"
+        jetstream.create_objects("o").put("f", b"content")
+        jetstream.create_stream("DEAD", subjects=["dead.>"])
+    window = dashboard(guarded, "stream/ORDERS/consumers")
+    page = window.page
+    form, refused = page.locator("dialog"), page.locator("dialog").get_by_role("alert")
+    log_in(page, "reader")
+    page.locator(".consumers .scroll .row").click()
+    for verb, said in (("Pause", "PAUSE"), ("Reset", "RESET"), ("Delete", "DELETE")):
+        page.locator(".detail").get_by_role("button", name=verb).click()
+        if verb != "Pause":
+            form.get_by_label("Type c to confirm").fill("c")
+        form.get_by_role("button", name=verb).click()
+        expect(refused).to_have_text(f"This user may not publish to $JS.API.CONSUMER.{said}.ORDERS.c.")
+        page.keyboard.press("Escape")
+
+    window.go("kv/b")
+    page.locator(".keys-table .scroll .row").click()
+    page.get_by_role("button", name="Edit").click()
+    form.get_by_label("Value").fill("changed")
+    form.get_by_role("button", name="Save").click()
+    expect(refused).to_have_text("This user may not publish to $KV.b.k.")
+    page.keyboard.press("Escape")
+    page.locator(".detail").get_by_role("button", name="Delete").click()
+    expect(page.locator(".toasts")).to_contain_text("This user may not publish to $KV.b.k.")
+
+    window.go("objects/o")
+    page.get_by_label("Upload").set_input_files({"name": "g", "mimeType": "text/plain", "buffer": b"x"})
+    expect(page.locator(".toasts")).to_contain_text("This user may not publish to $O.o.C.")
+    with connect(guarded.url, user="admin", password="admin-secret") as client:
+        jetstream = client.jetstream()
+        assert jetstream.kv("b").get("k").value == b"v"
+        assert [each.name for each in jetstream.objects("o").list()] == ["f"]
+        assert [each.name for each in jetstream.stream("ORDERS").consumers()] == ["c"]
+
+
 def test_who_may_nothing_is_told_so(guarded: ServerThread, dashboard: Opener) -> None:
     page = dashboard(guarded, "streams").page
     log_in(page, "none")

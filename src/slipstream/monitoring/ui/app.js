@@ -10,6 +10,9 @@ const PAGES = [
   ["streams", "Streams", "s", () => import("./page_streams.js")],
   ["kv", "Key-value", "k", () => import("./page_kv.js")],
   ["objects", "Objects", "b", () => import("./page_objects.js")],
+  ["dead", "Dead letters", "d", () => import("./page_dead.js")],
+  ["connections", "Connections", "c", () => import("./page_connections.js")],
+  ["cluster", "Cluster", "l", () => import("./page_cluster.js")],
 ];
 // Pages that belong to one of those above.
 const INNER = { stream: ["streams", () => import("./page_stream.js")] };
@@ -26,6 +29,8 @@ class App {
     this.catalogue = new Catalogue(this.js, () => this.redraw());
     this.hidesPayloads = stored("hide-payloads") === "yes";
     this.theme = stored("theme") || "auto";
+    this.hasPeers = false; // the server is one of a cluster
+    this.systemAccount = "";
     this.user = null; // what $SYS.REQ.USER.INFO says
     this.page = null;
     this.pageName = "";
@@ -113,6 +118,7 @@ class App {
   stateChanged(state) {
     if (state === "open") {
       this.learnUser();
+      this.learnServer();
       if (!this.page) this.route();
       this.tick(true);
     }
@@ -247,8 +253,16 @@ class App {
         who && button([icon("leave"), h("span", {}, `Log out ${who}`)], () => this.logout(), { title: `Log out ${who}`, class: "quiet logout" })));
   }
 
-  leftOut() {
-    return false;
+  /** A server that is alone has no page about its cluster. */
+  leftOut(name) {
+    return name === "cluster" && !this.hasPeers;
+  }
+
+  async learnServer() {
+    const varz = await fetch("../varz").then((answer) => answer.json()).catch(() => null);
+    this.hasPeers = Boolean(varz?.cluster?.name || varz?.routes);
+    this.systemAccount = varz?.system_account || "";
+    this.redraw();
   }
 
   logout() {

@@ -38,7 +38,7 @@ async function read(app, stream, state) {
       const time = Date.parse(state.from);
       if (!Number.isFinite(time)) throw new Error("Choose a day and a time.");
       state.messages = await app.js.read(stream.info, { time, filter, batch: PAGE });
-    } else if (state.mode === "last") state.messages = await last(app, stream, filter, stream.info.state.last_seq, PAGE);
+    } else if (state.mode === "last") state.messages = await lastMessages(app, stream.info, filter, stream.info.state.last_seq, PAGE);
     else state.next = stream.info.state.last_seq + 1;
   } catch (error) {
     state.error = error;
@@ -49,13 +49,13 @@ async function read(app, stream, state) {
 }
 
 /** The last messages up to a sequence: a window that grows until there are enough, as a stream is read forwards only. */
-async function last(app, stream, filter, until, wanted) {
-  const { first_seq: first } = stream.info.state;
+export async function lastMessages(app, info, filter, until, wanted) {
+  const { first_seq: first } = info.state;
   for (let window = wanted; ; window *= 8) {
     const seq = Math.max(first, until - window + 1);
     const found = [];
     for (let at = seq; ; ) {
-      const page = (await app.js.read(stream.info, { seq: at, filter, batch: PAGE })).filter((message) => message.seq <= until);
+      const page = (await app.js.read(info, { seq: at, filter, batch: PAGE })).filter((message) => message.seq <= until);
       found.push(...page);
       if (found.length > wanted) found.splice(0, found.length - wanted);
       if (page.length < PAGE) break;
@@ -72,7 +72,7 @@ async function more(app, stream, state) {
     const filter = state.subject.trim();
     if (state.mode === "last") {
       const until = (state.messages[0]?.seq ?? 1) - 1;
-      const found = until < stream.info.state.first_seq ? [] : await last(app, stream, filter, until, PAGE);
+      const found = until < stream.info.state.first_seq ? [] : await lastMessages(app, stream.info, filter, until, PAGE);
       state.ended = found.length < PAGE;
       state.messages = [...found, ...state.messages].slice(0, KEPT_MAX);
     } else {

@@ -1,0 +1,46 @@
+// The servers of the cluster, as this one sees them.
+
+import { h } from "./dom.js";
+import { bytes, count, plural, short } from "./format.js";
+import { badge, empty, head, plainTable, problem } from "./widgets.js";
+
+export function page(app) {
+  const state = { varz: null, routes: null, error: null };
+  app.every(2000, async () => {
+    try {
+      const [varz, routez] = await Promise.all(["varz", "routez"].map(async (name) => {
+        const answer = await fetch(`../${name}`);
+        if (!answer.ok) throw new Error(`/${name} answers ${answer.status}`);
+        return answer.json();
+      }));
+      Object.assign(state, { varz, routes: routez.routes || [], error: null });
+    } catch (error) {
+      state.error = error;
+    }
+    app.redraw();
+  });
+  return { title: "Cluster", view: () => view(state) };
+}
+
+function view({ varz, routes, error }) {
+  const nodes = new Map();
+  for (const route of routes || []) {
+    const node = nodes.get(route.remote_id) || { name: route.remote_name || route.remote_id, ip: route.ip, port: route.port, routes: 0, in: 0, out: 0, bytes: 0, pending: 0, rtt: route.rtt, uptime: route.uptime };
+    node.routes++;
+    node.in += route.in_msgs || 0;
+    node.out += route.out_msgs || 0;
+    node.bytes += (route.in_bytes || 0) + (route.out_bytes || 0);
+    node.pending += route.pending_size || 0;
+    nodes.set(route.remote_id, node);
+  }
+  const wanted = varz?.cluster?.urls?.length || 0;
+  const rows = [...nodes].sort(([, one], [, other]) => (one.name < other.name ? -1 : 1)).map(([id, node]) =>
+    Object.assign([h("strong", {}, node.name), `${node.ip}:${node.port}`, count(node.routes), node.rtt || "–", short(node.in), short(node.out), bytes(node.bytes), bytes(node.pending), node.uptime || ""], { key: id }));
+  if (varz) rows.unshift(Object.assign([[h("strong", {}, varz.server_name), badge("this one", "ok")], `${varz.host}:${varz.port}`, "", "", short(varz.in_msgs), short(varz.out_msgs), bytes(varz.in_bytes + varz.out_bytes), "", varz.uptime], { key: varz.server_id }));
+  return [
+    head(["Cluster ", h("span", { class: "note" }, varz?.cluster?.name || "")], varz && h("span", { class: "note" }, `${plural(nodes.size + 1, "server")}${wanted ? `, ${plural(wanted, "route")} configured` : ""}`)),
+    problem(error),
+    varz && wanted > 0 && nodes.size === 0 && h("p", { class: "notice bad", role: "alert" }, `No other server is there, though routes to ${varz.cluster.urls.join(", ")} are configured.`),
+    varz ? plainTable([["Server"], ["Address"], ["Routes", "number"], ["Round trip", "number"], ["Messages in", "number"], ["Messages out", "number"], ["Bytes", "number"], ["Waiting", "number"], ["Up", "number"]], rows) : !error && empty("Reading …"),
+  ];
+}
