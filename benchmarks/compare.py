@@ -1,6 +1,6 @@
 """Measure Slipstream and nats-server in turn and write the table of results.
 
-    python -m benchmarks.compare [--family core|jetstream|consumers|growth] [--only NAME ...] [--repeat 5] [--quick]
+    python -m benchmarks.compare [--family NAME ...] [--only NAME ...] [--repeat 5] [--quick]
 
 Each run has a server of its own, started for it and warmed up; the two servers take turns, so that a busy moment of
 the machine hits both. A run that fails, for example because messages are missing, fails its rows and is listed.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import core, growth, jetstream, js_consumers
+from benchmarks import cluster, core, growth, jetstream, js_consumers
 from benchmarks.ceiling import measure_ceiling
 from benchmarks.machine import CALM_SHARE, ProcessorWatch, wait_for_calm
 from benchmarks.report import Circumstances, Measured, render
@@ -30,6 +30,7 @@ FAMILIES: dict[str, tuple[Scenario, ...]] = {
     "jetstream": jetstream.SCENARIOS,
     "consumers": js_consumers.SCENARIOS,
     "growth": growth.SCENARIOS,
+    "cluster": cluster.SCENARIOS,
 }
 SCENARIOS: tuple[Scenario, ...] = tuple(one for family in FAMILIES.values() for one in family)
 _HERE = Path(__file__).resolve().parent
@@ -38,6 +39,7 @@ RESULTS = {
     "jetstream": _HERE / "RESULTS-jetstream.md",
     "consumers": _HERE / "RESULTS-consumers.md",
     "growth": _HERE / "RESULTS-growth.md",
+    "cluster": _HERE / "RESULTS-cluster.md",
 }
 _CALM_TIMEOUT_S = 20.0  # how long a patient comparison waits for a calm machine before a run
 PROGRAMS = Path(sys.executable).parent

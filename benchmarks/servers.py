@@ -80,6 +80,11 @@ class Server:
         return f"nats://127.0.0.1:{self._port}"
 
     @property
+    def binary(self) -> Path:
+        """The program."""
+        return self._binary
+
+    @property
     def log(self) -> str:
         """The end of its log."""
         return "\n".join(self._log)
