@@ -16,7 +16,7 @@ import click
 
 import support.cluster_history as histories
 from campaigns.runs import Figures
-from slipstream.links.routes.mesh import Mesh
+from slipstream.links.routes.telling import InterestTelling
 from support.cluster_history import history_cluster, leaked_interest, make_history
 from support.clusters import HAS_NATS_SERVER
 
@@ -78,23 +78,25 @@ def _noticed(mutation: Callable[[], object]) -> bool:
 
 @contextmanager
 def _without_announcement() -> Iterator[None]:
-    kept, Mesh._announced = Mesh._announced, lambda *_: iter(())  # type: ignore[method-assign]
+    kept, InterestTelling._announced = InterestTelling._announced, lambda *_: iter(())  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Mesh._announced = kept  # type: ignore[method-assign]
+        InterestTelling._announced = kept  # type: ignore[method-assign]
 
 
 @contextmanager
 def _without_farewell() -> Iterator[None]:
-    tell = Mesh._tell
+    tell = InterestTelling._tell
 
-    def silent(mesh: Mesh, account: str, wanted: tuple[bytes, bytes | None, bytes | None], count: int) -> None:
+    def silent(
+        telling: InterestTelling, account: str, wanted: tuple[bytes, bytes | None, bytes | None], count: int
+    ) -> None:
         if count:
-            tell(mesh, account, wanted, count)
+            tell(telling, account, wanted, count)
 
-    Mesh._tell = silent  # type: ignore[method-assign]
+    InterestTelling._tell = silent  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Mesh._tell = tell  # type: ignore[method-assign]
+        InterestTelling._tell = tell  # type: ignore[method-assign]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slipstream.links.routes.interest import Wanted
-from slipstream.links.routes.mesh import Mesh
+from slipstream.links.routes.telling import InterestTelling
 from support.cluster_history import ClusterHistory, history_cluster, leaked_interest, make_history
 from support.clusters import HAS_NATS_SERVER
 
@@ -34,19 +34,19 @@ async def test_a_history_goes_as_the_model_says(kinds: str, seed: int, tmp_path:
 def without_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interest is not told again when a link comes back."""
 
-    monkeypatch.setattr(Mesh, "_announced", lambda *_: iter(()))
+    monkeypatch.setattr(InterestTelling, "_announced", lambda *_: iter(()))
 
 
 @pytest.fixture
 def without_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last subscription goes, and nobody is told."""
-    tell = Mesh._tell
+    tell = InterestTelling._tell
 
-    def silent(mesh: Mesh, account: str, wanted: Wanted, count: int) -> None:
+    def silent(telling: InterestTelling, account: str, wanted: Wanted, count: int) -> None:
         if count:
-            tell(mesh, account, wanted, count)
+            tell(telling, account, wanted, count)
 
-    monkeypatch.setattr(Mesh, "_tell", silent)
+    monkeypatch.setattr(InterestTelling, "_tell", silent)
 
 
 @pytest.mark.usefixtures("without_farewell")

@@ -48,7 +48,7 @@ class LinkWorld:
         queue = FlushQueue(lambda: None)
         self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
         self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False)
-        self.mesh.watch_accounts()
+        self.mesh.telling.watch_accounts()
 
     def accepted(self) -> RouteLink:
         link = self.mesh.accept(Peer("10.0.0.1", 1, "route"))

@@ -105,7 +105,7 @@ class Routes:
     def start(self) -> None:
         """Clients can connect: tell other servers where, and dial those that are configured."""
         self._take_own_urls()
-        self.mesh.watch_accounts()
+        self.mesh.telling.watch_accounts()
         for url in self._server.options.cluster.routes:
             self._dial_all(url)
 
@@ -129,7 +129,7 @@ class Routes:
         """Other options hold: dial new routes, close those that are gone, and follow the rest."""
         server, options = self._server, self._server.options.cluster
         self._tls = tls
-        self.mesh.watch_accounts()
+        self.mesh.telling.watch_accounts()
         if options == before:
             return
         self._take_own_urls()

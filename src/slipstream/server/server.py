@@ -214,7 +214,7 @@ class Server:
         if self.jetstream is not None:
             self.jetstream.accounts_changed(names)
         if self.routes is not None:
-            self.routes.mesh.watch_accounts()
+            self.routes.mesh.telling.watch_accounts()
 
     @property
     def jetstream(self) -> JetStreamRunner | None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.auth.permissions import Permissions
 from slipstream.links.routes.handshake import RouteInfo
 from slipstream.links.routes.interest import wanted_line
 from slipstream.links.routes.roster import pool_place
@@ -43,6 +42,7 @@ class RouteChanges:
             request: a new name, for what peers have to agree to.
         """
         mesh = self._mesh
+        mesh.telling.routes_changed()
         now = mesh.options.cluster
         if now.name and now.name != before.name:
             mesh.introduction.cluster, mesh.introduction.dynamic = now.name, False
@@ -61,17 +61,16 @@ class RouteChanges:
 
     def _change_rights(self) -> None:
         mesh = self._mesh
-        before, now = mesh.rights, Permissions.compile(mesh.options.cluster.permissions)
-        mesh.rights = now
+        before = mesh.telling.use_rights()
         line = mesh.introduction.info(None).line()
         for link in mesh.roster.routes():
             link.outbox.write(line)
-            link.use_rights(now)
+            link.use_rights(mesh.rights)
         for account in list(mesh.account_names()):
-            links = mesh.roster.of_account(account, mesh.pool_size)
-            for wanted, count in mesh.interest.wanted(account):
+            links = mesh.roster.of_account(account, mesh.telling.pool_size)
+            for wanted, count in mesh.telling.interest.wanted(account):
                 could = before is None or before.may_publish(wanted[0])
-                may = mesh.may_ask(wanted[0])
+                may = mesh.telling.may_ask(wanted[0])
                 if could == may:
                     continue
                 for link in links:
@@ -84,15 +83,17 @@ class RouteChanges:
                 link.reconnects = False
                 link.close(CloseReason.ROUTE_REMOVED)
             mesh.roster.pinned.pop(account, None)
-            for link in mesh.roster.at(pool_place(mesh.pool_size, account)):
-                mesh.announce(link, [account])
+            mesh.telling.routes_changed()
+            for link in mesh.roster.at(pool_place(mesh.telling.pool_size, account)):
+                mesh.telling.announce(link, [account])
 
     def _pin(self, accounts: list[str], request: str) -> None:
-        roster, size = self._mesh.roster, self._mesh.pool_size
+        roster, size = self._mesh.roster, self._mesh.telling.pool_size
         if accounts:
             self._moving = {request: accounts}
         for account in accounts:
             roster.pinned.setdefault(account, {})
+            self._mesh.telling.routes_changed()
             line = RouteInfo(route_pool_size=size, route_account=account, route_acc_add_reqid=request).line()
             for link in roster.at(pool_place(size, account)):
                 link.forget(account)
@@ -108,6 +109,7 @@ class RouteChanges:
                 self._mesh.log("ERR", link, "Error looking up an account that is to have its own route")
                 return []
             roster.pinned.setdefault(info.route_account, {})
+            self._mesh.telling.routes_changed()
             for other in roster.at(pool_place(info.route_pool_size, info.route_account)):
                 other.forget(info.route_account)
             info.route_account = ""
@@ -127,4 +129,4 @@ class RouteChanges:
         known.imports, wider = info.imports, known.exports != info.exports
         known.exports = info.exports
         if wider:
-            self._mesh.announce(link)
+            self._mesh.telling.announce(link)

@@ -14,24 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.auth.permissions import Permissions
 from slipstream.links.compression import AUTO, agreed_mode, configured_mode, is_framed, mode_by_rtt
 from slipstream.links.routes.admission import is_admitted
 from slipstream.links.routes.changes import RouteChanges
 from slipstream.links.routes.gossip import Gossip
 from slipstream.links.routes.handshake import RouteConnect, RouteInfo
-from slipstream.links.routes.interest import LocalInterest, Wanted, wanted_line
 from slipstream.links.routes.introduction import Introduction
 from slipstream.links.routes.link import RouteLink
-from slipstream.links.routes.roster import Roster, pool_place
+from slipstream.links.routes.roster import Roster
 from slipstream.links.routes.targets import RouteTarget
+from slipstream.links.routes.telling import InterestTelling
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
-    from slipstream.accounts.imports import StreamImport
+    from slipstream.auth.permissions import Permissions
     from slipstream.config.listener_options import ClusterOptions
     from slipstream.config.options import Options
     from slipstream.kernels.wire.delivery import Delivery
@@ -94,8 +93,7 @@ class Mesh:
         self._edge = edge
         self.introduction = Introduction(hub, cluster, dynamic=dynamic)
         self.roster = Roster(hub.options.cluster.accounts)
-        self.rights = Permissions.compile(hub.options.cluster.permissions)  # publish: import, subscribe: export
-        self.interest = LocalInterest(self._imports, self._tell)
+        self.telling = InterestTelling(hub, self.roster)
         # Traffic of routes that are gone.
         self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
         self.changes = RouteChanges(self)
@@ -140,55 +138,14 @@ class Mesh:
         """A log line about one route."""
         self._edge.log(level, f"{link.peer.ip}:{link.peer.port} - rid:{link.cid} - {text}")
 
-    # --- interest ----------------------------------------------------------------------------------------------------
-
-    def watch_accounts(self) -> None:
-        """Count the interest of accounts that came."""
-        for account in list(self._hub.accounts.values()):
-            self.interest.watch(account)
+    @property
+    def rights(self) -> Permissions | None:
+        """What may cross: `import` as publishing, `export` as subscribing."""
+        return self.telling.rights
 
     @property
     def _options(self) -> ClusterOptions:
         return self._hub.options.cluster
-
-    @property
-    def pool_size(self) -> int:
-        """Routes of a pool, as far as this server has a say."""
-        return max(self._options.pool_size, 1)
-
-    def _imports(self, account: str) -> tuple[StreamImport, ...]:
-        resolved = self._hub.topology.graph.accounts.get(account)
-        return () if resolved is None else tuple(resolved.stream_imports)
-
-    def may_ask(self, subject: bytes) -> bool:
-        """Whether other servers may be asked for a subject (`import`)."""
-        return self.rights is None or self.rights.may_publish(subject)
-
-    def _tell(self, account: str, wanted: Wanted, count: int) -> None:
-        if not self.may_ask(wanted[0]):
-            return
-        for link in self.roster.of_account(account, self.pool_size):
-            link.outbox.write(wanted_line(link.prefix(account), wanted, count))
-
-    def announce(self, link: RouteLink, accounts: list[str] | None = None) -> None:
-        """Tell a peer of all interest here: of these accounts, or of all that the route has."""
-        self._hub.in_steps(self._announced(link, self._accounts_of(link) if accounts is None else accounts))
-
-    def _accounts_of(self, link: RouteLink) -> list[str]:
-        if link.account:
-            return [link.account]
-        names = self.account_names()
-        if link.unpooled:
-            return names
-        size, pinned = self.pool_size, self.roster.pinned
-        return [name for name in names if name not in pinned and pool_place(size, name) == link.place]
-
-    def _announced(self, link: RouteLink, accounts: list[str]) -> Iterator[None]:
-        for piece in self.interest.lines(accounts, link.prefix, self.may_ask):
-            if link.state is State.CLOSED:
-                return
-            link.outbox.write(piece)
-            yield
 
     # --- handshake ---------------------------------------------------------------------------------------------------
 
@@ -303,7 +260,7 @@ class Mesh:
     def _register(self, link: RouteLink, info: RouteInfo) -> None:
         own_size = self._options.pool_size
         pooled = info.route_pool_size > 0 and own_size >= 0
-        size = min(max(self.pool_size, info.route_pool_size), _POOL_MAX)
+        size = min(max(self.telling.pool_size, info.route_pool_size), _POOL_MAX)
         problem = ""
         if not pooled:
             if link.account:
@@ -390,8 +347,9 @@ class Mesh:
         if link.target is not None:
             link.outbox.write(self.introduction.info(link).line())
         link.begin()
+        self.telling.routes_changed()
         self._edge.ready(link)
-        self.announce(link)
+        self.telling.announce(link)
 
     def on_pong(self, link: RouteLink) -> None:
         """A peer answered: it takes one more route; and its distance may ask for another level of compression."""
@@ -433,6 +391,7 @@ class Mesh:
         self.closed_out_msgs += link.outbox.msgs
         self.closed_out_bytes += link.outbox.msg_bytes
         was_known, peer_gone = self.roster.drop(link)
+        self.telling.routes_changed()
         if peer_gone:
             self._edge.urls_changed()
             for listener in self.listeners:
