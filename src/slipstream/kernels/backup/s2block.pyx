@@ -40,15 +40,17 @@ def decode_block(bytes block not None, Py_ssize_t size_max):
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(block)
     cdef const uint8_t *end = p + PyBytes_GET_SIZE(block)
     cdef uint64_t size = 0
+    cdef uint8_t byte
     cdef int shift = 0
     cdef bytes content
     while True:
         if p == end or shift > 28:
             raise ValueError("the size of a block is cut short")
-        size |= <uint64_t>(p[0] & 127) << shift
-        shift += 7
+        byte = p[0]
         p += 1
-        if p[-1] < 128:
+        size |= <uint64_t>(byte & 127) << shift
+        shift += 7
+        if byte < 128:
             break
     if size > <uint64_t>size_max:
         raise ValueError("a block is too large")
