@@ -21,6 +21,7 @@ from slipstream.spark.lake import (
 )
 from slipstream.spark.lake.compaction import neighbours, put_in_place, rewritten
 from slipstream.spark.lake.files import COLUMNS, read_file, write_file
+from slipstream.spark.lake.vacuum import make_version
 from slipstream.spark.lake.work import job_of, settle_leases
 
 if TYPE_CHECKING:
@@ -135,10 +136,15 @@ class DeltaStreamTable:
         return is_erased(self.place, first, last)
 
     def _sweep(self, keep_seconds: float) -> int:
-        """Remove files of writers that died before they committed; old ones only, so that nobody can name them."""
-        live, _ = settle_leases(self.place)
+        """Remove files of writers that died before they committed, in the order that `spark.lake.vacuum` explains.
+
+        What older versions name stays for `keep_seconds`, as do files that somebody may just have written.
+        """
         paths = list(Path(self.place).glob("part-*.parquet*"))
+        live, broken = settle_leases(self.place)
         self._lake.reload()
+        if broken:
+            make_version(self._lake)  # a writer that lost its lease cannot build on the one before
         needed = {file.path for file in self._lake.files()} | self._lake.gone()
         oldest = time.time() - max(keep_seconds, 3600.0)
         removed = 0

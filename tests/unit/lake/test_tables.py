@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +272,28 @@ def test_a_delta_table_is_an_archive(streams: Streams, client: BulkClient, tmp_p
     lake.check_content()
     with pytest.raises(LakeError, match="local directories"):
         open_delta("s3://bucket/lake", name, "x/y")
+
+
+def test_files_of_dead_writers_are_swept(streams: Streams, client: BulkClient, tmp_path: Path, name: str) -> None:
+    place = Place("delta", tmp_path)
+    streams.create(name)
+    streams.fill(name, 20)
+    written(client, place, name)
+    table = place.open(name, None)
+    left = [tmp_path / name / f"part-{job * 16}-{'0' * 32}.parquet" for job in "ab"]
+    leases = [tmp_path / name / "_work" / (job * 16) for job in "ab"]
+    for path in (*left, *leases):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+    long_ago = time.time() - 7200
+    for path in (*left, leases[0]):
+        os.utime(path, (long_ago, long_ago))
+    before = version_of(place, name)
+    assert table.expire(3600.0) == 1
+    assert [path.exists() for path in left] == [False, True]  # the second writer still renews its lease
+    assert version_of(place, name) == before + 1  # nobody builds on the version before
+    assert place.sequences(name) == list(range(1, 21))
+    assert table.position() == 20
 
 
 @pytest.mark.parametrize("partition", [("day",), ("hour",), ("subject",), ("day", "subject")])

@@ -14,7 +14,7 @@ from pathlib import Path
 from slipstream.spark.lake.base import Lake, LakeConflict, LakeError
 from slipstream.spark.lake.work import UNKNOWN_SECONDS, job_of, settle_leases
 
-__all__ = ["Vacuumed", "vacuum"]
+__all__ = ["Vacuumed", "make_version", "vacuum"]
 
 _ATTEMPTS = 100
 
@@ -39,7 +39,7 @@ def vacuum(lake: Lake) -> Vacuumed:
     live, broken = settle_leases(lake.location)
     lake.reload()
     if broken:
-        _make_version(lake)
+        make_version(lake)
     gone = lake.gone()
     named = {file.path for file in lake.files()}
     removed = in_flight = 0
@@ -55,8 +55,12 @@ def vacuum(lake: Lake) -> Vacuumed:
     return Vacuumed(removed, in_flight)
 
 
-def _make_version(lake: Lake) -> None:
-    """Tell everybody who builds on an older version that something has changed."""
+def make_version(lake: Lake) -> None:
+    """Tell everybody who builds on an older version that something has changed.
+
+    Raises:
+        LakeError: the table is changed all the time.
+    """
     for _ in range(_ATTEMPTS):
         try:
             lake.commit(lake.facts, operation="vacuum")
