@@ -87,6 +87,7 @@ class OperatorMode:
         self._deadlines = Deadlines(timers, hub.clock.now_ns)
         # Whoever depends on accounts: told the names of those that came or changed.
         self.on_changed: list[Callable[[Iterable[str]], None]] = []
+        self.on_expired: list[Callable[[str], None]] = []
         self._options = hub.options
         self.verifier = self._new_verifier()
 
@@ -263,6 +264,8 @@ class OperatorMode:
         account = self._hub.accounts.get(name)
         for connection in self._hub.connections_of(account) if account is not None else ():
             connection.close(CloseReason.AUTHENTICATION_EXPIRED, texts.ACCOUNT_AUTHENTICATION_EXPIRED)
+        for listener in self.on_expired:
+            listener(name)
 
     def _renew_clients(self, claimed: Claimed) -> None:
         """Let the clients of an account take over its present token; those that it does not allow go."""

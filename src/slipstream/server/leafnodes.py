@@ -59,6 +59,7 @@ class LeafnodeServer:
         self._remotes = [self._remote(remote) for remote in options.remotes]
         self._open: set[LeafLink] = set()  # with a socket, READY or not
         self._dialling: set[asyncio.Task[None]] = set()
+        self._ends: dict[LeafLink, asyncio.TimerHandle] = {}  # of logins that end by themselves
         self._listener: Acceptor | None = None
         self._closed = False
         self.port = 0
@@ -143,6 +144,15 @@ class LeafnodeServer:
         if isinstance(link.edge, LinkProtocol):
             link.edge.set_step_timer(delay_ns, partial(self._too_slow, link))
 
+    def end_at(self, link: LeafLink, at_ns: int) -> None:
+        """The login of a peer ends then."""
+
+        def end() -> None:
+            self._ends.pop(link, None)
+            link.close(CloseReason.AUTHENTICATION_EXPIRED, texts.AUTHENTICATION_EXPIRED)
+
+        self._ends[link] = self._turns.call_later(max(at_ns - self._server.clock.now_ns(), 0), end)
+
     def check_password(self, link: LeafLink, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Check a password in a thread."""
         self._server.edge.check_password(link, job, done)
@@ -162,6 +172,9 @@ class LeafnodeServer:
         checks = self._server.edge.password_checks
         if checks is not None:
             checks.forget(link)
+        end = self._ends.pop(link, None)
+        if end is not None:
+            end.cancel()
         edge = link.edge
         if isinstance(edge, LinkProtocol):
             if reason in _ABORT:

@@ -200,6 +200,7 @@ class Server:
                 raise refused
             self._operators = start_operators(self)
             self._operators.on_changed.append(self._accounts_changed)
+            self._operators.on_expired.append(self._account_expired)
 
     def _use_openid(self) -> None:
         if self.options.authorization.oidc or self.hub.logins.openid is not None:
@@ -215,6 +216,12 @@ class Server:
             self.jetstream.accounts_changed(names)
         if self.routes is not None:
             self.routes.mesh.telling.watch_accounts()
+        if self.leafs is not None:
+            self.leafs.accounts_changed(names)
+
+    def _account_expired(self, name: str) -> None:
+        if self.leafs is not None:
+            self.leafs.account_expired(name)
 
     @property
     def jetstream(self) -> JetStreamRunner | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.auth.identity import Denied, Granted, NeedsAccount, NeedsPasswordCheck, PeerFacts
+from slipstream.auth.jwt.verifier import Departure
 from slipstream.auth.leaf_logins import LeafLogins
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
@@ -46,6 +47,24 @@ class LeafDoor:
     def still_holds(self, identity: Identity) -> bool:
         """Whether somebody would come in today as it did."""
         return self._logins.still_holds(identity)
+
+    def departure(self, identity: Identity) -> tuple[CloseReason, str | None] | None:
+        """Why somebody who came in with a token may not stay as it is, under the present token of its account."""
+        operators = self._hub.logins.operators
+        if identity.token is None or operators is None:
+            return None
+        claims = operators.claims_of(identity.account)
+        if claims is None:
+            return CloseReason.AUTHENTICATION_EXPIRED, texts.ACCOUNT_AUTHENTICATION_EXPIRED
+        present = operators.verifier.present(identity, claims)
+        if isinstance(present, Departure):
+            if present.why == "revoked":
+                return CloseReason.REVOCATION, texts.AUTHENTICATION_REVOKED
+            return CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION
+        before, after = identity.permissions, present.permissions
+        if (None if before is None else before.options) != (None if after is None else after.options):
+            return CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION
+        return None
 
     def ask(self, link: LeafLink, connect: LeafConnect, admit: Admit) -> None:
         """Decide; ends in `admit` or with the link closed, perhaps later."""

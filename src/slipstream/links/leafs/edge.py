@@ -28,6 +28,10 @@ class LeafEdge(Protocol):
         """Give a peer so much time for its next step."""
         ...
 
+    def end_at(self, link: LeafLink, at_ns: int) -> None:
+        """The login of a peer ends then."""
+        ...
+
     def check_password(self, link: LeafLink, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
         """Run a job off the loop, and report its result on the loop."""
         ...

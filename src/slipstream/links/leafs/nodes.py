@@ -12,7 +12,7 @@ and whoever hears its own is in one; and no server is the leaf of a cluster whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from slipstream.config.account_options import SubjectPermissionOptions
@@ -143,6 +143,23 @@ class LeafNodes:
             elif link.interest is not None:
                 self._hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
 
+    def accounts_changed(self, names: Iterable[str]) -> None:
+        """Accounts of operator mode have other tokens now: whom these do not allow goes, and may come again."""
+        for link in [link for name in names for link in self.of_account(name)]:
+            account, identity = link.account, link.identity
+            assert account is not None
+            departure = None if identity is None else self._door.departure(identity)
+            if departure is not None:
+                link.close(*departure)
+            elif link.interest is not None:
+                self._hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
+
+    def account_expired(self, name: str) -> None:
+        """The token of an account is no longer valid."""
+        for link in self.of_account(name):
+            if link.identity is not None:
+                link.close(CloseReason.AUTHENTICATION_EXPIRED, texts.ACCOUNT_AUTHENTICATION_EXPIRED)
+
     # --- accepted links ----------------------------------------------------------------------------------------------
 
     def accept(self, peer: Peer) -> LeafLink:
@@ -245,6 +262,8 @@ class LeafNodes:
                 self.log("WRN", link, "Replacing connection from same server")
                 break
         link.outbox.write(self._info_of_account(link, account, identity).line())
+        if identity.token is not None and identity.token.until_ns:
+            self._edge.end_at(link, identity.token.until_ns)
         self._begin(link)
 
     def _info_of_account(self, link: LeafLink, account: Account, identity: Identity | None) -> LeafInfo:
