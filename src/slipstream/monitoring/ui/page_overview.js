@@ -9,7 +9,7 @@ const SAMPLES_MAX = 300;
 
 export function page(app) {
   const state = {
-    varz: null, account: null, statz: null, health: null, error: null, events: [], eventsDenied: "",
+    varz: null, account: null, health: null, error: null, events: [], eventsDenied: "",
     into: new Rate(), out: new Rate(), intoBytes: new Rate(), outBytes: new Rate(), rtts: [], rtt: new History(), stored: new History(),
   };
   const happened = (msg) => {
@@ -24,7 +24,11 @@ export function page(app) {
   // Not the audit of the API: it would tell of the pages' own questions.
   const ends = ["STREAM", "CONSUMER"].map((kind) => app.nats.subscribe(`$JS.EVENT.ADVISORY.${kind}.>`, happened, denied));
   app.every(2000, () => read(app, state));
-  app.every(1000, async () => {
+  app.every(10000, async () => {
+    state.health = await fetch("../healthz").then((answer) => answer.json()).catch(() => null);
+    app.redraw();
+  });
+  app.every(2000, async () => {
     const took = await app.nats.rtt().catch(() => null);
     // The first one waits for the page to be drawn.
     if (took === null || !state.drawn) return (state.drawn = true);
@@ -33,21 +37,17 @@ export function page(app) {
     state.rtt.add(took);
     app.redraw();
   });
-  app.every(2000, () => app.catalogue.refresh());
+  app.every(5000, () => app.catalogue.refresh());
   return { title: "Overview", className: "overview", leave: () => ends.forEach((end) => end()), view: () => view(app, state) };
 }
 
 async function read(app, state) {
   // What the monitoring port tells everybody who gets to this page; and what this user's account has.
-  const [varz, health, account, statz] = await Promise.all([
+  const [varz, account] = await Promise.all([
     fetch("../varz").then((answer) => (answer.ok ? answer.json() : null)).catch(() => null),
-    fetch("../healthz").then((answer) => answer.json()).catch(() => null),
     app.js.api("INFO").catch((error) => ({ failed: error })),
-    app.nats.request("$SYS.REQ.ACCOUNT.PING.STATZ").then((msg) => msg.json().data.account_statz?.[0]).catch(() => null),
   ]);
   state.varz = varz;
-  state.health = health;
-  state.statz = statz;
   state.error = account.failed || null;
   state.account = account.failed ? null : account;
   if (varz) {
@@ -66,7 +66,7 @@ export function quantile(values, part) {
 }
 
 function view(app, state) {
-  const { varz, account, statz } = state;
+  const { varz, account } = state;
   const lost = app.catalogue.streams.filter((info) => info.state.lost);
   const jetstream = varz?.jetstream;
   const limit = jetstream?.config?.max_storage;
@@ -80,7 +80,7 @@ function view(app, state) {
       tile("Stored", bytes(jetstream?.stats?.storage ?? account?.storage), limit > 0 ? `of ${bytes(limit)}` : "", { chart: chart(state.stored.points, { format: bytes, label: "on disk" }) })),
     h("section", { class: "tiles small" },
       tile("Streams", count(account?.streams), ""), tile("Consumers", count(account?.consumers)),
-      tile("Connections", count(varz?.connections ?? statz?.conns), varz ? plural(varz.subscriptions, "subscription") : ""),
+      tile("Connections", count(varz?.connections), varz ? plural(varz.subscriptions, "subscription") : ""),
       tile("Memory", bytes(varz?.mem)), tile("Processor", varz ? `${varz.cpu} %` : "–", varz ? plural(varz.cores, "core") : ""),
       tile("Slow consumers", count(varz?.slow_consumers), "", { class: varz?.slow_consumers ? "warn" : "" }),
       tile("API errors", count(account?.api?.errors), account ? `of ${count(account.api?.total)}` : "")),
