@@ -58,6 +58,11 @@ def with_tokens(options: Options) -> Options:
         url = claims[0].nats.account_server_url
         if options.resolver is None and "://" in url:
             changed["resolver"] = ResolverOptions("url", url=f"{url}/accounts")
+    cluster, system = options.cluster, changed.get("system_account") or options.system_account
+    if cluster.port and cluster.pool_size > 0 and system and system not in cluster.accounts:
+        # It has a route of its own, as every system account; before the operator was read nobody knew its name.
+        others = tuple(name for name in cluster.accounts if name != SYSTEM_ACCOUNT)
+        changed["cluster"] = replace(cluster, accounts=(*others, str(system)))
     return replace(options, **changed)
 
 
