@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, openid, rows, stored, texts, transit, wires
+from fuzz import archives, openid, rows, sealed, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -13,6 +13,7 @@ TARGETS = {
     for group in (
         wires.TARGETS,
         stored.TARGETS,
+        sealed.TARGETS,
         transit.TARGETS,
         rows.TARGETS,
         archives.TARGETS,

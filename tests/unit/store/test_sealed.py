@@ -376,3 +376,32 @@ def test_a_header_carries_its_key_in_both_copies() -> None:
         assert header is not None and header.cipher == AtRestCipher.AES and len(header.wrapped) == 64
         assert struct.unpack_from("<I", page, 104) == struct.unpack_from("<I", page, 2048 + 104) == (header.cipher,)
         assert encode_header(header, header.wrapped) == page
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_stretches_are_opened_in_place_and_only_if_they_are_whole(wait: bool) -> None:
+    """Whole frames go straight into the reader's memory: of one that was changed nothing may be seen there."""
+    disk = SimDisk()
+    inner = sealed_disk(disk)
+    store = new_file_store(inner)
+    for seq in range(1, 2001):
+        store.append(seq, seq, b"s", b"", b"content of %d" % seq)
+        if seq % 100 == 0:
+            commit(store)
+    (path,) = [path for path in disk.paths() if path.endswith(".seg")]
+    plain = inner.read(path, 0, disk.size(path))
+    bodies, at = [], HEADER_BYTES
+    while (length := struct.unpack_from("<I", plain, at + 4)[0]) and plain[at : at + 4] == plain[HEADER_BYTES:][:4]:
+        bodies.append((at + 64, length - 64 - 24))
+        at += length
+    assert len(bodies) >= 20
+    for places in (bodies, bodies[::7], [(start + 8, length - 16) for start, length in bodies], bodies[3:4]):
+        room = memoryview(bytearray(sum(length for _, length in places)))
+        packed = b"".join(struct.pack("=QQ", *place) for place in places)
+        assert inner.read_stretches(path, packed, room, wait=wait) == len(room)
+        assert bytes(room) == b"".join(plain[start : start + length] for start, length in places)
+    start, length = bodies[5]
+    disk.content(path)[start + 50] ^= 1
+    room = memoryview(bytearray(length))
+    assert inner.read_stretches(path, struct.pack("=QQ", start, length), room, wait=wait) == length
+    assert bytes(room) == b"\xff" * length

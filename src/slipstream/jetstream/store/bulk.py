@@ -165,7 +165,8 @@ def begin_read(
     """
     job = _picked(access, filters, from_seq, up_to_seq, max(max_bytes // 64, 1), max_bytes, selection, crc, room)
     narrow, wide = job.chunk.breaks(BULK_GAP_BYTES_MAX)
-    if access.disk is not None and narrow <= max(wide, BULK_NARROW_GAPS_MAX):
+    sealed = access.disk is not None and not access.disk.seal.direct  # what is between stretches is opened in vain
+    if access.disk is not None and (sealed or narrow <= max(wide, BULK_NARROW_GAPS_MAX)):
         at = _add_stretches(job, access, max(max_bytes // BULK_STRETCH_BYTES, 1))
     else:
         at = _add_extents(job, access)

@@ -101,20 +101,16 @@ class SealedDisk:
                 and sum(places[last + 1]) - begin <= _RUN_MAX
             ):
                 last += 1
+            group = places[first : last + 1]
             try:
-                data = file.read(begin, sum(places[last]) - begin, wait=wait)
-            except NotAtHand:
-                return done
-            except OSError:
+                read = file.read_into(group, room[done:], wait=wait)
+            except (NotAtHand, OSError):
                 if wait:
                     raise
                 return done
-            for offset, length in places[first : last + 1]:
-                piece = data[offset - begin : offset - begin + length]
-                room[done : done + len(piece)] = piece
-                done += len(piece)
-                if len(piece) < length:
-                    return done
+            done += read
+            if read < sum(length for _, length in group):
+                break
             first = last + 1
         return done
 

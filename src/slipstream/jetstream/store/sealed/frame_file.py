@@ -14,7 +14,15 @@ from slipstream.errors import UNREADABLE
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.sealed.boxes import open_box, seal_box
-from slipstream.jetstream.store.sealed.frames import RUN_BYTES, FrameKeys, FrameMap, FrameSealer, hidden, open_frames
+from slipstream.jetstream.store.sealed.frames import (
+    FRAME_ROOM,
+    RUN_BYTES,
+    FrameKeys,
+    FrameMap,
+    FrameSealer,
+    hidden,
+    open_frames,
+)
 from slipstream.jetstream.store.sealed.keys import SEED_BYTES, DataKey, KeyRing
 from slipstream.kernels.log.record import FRAME_HEAD_BYTES
 
@@ -89,8 +97,8 @@ class FrameFile:
             asked = max(min(_PIECE, end - at), want, FRAME_HEAD_BYTES)
             data = fetch(at, asked)
             at_end = len(data) < asked
-            plain, done = open_frames(self.keys, data, at_end=at_end, shown=self._shown, base=at, seen=self.map)
-            out.append(plain)
+            pieces, done = open_frames(self.keys, data, at_end=at_end, shown=self._shown, base=at, seen=self.map)
+            out += pieces
             at += done
             if at_end:
                 break
@@ -98,15 +106,40 @@ class FrameFile:
             want = found[0] if found is not None else (2 * asked if not done else 0)
         return b"".join(out)[offset - start : end - start]
 
+    def read_into(self, places: list[tuple[int, int]], room: memoryview, *, wait: bool) -> int:
+        """Fill `room` with stretches that are near each other; how many bytes that are. Whole frames are not copied.
+
+        Raises:
+            NotAtHand: as `read`.
+        """
+        base = max(places[0][0] - FRAME_HEAD_BYTES, HEADER_BYTES)
+        fetch = self._fetch if wait else self._fetch_now
+        data = fetch(base, sum(places[-1]) + FRAME_ROOM - base)
+        view, done = memoryview(data), 0
+        for offset, length in places:
+            at = offset - FRAME_HEAD_BYTES - base
+            found = self.keys.frame_at(data, at) if at >= 0 else None
+            end = at + length + FRAME_HEAD_BYTES + FRAME_ROOM
+            if found is not None and at + found[0] == end <= len(data) and base + at not in self._shown:
+                self.keys.open_into(view[at:end], found[1], room[done : done + length])
+                done += length
+                continue
+            piece = self.read(offset, length, wait=wait)
+            room[done : done + len(piece)] = piece
+            done += len(piece)
+            if len(piece) < length:
+                break
+        return done
+
     def _fetch(self, at: int, length: int) -> bytes:
         return self._disk.read(self._path, at, length)
 
-    def _fetch_now(self, at: int, length: int) -> bytes:
+    def _fetch_now(self, at: int, length: int) -> bytes | bytearray:
         room = bytearray(length)
         done = self._disk.read_stretches(self._path, _PLACES.pack(at, length), memoryview(room), wait=False)
         if done < length and (done == 0 or at + done < self.map.end):
             raise NotAtHand
-        return bytes(room[:done])
+        return room if done == length else room[:done]
 
     def _explore(self, offset: int) -> None:
         """Find the frames up to an offset."""
@@ -242,6 +275,15 @@ class HiddenFile:
         """This one."""
         self._disk = disk
         self._path = path
+
+    def read_into(self, places: list[tuple[int, int]], room: memoryview, *, wait: bool) -> int:
+        """The same for several stretches."""
+        done = 0
+        for offset, length in places:
+            piece = self.read(offset, length, wait=wait)
+            room[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
 
     def read(self, offset: int, length: int, *, wait: bool = True) -> bytes:
         """That there is something, and no more."""

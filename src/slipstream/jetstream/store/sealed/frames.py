@@ -36,6 +36,7 @@ _MAP_STEP: Final = 16384  # between the frames whose places are remembered
 _HEAD: Final = struct.Struct("<IIQ")
 _MAGIC: Final = 0x31524653
 _FILL: Final = b"\xff"
+_ROOM: Final = bytes(FRAME_ROOM)
 _IDENTITY: Final = struct.Struct("<16sQIQ")
 
 
@@ -61,16 +62,16 @@ class FrameKeys:
             found = self._runs[run] = self._key.derive(b"frames", self._identity, run)
         return found
 
-    def frame_at(self, data: bytes, at: int) -> tuple[int, int] | None:
+    def frame_at(self, data: bytes | bytearray, at: int) -> tuple[int, int] | None:
         """Length and number of the frame whose head is there, if one is."""
         if data[at : at + 4] != self.magic or len(data) < at + FRAME_HEAD_BYTES:
             return None
-        if crc32c(data[at : at + 60], self.salt) != int.from_bytes(data[at + 60 : at + 64], "little"):
+        if crc32c(bytes(data[at : at + 60]), self.salt) != int.from_bytes(data[at + 60 : at + 64], "little"):
             return None
         _, length, number = _HEAD.unpack_from(data, at)
         return (length, number) if length >= FRAME_HEAD_BYTES + FRAME_ROOM and length % 8 == 0 else None
 
-    def next_frame(self, data: bytes, at: int) -> int:
+    def next_frame(self, data: bytes | bytearray, at: int) -> int:
         """Where the next head of a frame is, at steps of 8 bytes from a frame's place; the end if there is none."""
         found = data.find(self.magic, at)
         while found >= 0:
@@ -87,13 +88,26 @@ class FrameKeys:
 
     def open(self, frame: bytes, number: int) -> bytes | None:
         """A sealed frame as it was before; None if it does not check out."""
-        head = frame[:FRAME_HEAD_BYTES]
+        body = self.open_body(memoryview(frame), number)
+        return None if body is None else b"".join((frame[:FRAME_HEAD_BYTES], body, _ROOM))
+
+    def open_body(self, frame: memoryview, number: int) -> bytes | None:
+        """The same for what is between head and seal."""
         try:
-            key = self.of_run(frame[len(frame) - RUN_BYTES :])
-            body = key.decrypt(number.to_bytes(12, "little"), frame[FRAME_HEAD_BYTES : len(frame) - RUN_BYTES], head)
+            key = self.of_run(bytes(frame[len(frame) - RUN_BYTES :]))
+            sealed = frame[FRAME_HEAD_BYTES : len(frame) - RUN_BYTES]
+            return key.decrypt(number.to_bytes(12, "little"), sealed, frame[:FRAME_HEAD_BYTES])
         except InvalidTag:
             return None
-        return b"".join((head, body, bytes(FRAME_ROOM)))
+
+    def open_into(self, frame: memoryview, number: int, room: memoryview) -> None:
+        """The same into memory that is as long; if it does not check out, nothing of it is shown there."""
+        try:
+            key = self.of_run(bytes(frame[len(frame) - RUN_BYTES :]))
+            sealed = frame[FRAME_HEAD_BYTES : len(frame) - RUN_BYTES]
+            key.decrypt_into(number.to_bytes(12, "little"), sealed, frame[:FRAME_HEAD_BYTES], room)
+        except InvalidTag:
+            room[:] = _FILL * len(room)
 
 
 class FrameSealer:
@@ -183,8 +197,8 @@ _RUNS_MAX: Final = 64
 
 
 def open_frames(
-    keys: FrameKeys, data: bytes, *, at_end: bool, shown: dict[int, bytes], base: int, seen: FrameMap
-) -> tuple[bytes, int]:
+    keys: FrameKeys, data: bytes | bytearray, *, at_end: bool, shown: dict[int, bytes], base: int, seen: FrameMap
+) -> tuple[list[bytes], int]:
     """Open everything in a stretch of a file that begins where a frame does.
 
     Args:
@@ -196,9 +210,10 @@ def open_frames(
         seen: is told of every frame.
 
     Returns:
-        The plain bytes, and how many of the stretch they are; short of its end is a frame that goes on.
+        The plain bytes in pieces, and how many of the stretch they are; short of its end is a frame that goes on.
     """
     out: list[bytes] = []
+    view = memoryview(data)
     at, size = 0, len(data)
     while at < size:
         found = keys.frame_at(data, at)
@@ -212,24 +227,25 @@ def open_frames(
             at = after
             continue
         length, number = found
+        body: bytes | None = None
         if base + at in shown:
-            plain: bytes | None = shown[base + at]
-        elif at + length > size:
-            if not at_end:
-                break
-            plain, length = None, size - at
+            out.append(shown[base + at])
+        elif at + length > size and not at_end:
+            break
         else:
-            plain = keys.open(data[at : at + length], number)
-        if plain is None:
-            plain = data[at : at + FRAME_HEAD_BYTES] + _FILL * (length - FRAME_HEAD_BYTES)
-        out.append(plain)
+            if at + length > size:
+                length = size - at
+            else:
+                body = keys.open_body(view[at : at + length], number)
+            out.append(bytes(view[at : at + FRAME_HEAD_BYTES]))
+            out += (_FILL * (length - FRAME_HEAD_BYTES),) if body is None else (body, _ROOM)
         seen.add(base + at, length)
         at += length
-    return b"".join(out), at
+    return out, at
 
 
-def hidden(data: bytes) -> bytes:
+def hidden(data: bytes | bytearray) -> bytes:
     """What is shown of bytes that belong to no frame: free space as it is."""
     used = (len(data.rstrip(b"\0")) + 7) // 8 * 8
     used = min(used, len(data))
-    return _FILL * used + data[used:]
+    return _FILL * used + bytes(data[used:])

@@ -1,0 +1,87 @@
+"""What encryption at rest costs: the same load on a server with a key and on one without, in turns.
+
+    python -m benchmarks.at_rest [--rounds 3] [--msgs 100000] [--size 128]
+
+For each load the best rate of all rounds, and the least processor time of the server, as a share of the plain server's.
+A busy machine disturbs rates more than processor time.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+import click
+
+import slipstream
+from benchmarks.servers import Server
+
+__all__ = ["main"]
+
+FORMS = {"plain": "", "aes": "key: benchmark-key-of-32-random-bytes, cipher: aes"}
+FORMS["chacha"] = FORMS["aes"].replace("aes", "chacha")
+
+
+def _bench(url: str, *words: str) -> float:
+    """Messages a second, as the bench says."""
+    program = Path(sys.executable).parent / "slipstream"
+    command = [str(program), "--server", url, "bench", *words, "--no-progress"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = re.search(r"([\d,]+) msgs/sec", said)
+    assert found is not None, said
+    return float(found[1].replace(",", ""))
+
+
+def _loads(msgs: int, size: int) -> dict[str, Callable[[str], float]]:
+    def publish(url: str) -> float:
+        many = ("--msgs", str(msgs), "--size", f"{size}B")
+        return _bench(url, "js", "pub", "async", "bench.at.rest", *many, "--create", "--purge", "--batch", "500")
+
+    def fetch(url: str) -> float:
+        return _bench(url, "js", "fetch", "--msgs", str(msgs), "--size", f"{size}B", "--acks", "none")
+
+    def bulk(url: str) -> float:
+        began = perf_counter()
+        for _ in range(5):
+            rows = slipstream.read_arrow(url, "benchstream").read_all().num_rows
+            assert rows == msgs, rows
+        return 5 * msgs / (perf_counter() - began)
+
+    return {"publish, async": publish, "fetch": fetch, "bulk read (Spark's source), 5 times": bulk}
+
+
+@click.command()
+@click.option("--rounds", default=3)
+@click.option("--msgs", default=100_000)
+@click.option("--size", default=128)
+def main(rounds: int, msgs: int, size: int) -> None:
+    """Print a table."""
+    binary = Path(sys.executable).parent / "slipstream-server"
+    loads = _loads(msgs, size)
+    rates: dict[tuple[str, str], float] = {}
+    times: dict[tuple[str, str], float] = {}
+    for _ in range(rounds):
+        for form, encryption in FORMS.items():
+            with tempfile.TemporaryDirectory() as directory:
+                config = Path(directory, "server.conf")
+                config.write_text(f'jetstream {{ store_dir: "{directory}/store", {encryption} }}\n')
+                with Server(binary, Path(directory), ("-c", str(config))) as server:
+                    for name, load in loads.items():
+                        before_ns, key = server.cpu_ns(), (name, form)
+                        rates[key] = max(rates.get(key, 0), load(server.url))
+                        times[key] = min(times.get(key, 1e9), (server.cpu_ns() - before_ns) / 1e9)
+    print("| load | form | messages/s | rate | processor s | processor |\n|---|---|---:|---:|---:|---:|")
+    for name in loads:
+        for form in FORMS:
+            rate, cpu_s = rates[name, form], times[name, form]
+            shares = rate / rates[name, "plain"], cpu_s / times[name, "plain"]
+            print(f"| {name} | {form} | {rate:,.0f} | {shares[0]:.0%} | {cpu_s:.2f} | {shares[1]:.0%} |")
+
+
+if __name__ == "__main__":
+    main()
