@@ -384,25 +384,30 @@ def injection(calls_of_each: int) -> Figures:
 
 
 def raft(seeds: int) -> Figures:
-    """A Raft group, seed by seed, and mutants that the same checks must catch."""
+    """A Raft group over a plain log and over the store's, seed by seed, and mutants that the same checks must catch."""
     from support.raft_sim import Mutant, RaftSim, Violation  # needs the Raft core, which not everybody has built
+    from support.raft_store_sim import StoreMutant, StoreSim
 
     broken: list[str] = []
     acked = elections = 0
     for seed in range(seeds):
-        try:
-            sim = RaftSim(seed, nodes=5 if seed % 5 == 0 else 3).run()
-        except Violation as violation:
-            broken.append(str(violation))
-            continue
-        acked += len(sim.acked)
-        elections += len(sim.leaders)
-    caught = dict.fromkeys(Mutant, 0)
+        for kind in (RaftSim, StoreSim):
+            try:
+                sim = kind(seed, nodes=5 if seed % 5 == 0 else 3).run()
+            except Violation as violation:
+                broken.append(f"{kind.__name__}: {violation}")
+                continue
+            acked += len(sim.acked)
+            elections += len(sim.leaders)
+    caught: dict[Mutant | StoreMutant, int] = dict.fromkeys((*Mutant, *StoreMutant), 0)
     tried = min(max(seeds, 40), 1_000)
-    for mutant in Mutant:
+    for mutant in caught:
         for seed in range(tried):
             try:
-                RaftSim(seed, mutant=mutant).run()
+                if isinstance(mutant, Mutant):
+                    RaftSim(seed, mutant=mutant).run()
+                else:
+                    StoreSim(seed, mutant=mutant).run()
             except Violation:
                 caught[mutant] += 1
     return Figures(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.records import LOCAL, Record, encode_frame
-from models.transit import opened, sealed
+from models.transit import opened, packed
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.kernels.log.transit import frame_heads, open_frame, seal_frame
+from slipstream.kernels.log.transit import frame_heads, pack_frame, unpack_frame
 
 SALTS = st.integers(0, 2**64 - 1)
 NUMBERS = st.integers(1, 2**48)
@@ -55,45 +55,45 @@ def test_every_copy_seals_to_the_same_bytes(
     records: list[Record], no: int, epoch: int, one: int, other: int, flags: int
 ) -> None:
     here = encode_frame(records, no=no, salt=one, synced_upto=no - 1, epoch=epoch, flags=flags)
-    travels = seal_frame(b"before.." + here + b"behind", 8, one)
-    assert travels is not None and travels == sealed(here, one)
-    there = open_frame(travels, no, epoch, 3, other)
+    travels = pack_frame(b"before.." + here + b"behind", 8, one)
+    assert travels is not None and travels == packed(here, one)
+    there = unpack_frame(travels, no, epoch, 3, other)
     assert there is not None and there == opened(travels, no, epoch, 3, other)
-    assert seal_frame(there, 0, other) == travels and len(there) == len(here)
+    assert pack_frame(there, 0, other) == travels and len(there) == len(here)
     if not any(record.kind == 7 for record in records):
         assert there == encode_frame(records, no=no, salt=other, synced_upto=3, epoch=epoch, flags=flags)
     for wrong in ((no + 1, epoch), (no, epoch + 1)):
-        assert open_frame(travels, *wrong, 3, other) is None
+        assert unpack_frame(travels, *wrong, 3, other) is None
 
 
 @given(RECORDS, SALTS, st.data())
 def test_a_changed_byte_is_noticed(records: list[Record], salt: int, data: st.DataObject) -> None:
-    travels = seal_frame(encode_frame(records, no=4, salt=salt, epoch=2), 0, salt)
+    travels = pack_frame(encode_frame(records, no=4, salt=salt, epoch=2), 0, salt)
     assert travels is not None
     at = data.draw(st.integers(0, len(travels) - 1))
     hurt = travels[:at] + bytes([travels[at] ^ data.draw(st.integers(1, 255))]) + travels[at + 1 :]
-    there = open_frame(hurt, 4, 2, 0, 9)
+    there = unpack_frame(hurt, 4, 2, 0, 9)
     # Padding is not covered by a checksum, and is made anew.
-    assert there is None or there == open_frame(travels, 4, 2, 0, 9)
+    assert there is None or there == unpack_frame(travels, 4, 2, 0, 9)
     assert there == opened(hurt, 4, 2, 0, 9)
     cut = data.draw(st.integers(0, len(travels) - 1))
-    assert open_frame(travels[:cut], 4, 2, 0, 9) is None is seal_frame(travels[:cut], 0, 0)
+    assert unpack_frame(travels[:cut], 4, 2, 0, 9) is None is pack_frame(travels[:cut], 0, 0)
 
 
 @given(st.lists(st.one_of(MESSAGES, FACTS), max_size=2), STRANGERS, SALTS)
 def test_what_is_not_the_logs_does_not_travel(before: list[Record], stranger: Record, salt: int) -> None:
     here = encode_frame([*before, stranger], no=4, salt=salt)
-    assert seal_frame(here, 0, salt) is None is sealed(here, salt)
+    assert pack_frame(here, 0, salt) is None is packed(here, salt)
     crafted = encode_frame([*before, stranger], no=4, salt=0)
-    assert open_frame(crafted, 4, 0, 0, salt) is None is opened(crafted, 4, 0, 0, salt)
+    assert unpack_frame(crafted, 4, 0, 0, salt) is None is opened(crafted, 4, 0, 0, salt)
 
 
 def test_local_frames_do_not_travel() -> None:
     records = [Record(1, 2, b"s", b"", b"x")]
-    assert seal_frame(encode_frame(records, no=4, salt=5, flags=LOCAL), 0, 5) is None
+    assert pack_frame(encode_frame(records, no=4, salt=5, flags=LOCAL), 0, 5) is None
     for flags in (2, 4, 6, LOCAL, LOCAL | 1, 16, 2**31):
-        assert open_frame(encode_frame(records, no=4, salt=0, flags=flags), 4, 0, 0, 5) is None
-    assert open_frame(encode_frame(records, no=4, salt=0, synced_upto=1), 4, 0, 0, 5) is None
+        assert unpack_frame(encode_frame(records, no=4, salt=0, flags=flags), 4, 0, 0, 5) is None
+    assert unpack_frame(encode_frame(records, no=4, salt=0, synced_upto=1), 4, 0, 0, 5) is None
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=4), SALTS)

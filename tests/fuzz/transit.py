@@ -6,8 +6,10 @@ from fuzz import checksums
 from fuzz.target import Target, option
 from models import transit as model
 from models.records import LOCAL, Record, encode_frame
+from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.replay import frame_end, replay_frame
 from slipstream.kernels.log.segscan import SegmentScan
-from slipstream.kernels.log.transit import frame_heads, open_frame, seal_frame
+from slipstream.kernels.log.transit import frame_heads, pack_frame, unpack_frame
 
 SALT = 0x1234567_89ABCDEF
 NUMBER, EPOCH = 3, 2
@@ -19,21 +21,26 @@ def frame(data: bytes) -> None:
     content = bytearray(body)
     if not flags & 1:
         checksums.records(content, 0, with_frames=True)
-    sealed = bytes(content)
-    opened = open_frame(sealed, NUMBER, EPOCH, 1, SALT)
-    assert opened == model.opened(sealed, NUMBER, EPOCH, 1, SALT)
-    again = seal_frame(sealed, 0, 0)
-    assert again == model.sealed(sealed, 0)
-    for *_, at, length in frame_heads(sealed, 0, 0):
-        assert 0 <= at < len(sealed) and length >= 64
+    packed = bytes(content)
+    opened = unpack_frame(packed, NUMBER, EPOCH, 1, SALT)
+    assert opened == model.opened(packed, NUMBER, EPOCH, 1, SALT)
+    again = pack_frame(packed, 0, 0)
+    assert again == model.packed(packed, 0)
+    for *_, at, length in frame_heads(packed, 0, 0):
+        assert 0 <= at < len(packed) and length >= 64
     if opened is None:
         return
-    assert again is not None and seal_frame(opened, 0, SALT) == again
+    assert again is not None and pack_frame(opened, 0, SALT) == again
     assert [head[:2] for head in frame_heads(opened, 0, SALT)] == [(NUMBER, EPOCH)]
     scan = SegmentScan(opened, 0, SALT, 1, NUMBER - 1)
     while scan.step(1 << 20):
         pass
     assert scan.last_frame_no == NUMBER and scan.epoch == EPOCH
+    index = MessageIndex(1)
+    end, replayed = frame_end(opened, 0, SALT, 0), replay_frame(opened, 0, SALT, index, 1, 4096)
+    assert (end is None) == (replayed is None)
+    assert index.last_seq == (0 if end is None else end[0])
+    index.check()
 
 
 def frame_seeds() -> list[bytes]:

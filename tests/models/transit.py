@@ -1,4 +1,4 @@
-"""Frames in transit as docs/internals/format.md tells it: sealed and opened with `struct`."""
+"""Frames in transit as docs/internals/format.md tells it: packed and opened with `struct`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = struct.Struct("<IIQqHHI")
 _KINDS = {1, 2, 3, 4, 5, 7, 12, 13}  # MSG, TOMBS, TRIM, SKIP, CONFIG, ERASE, MARK, NOTE
 
 
-def sealed(data: bytes, salt: int) -> bytes | None:
+def packed(data: bytes, salt: int) -> bytes | None:
     """The frame at the beginning of `data`, as it travels."""
     head = _head_of(data, salt)
     if head is None or head[1] > len(data) or head[5] & LOCAL:
@@ -22,7 +22,7 @@ def sealed(data: bytes, salt: int) -> bytes | None:
 
 
 def opened(data: bytes, no: int, epoch: int, synced_upto: int, salt: int) -> bytes | None:
-    """A sealed frame as it lies in a segment."""
+    """A packed frame as it lies in a segment."""
     head = _head_of(data, 0)
     if head is None:
         return None

@@ -241,6 +241,7 @@ ELSEWHERE: dict[str, str] = {
     "natsblock": _CLIENT,
     "pointget": _MESSAGE,
     "pubframes": _CLIENT,
+    "replay": "a frame in each call: 256 KiB, or one message",
     "rowrecords": _BULK,
     "segindex": _THREAD,
     "segload": _THREAD,

@@ -100,6 +100,35 @@ class Replica:
     def snapshot(self, request_index: int, to: int) -> None:
         raise Violation("the log is never compacted here")
 
+    # --- what the simulation asks of a replica ----------------------------------------------------------------------
+
+    @property
+    def last_index(self) -> int:
+        return self.log.last_index
+
+    def term_of(self, index: int) -> int:
+        return self.log.entries[index - 1][1] if index else 0
+
+    def batch(self) -> list[bytes]:
+        """What a leader proposes, if it can now."""
+        return [b"%d.%d.%d" % (self.id, self.sim.now, n) for n in range(self.sim.rng.randrange(1, 4))]
+
+    def accepted(self, first: int) -> None:
+        """The batch is proposed, from this index on."""
+
+    def dropped(self) -> None:
+        """It is not."""
+
+    def state(self) -> object:
+        """What a client could read."""
+        return self.applied
+
+    def check_acked(self, acked: dict[int, bytes]) -> None:
+        have = dict(self.applied)
+        for index, data in acked.items():
+            if have.get(index) != data:
+                raise Violation(f"entry {index} was acknowledged as {data!r} and is {have.get(index)!r}")
+
     # --- events -----------------------------------------------------------------------------------------------------
 
     def roll(self) -> None:
@@ -160,7 +189,15 @@ class Replica:
 class RaftSim:
     """`steps` of trouble, then peace."""
 
-    def __init__(self, seed: int, *, nodes: int = 3, steps: int = 300, mutant: Mutant | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        steps: int = 300,
+        mutant: Mutant | None = None,
+        replica: type[Replica] | None = None,
+    ) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.mutant = mutant
@@ -179,7 +216,7 @@ class RaftSim:
         self.trace = hashlib.sha256()
         self.loss, self.delay = self.rng.choice([(0.0, 2), (0.05, 6), (0.2, 12)])
         self.down: dict[int, int] = {}  # node, and when it comes back
-        self.replicas = {id_: Replica(self, id_) for id_ in self.ids}
+        self.replicas = {id_: (replica or Replica)(self, id_) for id_ in self.ids}
 
     def run(self) -> RaftSim:
         """The whole of it.
@@ -264,11 +301,15 @@ class RaftSim:
     def propose(self, replica: Replica) -> None:
         if replica.node.status().role != "leader":
             return
-        batch = [b"%d.%d.%d" % (replica.id, self.now, n) for n in range(self.rng.randrange(1, 4))]
+        batch = replica.batch()
+        if not batch:
+            return
         try:
             first = replica.node.propose(batch)
         except ProposalDropped:
+            replica.dropped()
             return
+        replica.accepted(first)
         term = replica.node.status().term
         for index, data in enumerate(batch, first):
             self.proposed[index, term] = data
@@ -286,19 +327,16 @@ class RaftSim:
             if least is None:
                 leader = [r for r in self.replicas.values() if r.node is not None and r.seen[1] == "leader"]
                 if len(leader) == 1 and not self.down:
-                    least = leader[0].log.last_index + 1
+                    least = leader[0].last_index + 1
             elif len(states) == len(self.ids) and min(states) >= least and len(set(states)) == 1:
                 break
         else:
             raise Violation("the group does not agree though everything works again")
-        state = self.replicas[1].applied
+        state = self.replicas[1].state()
         for replica in self.replicas.values():
-            if replica.applied != state:
+            if replica.state() != state:
                 raise Violation(f"the states of 1 and {replica.id} are different")
-        have = dict(state)
-        for index, data in self.acked.items():
-            if have.get(index) != data:
-                raise Violation(f"entry {index} was acknowledged as {data!r} and is {have.get(index)!r}")
+            replica.check_acked(self.acked)
         self.note(b"end", 0, repr(state).encode())
 
     # --- the network ------------------------------------------------------------------------------------------------
@@ -320,7 +358,7 @@ class RaftSim:
 
     def logged(self, replica: Replica, entries: list[tuple[int, int, int, bytes]]) -> None:
         for index, term, _kind, data in entries:
-            before = replica.log.entries[index - 2][1] if index > 1 else 0
+            before = replica.term_of(index - 1)
             if self.known.setdefault((index, term), (before, data)) != (before, data):
                 raise Violation(f"there are two entries with index {index} and term {term}")
 

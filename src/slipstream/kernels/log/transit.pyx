@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Frames on their way from one copy of a log to another.
 
-    segment of one replica --seal_frame()--> sealed frame --open_frame()--> the same frame for the segment of another
+    segment of one replica --pack_frame()--> packed frame --unpack_frame()--> the same frame for the segment of another
 
-A sealed frame has the layout of `record` with salt 0 and without what only one file knows: what was synced there, and
-where an erased message lies. So every copy of a frame seals to the same bytes. Local frames do not travel.
+A packed frame has the layout of `record` with salt 0 and without what only one file knows: what was synced there, and
+where an erased message lies. So every copy of a frame packs to the same bytes. Local frames do not travel.
 
-Bounds: nothing in a sealed frame is believed. It is as long as it says, its records fill it without a rest, their
+Bounds: nothing in a packed frame is believed. It is as long as it says, its records fill it without a rest, their
 checksums hold, each says what its kind can say, and number and epoch are those that it is expected to have; else there is
 no frame. A frame of a segment is believed as far as its checksums hold. Memory: one copy. Complexity: O(bytes).
 """
@@ -46,7 +46,7 @@ def frame_heads(bytes data not None, Py_ssize_t pos, uint64_t salt):
     return out
 
 
-def seal_frame(bytes data not None, Py_ssize_t pos, uint64_t salt):
+def pack_frame(bytes data not None, Py_ssize_t pos, uint64_t salt):
     """The frame at `pos` of a segment as it travels; None when it is damaged, cut off or local."""
     cdef Frame frame
     cdef Py_ssize_t room = PyBytes_GET_SIZE(data) - pos
@@ -63,11 +63,11 @@ def seal_frame(bytes data not None, Py_ssize_t pos, uint64_t salt):
     return out
 
 
-def open_frame(bytes sealed not None, uint64_t no, uint64_t epoch, uint64_t synced_upto, uint64_t salt):
-    """A sealed frame as it lies in a segment with this salt; None when it is not the frame with this number and epoch."""
+def unpack_frame(bytes packed not None, uint64_t no, uint64_t epoch, uint64_t synced_upto, uint64_t salt):
+    """A packed frame as it lies in a segment with this salt; None when it is not the frame with this number and epoch."""
     cdef Frame frame
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(sealed)
-    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(sealed)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(packed)
+    cdef const unsigned char *p = <const unsigned char *>PyBytes_AS_STRING(packed)
     cdef bytes out
     if not read_frame(p, size, 0, &frame) or frame.length != <uint64_t>size or frame.no != no or frame.epoch != epoch:
         return None

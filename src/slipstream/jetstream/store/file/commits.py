@@ -42,13 +42,13 @@ class LogCommits:
         "_journal",
         "_log",
         "_removals",
-        "_replicated",
         "_state",
         "committed_frame",
         "end",
         "in_flight",
         "marked",
         "persisted",
+        "replicated",
     )
 
     def __init__(
@@ -73,7 +73,8 @@ class LogCommits:
         self._files = files
         self._disk = disk
         self._directory = directory
-        self._replicated = replicated
+        self.replicated = replicated
+        """Whether a majority decides."""
         self.in_flight: CommitJob | None = None
         """The commit that was begun and not finished."""
         self.persisted: deque[CommitJob] = deque()
@@ -93,6 +94,11 @@ class LogCommits:
         if self.persisted:
             in_flight += sum(job.size for job in self.persisted)
         return self._log.pending_bytes + self._journal.pending_bytes + in_flight
+
+    @property
+    def is_settled(self) -> bool:
+        """In a replicated log: whether all that was appended here is committed."""
+        return not self.persisted and self._state.committed_seq == self._state.index.last_seq
 
     def begin(self, *, sync: bool = True, inline: bool = False) -> Job | None:
         """See `Store.begin_commit`."""
@@ -140,7 +146,7 @@ class LogCommits:
             self.fail(done.fault)
             return Committed(self._state.committed_seq, done.fault)
         self._persist(done)
-        if self._replicated:
+        if self.replicated:
             self.persisted.append(done)
             return self.commit_frames(self.committed_frame)
         self._show(done)
@@ -155,10 +161,17 @@ class LogCommits:
             commits += 1
         return Committed(self._state.committed_seq, commits=commits)
 
+    def cut(self, frame_no: int) -> None:
+        """The log of a replica ends behind this frame: what was or is being written behind it does not count."""
+        for job in (*self.persisted, *((self.in_flight,) if self.in_flight is not None else ())):
+            job.frame_no = min(job.frame_no, frame_no)
+        self._log.writer.synced_upto = min(self._log.writer.synced_upto, frame_no)
+
     def _show(self, done: CommitJob) -> None:
         """A commit is committed, and those before it are: readers see what it adds and removes."""
         state = self._state
-        state.committed_seq, state.committed_ts_ns = done.last_seq, done.last_ts_ns
+        if done.last_seq >= state.committed_seq:  # a replica may have replayed more than its index held at the time
+            state.committed_seq, state.committed_ts_ns = done.last_seq, done.last_ts_ns
         self._removals.settle(done.removed, synced=done.sync)
 
     def _persist(self, done: CommitJob) -> None:

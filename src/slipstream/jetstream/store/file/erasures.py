@@ -144,6 +144,11 @@ class LogErasures:
         if self._compacting:
             self._meanwhile += erased
 
+    def replay(self, erased: list[Erasure]) -> None:
+        """Another replica has logged these, and they are committed: the next commit overwrites them here."""
+        self._in_flight += len(erased)
+        self.settle(erased)
+
     def fail(self) -> None:
         """The commit failed. What was to be erased is found again in the log, if it got there."""
         self._logged, self._in_flight, self._overwriting, self._writes_in_flight = [], 0, 0, 0

@@ -75,6 +75,17 @@ class LogFacts:
             self.log_notes(self._notes_due)
             self._notes_due = {}
 
+    def replay(self, controls: list[tuple[int, int, int, bytes, bytes]]) -> None:
+        """Take over what another replica has set: it is committed, and its records are in the log."""
+        for kind, _seq, _ts_ns, key, payload in controls:
+            if kind == CONFIG:
+                self._state.config = payload
+                self._log.manifest_due = True
+            elif kind == NOTE and payload:
+                self._log.notes[key] = payload
+            elif kind == NOTE:
+                self._log.notes.pop(key, None)
+
     def adopt(self, config: bytes) -> None:
         """The log was read back: what waited did not happen."""
         self._state.config = config

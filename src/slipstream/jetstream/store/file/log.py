@@ -23,7 +23,7 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.options import FileStoreOptions
-from slipstream.jetstream.store.file.recovered import RecoveredLog
+from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
 from slipstream.jetstream.store.file.segment import (
     HEADER_BYTES,
     SegmentHeader,
@@ -40,6 +40,7 @@ from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import CONFIG, NOTE, STATE
+from slipstream.kernels.log.transit import unpack_frame
 
 __all__ = ["SegmentedLog"]
 
@@ -86,6 +87,10 @@ class SegmentedLog:
         """The messages of the open unit."""
         self.unit_segments: list[int] = []
         """Numbers of the segments where units begin whose end is not synced yet."""
+        self.unapplied_seq = 0
+        """Last sequence of the frames of a replica that are not in the index yet; 0 if there are none."""
+        self.unapplied_facts: dict[int, list[Fact]] = {}
+        """What those frames say about configuration and notes, by their numbers."""
 
     @property
     def active(self) -> Segment:
@@ -136,7 +141,7 @@ class SegmentedLog:
             no=no,
             last_no=no,
             generation=0,
-            first_seq=writer.last_seq + 1,
+            first_seq=max(writer.last_seq, self.unapplied_seq) + 1,
             created_ns=self._now_ns(),
             prev_no=before.header.last_no if before is not None else 0,
             prev_generation=before.header.generation if before is not None else 0,
@@ -161,14 +166,62 @@ class SegmentedLog:
             seal.frame_room,
             seal.frame_bytes,
         )
-        last_seq, last_ts_ns = writer.last_seq, writer.last_ts
+        last_seq, last_ts_ns = header.first_seq - 1, writer.last_ts
         writer.begin_local()  # where segments begin and end is the business of this directory
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
-        writer.control(CONFIG, last_seq, last_ts_ns, b"", self._state.config)
-        for key, value in self.notes.items():
+        config, notes = self._state.config, self.notes
+        if self.unapplied_facts:  # a head must not take back what the frames before it say
+            config, notes = self._facts_at_end()
+        writer.control(CONFIG, last_seq, last_ts_ns, b"", config)
+        for key, value in notes.items():
             writer.control(NOTE, last_seq, last_ts_ns, key, value)
         writer.end_local()
         self.manifest_due = True
+
+    def _facts_at_end(self) -> tuple[bytes, dict[bytes, bytes]]:
+        """Configuration and notes as they are if every frame of this replica comes to be committed."""
+        config, notes = self._state.config, dict(self.notes)
+        for facts in self.unapplied_facts.values():
+            for kind, key, value in facts:
+                if kind == CONFIG:
+                    config = value
+                else:
+                    notes[key] = value  # empty: it says that there is none, as the record does
+        return config, notes
+
+    def put_frame(self, packed: bytes, frame_no: int, epoch: int) -> tuple[Segment, int] | None:
+        """Add a frame that another replica made, as it is: nothing of it is indexed. Where it lies.
+
+        None, and nothing was done: it is not the frame with this number and epoch.
+        """
+        writer = self.writer
+        if writer.position + len(packed) > writer.limit and writer.frame_no > self.active.header.frame_no:
+            self.roll()
+        if writer.pending_bytes:
+            self._queue_writer(closes=False)  # the head of the segment
+        segment, offset = self.active, writer.position
+        frame = unpack_frame(packed, frame_no, epoch, writer.synced_upto, segment.header.salt)
+        if frame is None:
+            return None
+        self._queue.append(SegmentWrite(segment, offset, frame, writer.limit))
+        self.tail.append((segment.id, offset, frame, segment.header.salt))
+        self._tail_bytes += len(frame)
+        self.manifest_due = True
+        segment.end = offset + len(frame)
+        writer.open_segment(segment.id, segment.header.salt, segment.end, writer.limit, frame_no)
+        return segment, offset
+
+    def cut(self, segment: Segment, start: int, frame_no: int) -> list[Segment]:
+        """End the log in this segment, before the frame behind `frame_no`; the segments that held nothing else.
+
+        Nothing behind it is in the index. What was written stays: the next segment says where the log ended.
+        """
+        if self.writer.pending_bytes:
+            self._queue_writer(closes=False)
+        dropped = self._end_before(segment, start)
+        self.writer.open_segment(segment.id, segment.header.salt, start, self.segment_bytes, frame_no)
+        self.start_segment()
+        return dropped
 
     def take_writes(self) -> list[SegmentWrite]:
         """Everything since the last take, in the order it must reach the disk."""
@@ -201,7 +254,7 @@ class SegmentedLog:
         offset = writer.base
         data = writer.take()
         segment.end = writer.position
-        segment.last_seq = writer.last_seq
+        segment.last_seq = writer.last_seq if not self.unapplied_seq else max(writer.last_seq, self.unapplied_seq)
         creates = segment.id in self._uncreated
         if creates:
             self._uncreated.discard(segment.id)
@@ -246,6 +299,12 @@ class SegmentedLog:
         writer.abandon_unit(start if kept_in_memory else 0, last_ts_ns)
         if kept_in_memory:
             return []
+        dropped = self._end_before(segment, start)
+        self.start_segment()
+        return dropped
+
+    def _end_before(self, segment: Segment, start: int) -> list[Segment]:
+        """Forget every byte from here on, written or not; the segments that held nothing else."""
         at = self.segments.index(segment) + 1
         dropped, self.segments = self.segments[at:], self.segments[:at]
         gone = {one.id for one in dropped}
@@ -264,11 +323,10 @@ class SegmentedLog:
         if self._window[0] in gone:
             self._window = NO_BYTES
         segment.end = start
-        segment.last_seq = writer.last_seq
+        segment.last_seq = max(self.writer.last_seq, self.unapplied_seq)
         if not dropped:
-            # The segment was not closed yet: what is before the unit must be safe before the next one exists.
+            # The segment was not closed yet: what is before this must be safe before the next one exists.
             self._queue.append(SegmentWrite(segment, start, b"", start, closes=True))
-        self.start_segment()
         return dropped
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -337,6 +395,7 @@ class SegmentedLog:
         self.notes = recovered.notes
         self.unit = self.staged = None
         self.unit_segments = []
+        self.unapplied_seq, self.unapplied_facts = recovered.unapplied_seq, recovered.unapplied_facts
         last = self.segments[-1] if self.segments else None
         self.manifest_due = True
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)

@@ -9,7 +9,10 @@ from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.segment import EraseIntent
 from slipstream.kernels.index.subjectindex import MessageIndex
 
-__all__ = ["RecoveredLog", "RecoveryReport"]
+__all__ = ["Fact", "RecoveredLog", "RecoveryReport"]
+
+Fact = tuple[int, bytes, bytes]
+"""Kind of a record that says something about a stream, its key, its payload."""
 
 
 @dataclass(slots=True)
@@ -57,3 +60,7 @@ class RecoveredLog:
     manifest: Manifest | None
     """The newest that could be read."""
     report: RecoveryReport
+    unapplied_seq: int = 0
+    """Last sequence of what a replica has beyond what it knows to be committed; 0 if there is nothing."""
+    unapplied_facts: dict[int, list[Fact]] = field(default_factory=dict)
+    """What that says about configuration and notes, by frame."""

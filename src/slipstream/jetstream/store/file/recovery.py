@@ -42,7 +42,13 @@ __all__ = ["recover_log"]
 
 
 def recover_log(
-    disk: Disk, directory: str, *, seed: int, first_id: int, log_end: tuple[int, int] | None = None
+    disk: Disk,
+    directory: str,
+    *,
+    seed: int,
+    first_id: int,
+    log_end: tuple[int, int] | None = None,
+    with_manifest: bool = True,
 ) -> RecoveredLog:
     """Read a stream's directory.
 
@@ -52,11 +58,12 @@ def recover_log(
         seed: key for the hashes of the index.
         first_id: number of the first segment in the index.
         log_end: segment number and offset behind which the log is to be ignored, after a failed write.
+        with_manifest: take from the manifest what the log lost.
 
     Raises:
         StorageFault: nothing in the directory can be used, not even the manifest.
     """
-    return _Recovery(disk, directory, seed, first_id, log_end).run()
+    return _Recovery(disk, directory, seed, first_id, log_end).run(with_manifest=with_manifest)
 
 
 class _Recovery:
@@ -86,7 +93,7 @@ class _Recovery:
         self.epoch = 0
         self.appendable = True
 
-    def run(self) -> RecoveredLog:
+    def run(self, *, with_manifest: bool) -> RecoveredLog:
         manifest = read_manifest(self.disk, self.directory).manifest
         chosen = self.files.choose(manifest)
         if manifest is None and not chosen:
@@ -96,7 +103,7 @@ class _Recovery:
             following = chosen[position + 1] if position + 1 < len(chosen) else None
             self._load(segment, following)
         self._drop_open_unit()
-        if manifest is not None:
+        if manifest is not None and with_manifest:
             self._consult(manifest)
         lost = self._settle(manifest)
         return RecoveredLog(

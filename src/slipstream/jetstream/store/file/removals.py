@@ -15,7 +15,7 @@ from slipstream.jetstream.store.indexed import EXPIRY_BYTES
 from slipstream.jetstream.store.limits import STORE_POINT_READ_BYTES, STORE_SEGMENT_BYTES_MIN
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.jetstream.store.state import StoreState
-from slipstream.kernels.log.record import TOMBS, TRIM, read_message
+from slipstream.kernels.log.record import ERASE, TOMBS, TRIM, read_message
 
 __all__ = ["LogRemovals"]
 
@@ -150,6 +150,21 @@ class LogRemovals:
             self.durable_first = self._trimmed_first
         if taken is not None and taken.erased:
             self._erasures.settle(taken.erased)
+
+    def replay(self, controls: list[tuple[int, int, int, bytes, bytes]]) -> None:
+        """Remove what another replica has decided: it is committed, and its records are in the log."""
+        index, erased = self._state.index, []
+        for kind, seq, ts_ns, _key, payload in controls:
+            if kind == TOMBS:
+                index.delete_many(payload)
+            elif kind == TRIM:
+                index.trim_to(seq)
+                self._damage.forget_below(seq)
+                self._trimmed_first = max(self._trimmed_first, seq)
+            elif kind == ERASE and index.delete(seq):
+                erased.append((seq, ts_ns))
+        if erased:
+            self._erasures.replay(erased)
 
     def fail(self) -> None:
         """The commit failed: nothing that was logged was removed."""

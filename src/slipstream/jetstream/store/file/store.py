@@ -39,6 +39,8 @@ from slipstream.jetstream.store.file.recovered import RecoveryReport
 from slipstream.jetstream.store.file.recovery import recover_log
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
+from slipstream.jetstream.store.file.replica_log import ReplicaLog
+from slipstream.jetstream.store.file.replica_recovery import recover_replica
 from slipstream.jetstream.store.file.units import Units
 from slipstream.jetstream.store.file.upkeep import LogUpkeep
 from slipstream.jetstream.store.indexed import IndexedReads
@@ -54,6 +56,8 @@ class FileStore(IndexedReads):
 
     def __init__(self, disk: Disk, directory: str, uid: bytes, config: bytes, options: FileStoreOptions) -> None:
         """Parts without a log in them; `create` and `open` fill it."""
+        if options.replicated and disk.seal.frame_room:
+            raise StorageFault("a replicated log cannot be encrypted at rest yet", path=directory)
         state, damage, files = StoreState(MessageIndex(options.random64()), config), Damage(), PendingFiles()
         log = SegmentedLog(state, damage, disk, directory, uid, options)
         super().__init__(state, log, damage)
@@ -62,10 +66,12 @@ class FileStore(IndexedReads):
         erasures = LogErasures(state, log, files, disk, options.noise)
         removals = LogRemovals(state, damage, log, erasures)
         appends = LogAppends(state, log, directory)
-        units = Units(state, log, facts, removals, files, options.random64)
+        units = Units(state, log, facts, removals, files, options.random64, replicated=options.replicated)
         commits = LogCommits(
             state, log, journal, facts, removals, files, disk, directory, replicated=options.replicated
         )
+        self.replica = ReplicaLog(state, log, facts, removals, commits, files) if options.replicated else None
+        """The same log as Raft has it, if it is replicated."""
         manifest = ManifestKeeper(state, damage, log, disk, directory)
         kept = KeptSegments(state, log, options.now_ns)
         compactions = Compactions(state, log, erasures, files, kept, disk, directory, options.random64)
@@ -157,8 +163,8 @@ class FileStore(IndexedReads):
         return store
 
     @classmethod
-    def open(cls, disk: Disk, directory: str, options: FileStoreOptions) -> FileStore:
-        """Open an existing directory. Blocks.
+    def open(cls, disk: Disk, directory: str, options: FileStoreOptions, *, committed: int = 0) -> FileStore:
+        """Open an existing directory. Blocks. If the log is replicated, it is indexed up to the frame `committed`.
 
         Nothing is changed, except to finish interrupted erasures at the first commit. But what was read and is not
         known to be on stable storage is synced before anybody sees it: whoever wrote it may have died before he could.
@@ -167,11 +173,22 @@ class FileStore(IndexedReads):
             StorageFault: nothing usable is in the directory; it should be quarantined, never deleted.
         """
         try:
+            if options.replicated:
+                return cls._open_replica(disk, directory, options, committed)
             recovered = recover_log(disk, directory, seed=options.random64(), first_id=1)
             store = cls(disk, directory, recovered.uid, recovered.config, options)
             store._repair.open(recovered)
         except OSError as error:
             raise StorageFault(str(error), path=directory) from error
+        return store
+
+    @classmethod
+    def _open_replica(cls, disk: Disk, directory: str, options: FileStoreOptions, committed: int) -> FileStore:
+        found = recover_replica(disk, directory, seed=options.random64(), first_id=1, committed=committed)
+        store = cls(disk, directory, found.log.uid, found.log.config, options)
+        assert store.replica is not None
+        store._repair.open(found.log)
+        store.replica.adopt(found, committed)
         return store
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
@@ -217,7 +234,8 @@ class FileStore(IndexedReads):
 
     def expiries(self) -> Iterable[tuple[int, int]]:
         """See `Store.expiries`."""
-        return self._repair.expiries
+        replayed = self.replica.expiries if self.replica is not None else ()
+        return [*self._repair.expiries, *replayed] if replayed else self._repair.expiries
 
     def message_bytes(self, subject: int, headers: int, payload: int) -> int:
         """See `Store.message_bytes`."""

@@ -151,6 +151,9 @@ class LogUpkeep:
     def _next_piece(self) -> UpkeepJob | CompactionJob | None:
         self._commits.mark()
         committing = self._commits.in_flight is not None
+        if self._commits.replicated:
+            # Raft needs every frame as it was written; after a fault, whoever drives it opens the log again.
+            return self._index_file() or self._manifest_write() if self._state.fault is None else None
         if self._state.fault is not None:
             return None if committing else self._repair.begin()
         if self._state.refusal is not None:
@@ -194,7 +197,7 @@ class LogUpkeep:
     def _manifest_write(self) -> ManifestJob | None:
         if not self._log.manifest_due or self._commits.in_flight is not None or self._log.unit is not None:
             return None
-        if self._commits.persisted:
+        if self._commits.replicated and (self._log.unapplied_seq or not self._commits.is_settled):
             return None  # it would name what may not come to be
         return self._manifest.begin()
 

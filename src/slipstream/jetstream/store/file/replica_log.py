@@ -1,0 +1,258 @@
+"""A replicated log as Raft has it: a frame is an entry, its number the index, its epoch the term.
+
+    leader:    begin_commit ──► proposals ──► Raft ──► Ready: the same frames, which the commit writes anyway
+    followers: Ready ──► write: frames, not indexed ──► commit writes them ──► committed ──► replayed into the index
+    reader:    entries, from memory or the files
+
+Entries that Raft makes itself (the empty one of a new term, a membership) are frames with a NOTE that says nothing to
+the stream. A tail that another leader's entries replace is cut: the next segment says where the log ended.
+
+What this is not: Raft, or who drives it. Whoever does keeps to this: `write` before anything is said about the entries;
+messages are appended only by a leader whose first entry is committed, so that the index holds all that came before; a
+leader that was deposed ends its commit and opens the log again, which drops what it indexed ahead of the majority and
+keeps the frames.
+
+Invariants: frames `first_index` to `last_index` lie where `_places` says, without gaps. Those up to `_indexed` are in
+the index, no other is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.commits import LogCommits
+from slipstream.jetstream.store.file.facts import LogFacts
+from slipstream.jetstream.store.file.jobs import CommitJob
+from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.removals import LogRemovals
+from slipstream.jetstream.store.file.replica_recovery import (
+    FRAME_LOCAL,
+    RAFT_KEY,
+    FramePlace,
+    RecoveredReplica,
+    facts_of,
+)
+from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.state import StoreState
+from slipstream.jetstream.store.values import Committed
+from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import NOTE
+from slipstream.kernels.log.replay import frame_end, replay_frame
+from slipstream.kernels.log.transit import frame_heads, pack_frame
+
+__all__ = ["Entry", "ReplicaLog"]
+
+Entry = tuple[int, int, int, bytes]
+"""Index, term, kind, data: as the Raft core gives and takes them."""
+
+_NORMAL: Final = 0
+_NOTE_HEAD: Final = struct.Struct("<HHI")  # of a record: length of the key, flags, length of the payload
+_NOTE_AT: Final = 64 + 24
+_KEY_AT: Final = 64 + 32
+
+
+class ReplicaLog:
+    """Frames by their numbers."""
+
+    __slots__ = (
+        "_commits",
+        "_facts",
+        "_files",
+        "_first",
+        "_indexed",
+        "_log",
+        "_places",
+        "_removals",
+        "_state",
+        "expiries",
+    )
+
+    def __init__(
+        self,
+        state: StoreState,
+        log: SegmentedLog,
+        facts: LogFacts,
+        removals: LogRemovals,
+        commits: LogCommits,
+        files: PendingFiles,
+    ) -> None:
+        """No frame."""
+        self._state = state
+        self._log = log
+        self._facts = facts
+        self._removals = removals
+        self._commits = commits
+        self._files = files
+        self._first = 1
+        self._places: list[FramePlace] = []
+        self._indexed = 0
+        self.expiries: list[tuple[int, int]] = []
+        """Of messages that were replayed."""
+
+    def adopt(self, found: RecoveredReplica, committed: int) -> None:
+        """The log was read back, and indexed up to the frame `committed`."""
+        self._first, self._places = found.first, found.places
+        self._indexed = committed
+        self._commits.commit_frames(committed)
+
+    # --- as Raft reads it -------------------------------------------------------------------------------------------
+
+    @property
+    def first_index(self) -> int:
+        """The first entry that can be read; the one before it is known by its term."""
+        return self._first if self._first == 1 else self._first + 1
+
+    @property
+    def last_index(self) -> int:
+        """The last one, committed or not."""
+        return self._first + len(self._places) - 1
+
+    def terms(self) -> list[tuple[int, int]]:
+        """Where each term begins, from the entry before `first_index` on."""
+        runs = [(0, 0)] if self._first == 1 else []
+        for index, place in enumerate(self._places, self._first):
+            if not runs or runs[-1][1] != place.epoch:
+                runs.append((index, place.epoch))
+        return runs
+
+    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        """Entries from `low` to below `high` as far as they fit into `max_bytes`, at least one.
+
+        Raises:
+            StorageFault: one cannot be read.
+        """
+        out: list[Entry] = []
+        for index in range(low, high):
+            place = self._places[index - self._first]
+            max_bytes -= place.length
+            if out and max_bytes < 0:
+                break
+            data, at, salt = self._bytes(place)
+            packed = pack_frame(data, at, salt)
+            if packed is None:
+                raise StorageFault(f"frame {index} cannot be read", path=place.segment.path)
+            out.append((index, place.epoch, *_entry_of(packed)))
+        return out
+
+    # --- written ----------------------------------------------------------------------------------------------------
+
+    def lead(self, term: int) -> None:
+        """This replica leads from now on: its first entry is committed, and so is everything before."""
+        assert self._indexed == self.last_index, "a leader appends behind what is committed"
+        self._log.writer.epoch = term
+
+    def proposals(self, job: CommitJob) -> list[bytes]:
+        """A leader's commit has begun: its frames, as they are proposed; their numbers are the next indexes."""
+        out: list[bytes] = []
+        for write in job.writes:
+            salt = write.segment.header.salt
+            start = HEADER_BYTES if write.offset == 0 else 0
+            for number, epoch, flags, at, length in frame_heads(write.data, start, salt):
+                if flags & FRAME_LOCAL or number <= self.last_index:
+                    continue
+                packed = pack_frame(write.data, at, salt)
+                end = frame_end(write.data, at, salt, self._last_seq)
+                assert packed is not None and end is not None and number == self.last_index + 1
+                self._places.append(FramePlace(epoch, write.segment, write.offset + at, length, *end))
+                out.append(packed)
+        if out:
+            assert self._indexed == self.last_index - len(out), "a leader appends behind what is committed"
+            self._indexed = self.last_index
+        return out
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Entries to append; one whose index is not new replaces that and everything behind it. A commit has to follow.
+
+        Raises:
+            StorageFault: one is not a frame that a log can have; nothing from it on was written.
+        """
+        log = self._log
+        for index, term, kind, data in entries:
+            if index <= self.last_index:
+                if self._places[index - self._first].epoch == term:
+                    continue  # a leader's own, or sent again
+                self._cut(index)
+            if index != self.last_index + 1:
+                raise StorageFault(f"entry {index} does not follow {self.last_index}")
+            packed = data if kind == _NORMAL and data else _frame_of(index, term, kind, data)
+            end = frame_end(packed, 0, 0, self._last_seq)
+            put = log.put_frame(packed, index, term) if end is not None else None
+            if put is None or end is None:
+                raise StorageFault(f"entry {index} of term {term} is no frame of this log")
+            segment, offset = put
+            self._places.append(FramePlace(term, segment, offset, len(packed), *end))
+            log.unapplied_seq = segment.last_seq = end[0]
+            if facts := facts_of(packed, 0):
+                log.unapplied_facts[index] = facts
+
+    def _cut(self, index: int) -> None:
+        """Let the log end before this entry."""
+        if index <= self._indexed:
+            raise StorageFault(f"entry {index} was indexed, and is to be replaced")
+        place = self._places[index - self._first]
+        del self._places[index - self._first :]
+        self._log.unapplied_seq = self._last_seq
+        facts = self._log.unapplied_facts
+        self._log.unapplied_facts = {number: facts[number] for number in facts if number < index}
+        self._commits.cut(index - 1)
+        self._files.abandon(segment.path for segment in self._log.cut(place.segment, place.offset, index - 1))
+
+    # --- committed --------------------------------------------------------------------------------------------------
+
+    def commit(self, index: int) -> Committed:
+        """A majority has every entry up to this one: readers see what they hold.
+
+        Raises:
+            StorageFault: a frame cannot be read.
+        """
+        state, log = self._state, self._log
+        while self._indexed < min(index, self.last_index):
+            place = self._places[self._indexed + 1 - self._first]
+            data, at, salt = self._bytes(place)
+            found = replay_frame(data, at, salt, state.index, place.segment.id, place.offset)
+            if found is None:
+                raise StorageFault(f"frame {self._indexed + 1} cannot be read", path=place.segment.path)
+            controls, expiries = found
+            self._removals.replay(controls)
+            self._facts.replay(controls)
+            self.expiries += expiries
+            self._indexed += 1
+            log.unapplied_facts.pop(self._indexed, None)
+            if place.last_ts_ns:
+                log.writer.last_ts = state.committed_ts_ns = place.last_ts_ns
+            state.committed_seq = place.last_seq
+        if self._indexed == self.last_index:
+            log.unapplied_seq = 0
+        return self._commits.commit_frames(index)
+
+    @property
+    def _last_seq(self) -> int:
+        """Sequence that the log has reached, applied or not."""
+        return self._places[-1].last_seq if self._places else self._state.index.last_seq
+
+    def _bytes(self, place: FramePlace) -> tuple[bytes, int, int]:
+        """Bytes that hold a frame, where in them, and their salt."""
+        data, base, salt = self._log.slice(place.segment.id, place.offset, place.length, place.length)
+        return data, place.offset - base, salt
+
+
+def _frame_of(index: int, term: int, kind: int, data: bytes) -> bytes:
+    """An entry that Raft made itself, as a packed frame: a note that is not there."""
+    writer = LogWriter(None)
+    writer.open_segment(0, 0, 0, 1 << 30, index - 1)
+    writer.epoch = term
+    writer.control(NOTE, 0, 0, RAFT_KEY + bytes([kind]) + data, b"")
+    return writer.take()
+
+
+def _entry_of(packed: bytes) -> tuple[int, bytes]:
+    """Kind and data of the entry that a frame is."""
+    key_length, kind, payload_length = _NOTE_HEAD.unpack_from(packed, _NOTE_AT)
+    key = packed[_KEY_AT : _KEY_AT + key_length]
+    if kind != NOTE or payload_length or not key.startswith(RAFT_KEY) or len(key) == len(RAFT_KEY):
+        return _NORMAL, packed
+    return key[len(RAFT_KEY)], key[len(RAFT_KEY) + 1 :]

@@ -1,0 +1,127 @@
+"""The log of a replica read back: everything that is in its files, of which it indexes what is known to be committed.
+
+Frames behind that may be committed, or replaced by others: they stay frames, and Raft is told of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.open_segment import Segment
+from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
+from slipstream.jetstream.store.file.recovery import recover_log
+from slipstream.jetstream.store.file.segment import HEADER_BYTES
+from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
+from slipstream.kernels.log.record import CONFIG, NOTE
+from slipstream.kernels.log.replay import frame_end
+from slipstream.kernels.log.segscan import SegmentScan
+from slipstream.kernels.log.transit import frame_heads
+
+__all__ = ["FRAME_LOCAL", "RAFT_KEY", "FramePlace", "RecoveredReplica", "facts_of", "recover_replica"]
+
+FRAME_LOCAL: Final = 8
+"""Flag of frames that are no entries."""
+RAFT_KEY: Final = b"\0raft"
+"""How the keys of notes begin that are entries of Raft's own: such a note is never there, its frame is."""
+_FRAME_IN_UNIT: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class FramePlace:
+    """Where a numbered frame lies."""
+
+    epoch: int
+    segment: Segment
+    offset: int
+    length: int
+    last_seq: int
+    """Sequence that the log has reached behind it."""
+    last_ts_ns: int
+
+
+def facts_of(frame: bytes, salt: int) -> list[Fact]:
+    """What a frame says about configuration and notes."""
+    scan = SegmentScan(frame, 0, salt, 1, 0)
+    while scan.step(STORE_SCAN_STEP_RECORDS):
+        pass
+    return [
+        (kind, key, payload)
+        for kind, _, _, key, payload in scan.controls
+        if kind == CONFIG or (kind == NOTE and not key.startswith(RAFT_KEY))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredReplica:
+    """A replica's log read back."""
+
+    log: RecoveredLog
+    """Indexed as far as it is known to be committed."""
+    first: int
+    """Number of the first frame that is as it was written."""
+    places: list[FramePlace]
+    """Of all frames from there on."""
+
+
+def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, committed: int) -> RecoveredReplica:
+    """Read a directory, and index it up to the frame `committed`.
+
+    Raises:
+        StorageFault: frames are missing that were there once; this replica must not take part as it is.
+    """
+    whole = recover_log(disk, directory, seed=seed, first_id=first_id)
+    verbatim: list[Segment] = []
+    for segment in whole.segments:
+        if segment.header.generation or segment.damaged:
+            verbatim = []
+        else:
+            verbatim.append(segment)
+    if not verbatim:
+        raise StorageFault("no frame of the log is as it was written", path=directory)
+    first = verbatim[0].header.frame_no + 1
+    places: list[FramePlace] = []
+    last_seq = verbatim[0].header.first_seq - 1
+    for segment in verbatim:
+        data = disk.read(segment.path, 0, segment.end)
+        for number, epoch, flags, offset, length in frame_heads(data, HEADER_BYTES, segment.header.salt):
+            if flags & FRAME_LOCAL:
+                continue
+            end = frame_end(data, offset, segment.header.salt, last_seq)
+            if number != first + len(places) or end is None or flags & _FRAME_IN_UNIT:
+                raise StorageFault(f"frame {first + len(places)} cannot be read", path=segment.path)
+            last_seq = end[0]
+            places.append(FramePlace(epoch, segment, offset, length, last_seq, end[1]))
+    last = first + len(places) - 1
+    if not first - 1 <= committed <= last:
+        raise StorageFault(f"frame {committed} was committed, and the log has {first} to {last}", path=directory)
+    if committed == last:
+        return RecoveredReplica(whole, first, places)
+    behind = places[committed + 1 - first]
+    part = recover_log(
+        disk,
+        directory,
+        seed=seed,
+        first_id=first_id,
+        log_end=(behind.segment.header.no, behind.offset),
+        with_manifest=False,
+    )
+    unapplied = {}
+    for number, place in enumerate(places[committed + 1 - first :], committed + 1):
+        data = disk.read(place.segment.path, place.offset, place.length)
+        if facts := facts_of(data, place.segment.header.salt):
+            unapplied[number] = facts
+    limited = replace(
+        whole,
+        index=part.index,
+        config=part.config,
+        last_ts_ns=part.last_ts_ns,
+        expiries=part.expiries,
+        unfinished_erasures=part.unfinished_erasures,
+        notes=part.notes,
+        unapplied_seq=last_seq,
+        unapplied_facts=unapplied,
+    )
+    return RecoveredReplica(limited, first, places)

@@ -1,0 +1,47 @@
+"""A Raft group over the store's own log: seeds that must hold, and stores that break a promise and must be caught.
+
+The campaign `raft` runs more of the same seeds.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
+
+from support.raft_sim import Violation
+from support.raft_store_sim import StoreMutant, StoreSim
+
+SEEDS = 100
+"""In every run; a seed takes some hundredths of a second."""
+
+BLOCKS = 20
+"""Tests that share them, so that each is short."""
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_seeds_hold(block: int) -> None:
+    acked = elections = 0
+    for seed in range(block, SEEDS, BLOCKS):
+        sim = StoreSim(seed, nodes=5 if seed % 5 == 0 else 3).run()
+        acked += len(sim.acked_messages)
+        elections += len(sim.leaders)
+    assert acked > SEEDS / BLOCKS and elections >= SEEDS / BLOCKS  # there was something to lose
+
+
+def test_a_seed_is_the_whole_story() -> None:
+    one, other, third = (StoreSim(seed).run().trace.hexdigest() for seed in (7, 7, 8))
+    assert one == other != third
+
+
+@pytest.mark.parametrize("mutant", StoreMutant)
+def test_a_broken_store_is_caught(mutant: StoreMutant) -> None:
+    for seed in range(200):
+        try:
+            StoreSim(seed, mutant=mutant).run()
+        except Violation as caught:
+            with pytest.raises(Violation) as again:
+                StoreSim(seed, mutant=mutant).run()
+            assert str(again.value) == str(caught)
+            return
+    pytest.fail(f"nobody noticed that {mutant.value}")

@@ -1,0 +1,291 @@
+"""The simulated group over the store's own log: frames are entries, and what is compared are the streams.
+
+A leader appends and removes as a stream does; its frames are proposed and its commits write them. Followers write
+frames and replay what is committed. A leader that was deposed opens its log again.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from dataclasses import replace
+from typing import Any
+
+from slipstream_raft import RawNode
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.jobs import CommitJob
+from slipstream.jetstream.store.file.votes import VoteFile, Votes
+from slipstream.kernels.log.record import TOMBS, StoredMessage
+from slipstream.kernels.log.segscan import SegmentScan
+from slipstream.testing.sim_disk import SimDisk
+from support.raft_sim import DIRECTORY, ELECTION_TICK, RaftSim, Replica, Violation
+from support.stores import UID, options
+
+STREAM = f"{DIRECTORY}/stream"
+
+
+class StoreMutant(enum.Enum):
+    """One promise that a replica's store does not keep."""
+
+    EARLY_ACK = "a commit counts as persisted before it is synced"
+    INDEXED_EARLY = "a follower indexes what is not committed"
+    SEQUENCE_REUSED = "a deposed leader gives up what it wrote, and uses the sequences again"
+    TAIL_NOT_CUT = "entries that replace others are written behind them"
+
+
+class StoreReplica(Replica):
+    """One node: its core, its disk, its stream."""
+
+    log: Any  # the plain log is not used
+
+    sim: StoreSim
+
+    def start(self) -> None:
+        sim = self.sim
+        self.mutant = sim.store_mutant
+        if not self.disk.is_dir(STREAM):
+            FileStore.create(self.disk, STREAM, uid=UID, config=b"{}", options=self._options())
+            self.disk.sync_dir(DIRECTORY)
+        self.file = VoteFile(self.disk, DIRECTORY)
+        votes = self.file.load() or Votes(voters=sim.ids)
+        self.votes = votes
+        self.waiting: list[tuple[int, list[Any]]] = []
+        self.job: CommitJob | None = None
+        self.applied: list[tuple[int, bytes]] = []
+        self.leads = 0  # the term in which it may append
+        self.promised: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by index and term
+        self.drafted: tuple[int, list[tuple[int, bytes]]] = (0, [])
+        self.seen = (-1, "")
+        self._open(votes.commit)
+        self.hard_state = (votes.term, votes.vote, votes.commit)
+        self.node = RawNode(
+            self.id,
+            self,
+            hard_state=self.hard_state,
+            conf_state=(sim.ids, [], [], [], False),
+            first_index=self.frames.first_index,
+            last_index=self.frames.last_index,
+            terms=self.frames.terms(),
+            applied=self.last_applied,
+            election_tick=ELECTION_TICK,
+            heartbeat_tick=2,
+            max_size_per_msg=2048,
+            max_inflight_msgs=8,
+            max_uncommitted_size=1 << 20,
+            max_committed_size_per_ready=4096,
+            window_bytes=1000,
+        )
+        self.roll()
+
+    def _options(self) -> Any:
+        seed = random.Random(f"{self.sim.seed} {self.id} {self.sim.now}").getrandbits(32)
+        return replace(options(segment_bytes=4096 + 3000, seed=seed), replicated=True)
+
+    def _opened(self, disk: SimDisk, committed: int) -> FileStore:
+        try:
+            return FileStore.open(disk, STREAM, self._options(), committed=committed)
+        except StorageFault as error:
+            raise Violation(f"{self.id} cannot open its log: {error}") from error
+
+    def _open(self, committed: int) -> None:
+        self.store = self._opened(self.disk, committed)
+        assert self.store.replica is not None
+        self.frames = self.store.replica
+        if self.store.lost().seqs:
+            raise Violation(f"{self.id} says that it lost {self.store.lost().seqs}")
+        self.last_applied = committed
+        self.synced_index = self.frames.last_index
+
+    # --- the log's reader -------------------------------------------------------------------------------------------
+
+    def entries(self, low: int, high: int, max_bytes: int) -> Any:
+        return self.frames.entries(low, high, max_bytes)
+
+    # --- what the simulation asks -----------------------------------------------------------------------------------
+
+    @property
+    def last_index(self) -> int:
+        return self.frames.last_index
+
+    def term_of(self, index: int) -> int:
+        return next((term for first, term in reversed(self.frames.terms()) if first <= index), 0)
+
+    def batch(self) -> list[bytes]:
+        """What a stream would do in a turn, as frames."""
+        store, rng, term = self.store, self.sim.rng, self.node.status().term
+        if self.job is not None or store.log.pending_bytes:
+            return []
+        if self.leads != term:
+            if self.term_of(self.last_index) != term or self.last_applied != self.last_index:
+                return []
+            self.leads = term
+            self.frames.lead(term)
+        messages = []
+        for n in range(rng.randrange(1, 4)):
+            payload = b"%d.%d.%d" % (self.id, self.sim.now, n)
+            store.append(store.last_seq + 1, self.sim.now * 10 + n, b"s.%d" % rng.randrange(3), b"", payload)
+            messages.append((store.last_seq, payload))
+        chance = rng.random()
+        if chance < 0.1:
+            store.delete(rng.randrange(1, store.last_seq + 1))
+        elif chance < 0.13:
+            store.trim_to(max(store.last_seq - 20, 1))
+        elif chance < 0.22:
+            store.put_note(b"note", b"%d" % self.sim.now)
+        elif chance < 0.25:
+            store.skip_to(store.last_seq + 2)
+        job = store.begin_commit()
+        assert isinstance(job, CommitJob)
+        self.job = job
+        packed = self.frames.proposals(job)
+        self.drafted = len(packed), messages
+        return packed
+
+    def accepted(self, first: int) -> None:
+        frames, messages = self.drafted
+        if first + frames - 1 != self.frames.last_index:
+            raise Violation(f"{self.id} has frames to {self.frames.last_index} and Raft has others")
+        self.promised[first + frames - 1, self.leads] = messages
+
+    def dropped(self) -> None:
+        """Raft knows nothing of these frames, and no byte of them is written."""
+        self.job = None
+        self._open(self.last_applied)
+        self.leads = 0
+
+    def state(self) -> object:
+        """What readers see, and what the next process would: the same, with the facts that are no messages."""
+        again = self._opened(self.disk.kill(), self.last_applied)
+        if _shown(again) != _shown(self.store):
+            raise Violation(f"{self.id} shows {_shown(self.store)}, and opened again {_shown(again)}")
+        return _shown(again), again.notes(), again.config
+
+    def check_acked(self, acked: dict[int, bytes]) -> None:
+        gone = self.sim.removed
+        for seq, payload in self.sim.acked_messages.items():
+            message = self.store.get(seq)
+            if message is None and seq >= self.store.first_seq and seq not in gone:
+                raise Violation(f"message {seq} was acknowledged and is not there")
+            if message is not None and message.payload != payload:
+                raise Violation(f"message {seq} was acknowledged as {payload!r} and is {message.payload!r}")
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def roll(self) -> None:
+        was = self.seen[1]
+        super().roll()
+        if was == "leader" and self.seen[1] != "leader":
+            self.step_down()
+
+    def step_down(self) -> None:
+        """Drop what was indexed ahead of the majority, keep the frames."""
+        self.write_all()
+        self.leads = 0
+        self._open(self.last_applied)
+        if self.mutant is StoreMutant.SEQUENCE_REUSED and self.frames.last_index > self.last_applied:
+            self.frames._cut(self.last_applied + 1)
+
+    def work(self) -> None:
+        while True:
+            self.roll()
+            ready = self.node.ready()
+            if ready is None:
+                break
+            if ready.hard_state is not None:
+                self.hard_state = ready.hard_state
+                self.save_votes()
+            self.roll()
+            if ready.entries:
+                self.synced_index = min(self.synced_index, ready.entries[0][0] - 1)
+                if self.mutant is StoreMutant.TAIL_NOT_CUT:
+                    del self.frames._places[ready.entries[0][0] - self.frames._first :]
+                try:
+                    self.frames.write(ready.entries)
+                except StorageFault as error:
+                    raise Violation(f"{self.id}: {error}") from error
+                if self.mutant is StoreMutant.INDEXED_EARLY:
+                    self.frames.commit(self.frames.last_index)
+            self.sim.logged(self, ready.entries)
+            self.waiting.append((ready.number, ready.persisted_messages))
+            self.sim.send(self.id, ready.messages)
+            self.apply(ready.committed)
+            if self.mutant is StoreMutant.EARLY_ACK:
+                self.persisted()
+
+    def apply(self, committed: list[tuple[int, int, int, bytes]]) -> None:
+        for index, term, _kind, data in committed:
+            self.sim.apply(self, index, term, data)
+            self.sim.acked_messages.update(self.promised.pop((index, term), ()))
+        if committed:
+            try:
+                self.frames.commit(committed[-1][0])
+            except StorageFault as error:
+                raise Violation(f"{self.id}: {error}") from error
+            self.node.advance_apply_to(committed[-1][0])
+        self.sim.check_seen(self)
+
+    def write_all(self) -> None:
+        """End the commit in flight, and commit what waits behind it."""
+        while True:
+            job = self.job or self.store.begin_commit()
+            self.job = None
+            if job is None:
+                break
+            job.run()
+            done = self.store.finish_commit(job)
+            if done.fault is not None:
+                raise Violation(f"{self.id}: {done.fault}")
+
+    def sync(self) -> None:
+        if self.waiting or self.mutant is StoreMutant.EARLY_ACK:
+            self.write_all()
+            self.synced_index = self.frames.last_index
+            self.persisted()
+        if self.sim.rng.random() < 0.05 and (piece := self.store.begin_upkeep()) is not None:
+            piece.run()
+            self.store.finish_upkeep(piece)
+
+    def persisted(self) -> None:
+        if self.waiting:
+            super().persisted()
+
+
+class StoreSim(RaftSim):
+    """`RaftSim` over file stores."""
+
+    def __init__(self, seed: int, *, nodes: int = 3, steps: int = 300, mutant: StoreMutant | None = None) -> None:
+        self.store_mutant = mutant
+        self.acked_messages: dict[int, bytes] = {}
+        super().__init__(seed, nodes=nodes, steps=steps, replica=StoreReplica)
+
+    @property
+    def removed(self) -> set[int]:
+        """Sequences that committed frames remove one by one."""
+        out: set[int] = set()
+        for _, data in self.committed.values():
+            for kind, _, _, _, payload in _controls(data):
+                if kind == TOMBS:
+                    out.update(memoryview(payload).cast("Q"))
+        return out
+
+    def check_seen(self, replica: StoreReplica) -> None:
+        """No reader may see what is not committed."""
+        if replica.last_applied and replica.store.committed_seq:
+            place = replica.frames._places[replica.last_applied - replica.frames._first]
+            if replica.store.committed_seq > place.last_seq:
+                raise Violation(f"{replica.id} shows {replica.store.committed_seq}, committed is {place.last_seq}")
+
+
+def _shown(store: FileStore) -> tuple[list[tuple[int, int, bytes, bytes]], int, int, int]:
+    found = [store.get(seq) for seq in range(1, store.committed_seq + 1)]
+    messages = [(m.seq, m.ts_ns, m.subject, m.payload) for m in found if isinstance(m, StoredMessage)]
+    return messages, store.first_seq, store.committed_seq, store.messages
+
+
+def _controls(packed: bytes) -> list[tuple[int, int, int, bytes, bytes]]:
+    scan = SegmentScan(packed, 0, 0, 1, 0)
+    while scan.step(1 << 20):
+        pass
+    return scan.controls

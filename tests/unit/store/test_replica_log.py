@@ -1,0 +1,212 @@
+"""The log as Raft has it: frames as entries, written, cut, read back and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from models.records import Record, encode_frame
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.disk import Seal
+from slipstream.jetstream.store.file.jobs import CommitJob
+from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
+from slipstream.jetstream.store.values import StoreUnavailable
+from slipstream.testing.sim_disk import SimDisk
+from support.stores import DIRECTORY, UID, commit, fill, options, payload, upkeep
+
+CONF_CHANGE_V2 = 2
+
+
+class Node:
+    """A replica whose driver is the test."""
+
+    def __init__(self, *, segment_bytes: int = 1 << 20) -> None:
+        self.disk = SimDisk()
+        self.options = replace(options(segment_bytes=segment_bytes), replicated=True)
+        self.store = FileStore.create(self.disk, DIRECTORY, uid=UID, config=b"{}", options=self.options)
+
+    @property
+    def log(self) -> ReplicaLog:
+        assert self.store.replica is not None
+        return self.store.replica
+
+    def write(self, *entries: Entry) -> None:
+        self.log.write(entries)
+        commit(self.store)
+
+    def reopen(self, committed: int) -> None:
+        self.disk = self.disk.kill()
+        self.store = FileStore.open(self.disk, DIRECTORY, self.options, committed=committed)
+
+    def all(self) -> list[Entry]:
+        return list(self.log.entries(1, self.log.last_index + 1, 1 << 30))
+
+
+def frame(index: int, term: int, *records: Record) -> Entry:
+    return index, term, 0, encode_frame(list(records), no=index, salt=0, epoch=term)
+
+
+def message(seq: int, text: bytes = b"x") -> Record:
+    return Record(seq, 10 * seq, b"s", b"", text)
+
+
+def led(node: Node, count: int) -> list[Entry]:
+    """What a leader proposes."""
+    fill(node.store, count)
+    first = node.log.last_index + 1
+    job = node.store.begin_commit()
+    assert isinstance(job, CommitJob)
+    packed = node.log.proposals(job)
+    job.run()
+    node.store.finish_commit(job)
+    return [(index, 3, 0, data) for index, data in enumerate(packed, first)]
+
+
+def test_what_a_leader_writes_another_replica_has() -> None:
+    leader, follower = Node(segment_bytes=8192), Node(segment_bytes=6000)
+    for node in (leader, follower):
+        node.write((1, 3, 0, b""), (2, 3, CONF_CHANGE_V2, b"membership"))
+        node.log.commit(2)
+    leader.log.lead(3)
+    for count in (3, 80, 1):
+        entries = led(leader, count)
+        assert entries[-1][0] == leader.log.last_index
+        follower.write(*entries)
+        assert follower.store.committed_seq < leader.store.last_seq, "nobody said that it is committed"
+        leader.log.write(entries)  # what Raft gives back to append
+        for node in (leader, follower):
+            node.log.commit(entries[-1][0])
+    assert leader.all() == follower.all() and leader.log.terms() == [(0, 0), (1, 3)]
+    assert leader.all()[:2] == [(1, 3, 0, b""), (2, 3, CONF_CHANGE_V2, b"membership")]
+    assert len(follower.store.log.segments) != len(leader.store.log.segments) > 1
+    for node in (leader, follower):
+        assert (node.store.committed_seq, node.store.messages, node.store.is_settled) == (84, 84, True)
+        assert [node.store.get(seq).payload for seq in (1, 50, 84)] == [payload(seq) for seq in (1, 50, 84)]
+        assert node.store.last_ts_ns == 84_000
+
+
+def test_entries_are_read_as_far_as_they_fit() -> None:
+    node = Node()
+    node.write(*(frame(index, 1, message(index)) for index in range(1, 6)))
+    size = len(node.all()[0][3])
+    assert [entry[0] for entry in node.log.entries(2, 6, 2 * size)] == [2, 3]
+    assert [entry[0] for entry in node.log.entries(2, 6, 1)] == [2]
+    assert node.log.entries(1, 6, 1 << 20) == [frame(index, 1, message(index)) for index in range(1, 6)]
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_a_tail_that_others_replace_is_cut(between: bool) -> None:
+    """In one segment or over several, written or not; the next process reads the new one."""
+    node = Node(segment_bytes=4096 + 500)
+    node.log.write([frame(1, 1, message(1, b"kept"))])
+    if between:
+        commit(node.store)
+    node.log.write([frame(index, 1, message(index, b"old" * 20)) for index in range(2, 9)])
+    if between:
+        commit(node.store)
+    node.log.commit(1)
+    node.log.write([frame(2, 4, message(2, b"new")), frame(3, 4, message(3, b"newer"))])
+    commit(node.store)
+    assert node.log.last_index == 3 and node.log.terms() == [(0, 0), (1, 1), (2, 4)]
+    assert node.store.log.writer.synced_upto == 3
+    for committed in (1, 2, 3):
+        node.reopen(committed)
+        assert node.log.last_index == 3 and node.store.committed_seq == committed
+        assert [entry[1] for entry in node.all()] == [1, 4, 4]
+    assert [node.store.get(seq).payload for seq in (1, 2, 3)] == [b"kept", b"new", b"newer"]
+    assert not node.store.lost().seqs and not node.store.report.damaged_regions
+
+
+def test_what_was_indexed_is_not_replaced() -> None:
+    node = Node()
+    node.write(frame(1, 1, message(1)), frame(2, 1, message(2)))
+    node.log.commit(2)
+    with pytest.raises(StorageFault, match="was indexed"):
+        node.log.write([frame(2, 2, message(2))])
+
+
+def test_facts_and_removals_come_with_the_frames_and_with_a_start() -> None:
+    node = Node(segment_bytes=4096 + 400)
+    note = Record(3, 30, b"key", b"", b"value", kind=13)
+    node.write(frame(1, 1, message(1), message(2), message(3)), frame(2, 1, note))
+    node.write(frame(3, 1, Record(0, 30, b"", b"", b'{"new":1}', kind=5), message(4, b"y" * 300)))
+    node.write(frame(4, 1, Record(4, 30, b"", b"", (2).to_bytes(8, "little"), kind=2), message(5, b"y" * 300)))
+    node.write(frame(5, 1, Record(2, 30, b"", b"", b"", kind=3)))
+    assert (node.store.notes(), node.store.config, node.store.messages) == ({}, b"{}", 0)
+    assert len(node.store.log.segments) > 1
+    node.log.commit(2)
+    assert (node.store.notes(), node.store.config) == ({b"key": b"value"}, b"{}")
+    node.log.commit(5)
+    seen = (node.store.notes(), node.store.config, node.store.first_seq, node.store.messages)
+    assert seen == ({b"key": b"value"}, b'{"new":1}', 3, 3)
+    node.reopen(5)
+    assert seen == (node.store.notes(), node.store.config, node.store.first_seq, node.store.messages)
+    node.reopen(2)
+    assert (node.store.notes(), node.store.config, node.store.messages) == ({b"key": b"value"}, b"{}", 3)
+    node.log.commit(5)
+    assert seen == (node.store.notes(), node.store.config, node.store.first_seq, node.store.messages)
+
+
+def test_expiries_of_what_was_replayed() -> None:
+    node = Node()
+    node.write(frame(1, 1, Record(1, 10, b"s", b"", b"x", expires=77)))
+    node.log.commit(1)
+    assert list(node.store.expiries()) == [(1, 77)]
+    node.reopen(1)
+    assert list(node.store.expiries()) == [(1, 77)]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        (1, 1, 0, b"anything"),
+        frame(2, 1, message(1)),
+        (1, 2, 0, frame(1, 1, message(1))[3]),
+        frame(1, 1, message(2)),
+        frame(1, 1, Record(1, 1, b"c", b"", b"state", kind=9)),
+        (3, 1, 0, frame(3, 1, message(1))[3]),
+    ],
+)
+def test_what_is_no_frame_of_this_log_is_refused(entry: Entry) -> None:
+    node = Node()
+    index, term, kind, data = entry
+    with pytest.raises(StorageFault):
+        node.log.write([(1 if index == 2 else index, term, kind, data)])
+    assert node.log.last_index == 0
+    node.write(frame(1, 1, message(1)))
+    assert node.log.last_index == 1
+
+
+def test_a_replica_that_lacks_what_was_committed_does_not_open() -> None:
+    node = Node()
+    node.write(frame(1, 1, message(1)))
+    with pytest.raises(StorageFault, match="frame 2 was committed"):
+        node.reopen(2)
+
+
+def test_frames_stay_as_they_were_written() -> None:
+    """Nothing is compacted or removed, whatever is dead; index files and the manifest are made."""
+    node = Node(segment_bytes=4096 + 300)
+    node.write(*(frame(index, 1, message(index, b"z" * 100)) for index in range(1, 20)))
+    node.write(frame(20, 1, Record(19, 30, b"", b"", b"", kind=3)))
+    node.log.commit(20)
+    upkeep(node.store)
+    assert [entry[0] for entry in node.all()] == list(range(1, 21)) and node.store.messages == 1
+    assert any(name.endswith(".sdx") for name in node.disk.list_dir(DIRECTORY))
+    node.reopen(20)
+    assert node.log.first_index == 1 and node.store.messages == 1
+
+
+def test_units_are_refused() -> None:
+    with pytest.raises(StoreUnavailable, match="no atomic units yet"):
+        Node().store.begin_atomic()
+
+
+def test_an_encrypted_disk_is_refused() -> None:
+    class Encrypted(SimDisk):
+        seal = Seal(cipher=1, frame_room=24)
+
+    with pytest.raises(StorageFault, match="cannot be encrypted at rest yet"):
+        FileStore.create(Encrypted(), DIRECTORY, uid=UID, config=b"{}", options=replace(options(), replicated=True))
