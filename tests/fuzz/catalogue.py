@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, openid, rows, sealed, stored, texts, transit, wires
+from fuzz import archives, claims, openid, rows, sealed, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -19,6 +19,7 @@ TARGETS = {
         archives.TARGETS,
         texts.TARGETS,
         openid.TARGETS,
+        claims.TARGETS,
     )
     for target in group
 }
