@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, claims, openid, rows, sealed, stored, texts, transit, wires
+from fuzz import archives, claims, leafs, openid, rows, sealed, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -12,6 +12,7 @@ TARGETS = {
     target.name: target
     for group in (
         wires.TARGETS,
+        leafs.TARGETS,
         stored.TARGETS,
         sealed.TARGETS,
         transit.TARGETS,

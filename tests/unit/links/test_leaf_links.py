@@ -38,6 +38,8 @@ def lines(link: LeafLink) -> list[bytes]:
         (connect(account="A"), CloseReason.AUTHENTICATION_VIOLATION),
         (b"CONNECT {nonsense}\r\n", CloseReason.PROTOCOL_VIOLATION),
         (b'CONNECT {"name": 7}\r\n', CloseReason.PROTOCOL_VIOLATION),
+        (b'CONNECT {"name": "\xa5"}\r\n', CloseReason.PROTOCOL_VIOLATION),
+        (b'INFO {"server_id": "\xff"}\r\n', CloseReason.PROTOCOL_VIOLATION),
         (connect() + connect(), CloseReason.PROTOCOL_VIOLATION),
         (connect(deny_pub=["a..b"]), CloseReason.PROTOCOL_VIOLATION),
         (connect() + b"NONSENSE\r\n", CloseReason.PROTOCOL_VIOLATION),

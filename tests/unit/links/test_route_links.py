@@ -20,6 +20,7 @@ from support.link_world import LinkWorld, connect, info_line, said
         (connect(gateway="G"), CloseReason.WRONG_GATEWAY),
         (connect(cluster="other"), CloseReason.CLUSTER_NAME_CONFLICT),
         (b"CONNECT {nonsense}\r\n", CloseReason.PROTOCOL_VIOLATION),
+        (b'CONNECT {"name": "\xa5"}\r\n', CloseReason.PROTOCOL_VIOLATION),
         (connect() + connect(), CloseReason.PROTOCOL_VIOLATION),
         (connect() + b"RS+ $G foo\r\n", CloseReason.AUTHENTICATION_VIOLATION),
         (connect() + info_line(server_id="SELF"), CloseReason.DUPLICATE_ROUTE),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from slipstream.accounts.account import subscription_cost
+from slipstream.errors import UNREADABLE
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.kernels.wire import linkparser as wire
 from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF, Link
@@ -204,7 +205,7 @@ class LeafLink:
         """INFO of the peer, the first one or a later one."""
         try:
             info = msgspec.json.decode(text, type=LeafInfo)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             self.log("ERR", f"Error in INFO of a leaf node: {texts.escaped(str(error))}")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return
@@ -217,7 +218,7 @@ class LeafLink:
             return
         try:
             connect = msgspec.json.decode(text, type=LeafConnect)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             self.log("ERR", f"Error in CONNECT of a leaf node: {texts.escaped(str(error))}")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return

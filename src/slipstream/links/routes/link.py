@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from slipstream.errors import UNREADABLE
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.kernels.wire import linkparser as wire
 from slipstream.kernels.wire.interest import ROUTE, Link
@@ -172,7 +173,7 @@ class RouteLink:
         """INFO of the peer, the first one or a later one."""
         try:
             info = msgspec.json.decode(text, type=RouteInfo)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             self.log("ERR", f"Error in INFO of a route: {texts.escaped(str(error))}")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return
@@ -185,7 +186,7 @@ class RouteLink:
             return
         try:
             connect = msgspec.json.decode(text, type=RouteConnect)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             self.log("ERR", f"Error in CONNECT of a route: {texts.escaped(str(error))}")
             self.close(CloseReason.PROTOCOL_VIOLATION)
             return
