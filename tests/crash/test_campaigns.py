@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.at_rest import damage
+from campaigns.at_rest import damage, prepared
 from campaigns.deaths import SHORT_WINDOW_NS, Deaths
 from campaigns.disk_errors import every_call, without_syncs
 from campaigns.hostile import ATTACKS, Hostile
 from campaigns.runs import CAMPAIGNS
+from support.sealing import sealed_stores
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +41,18 @@ def test_damage_at_rest_is_contained_and_reported() -> None:
     found = damage({"flip": 60, "cut": 15, "zero": 15, "swap": 10, "remove": 8}, seed=1)
     assert found.violations == []
     assert found.lost["flip"] > 0 and found.lost_most["flip"] == 1
+
+
+def test_damage_to_encrypted_files_is_contained_and_reported() -> None:
+    """A publish is a frame here: what a flipped bit hits is one message again."""
+    with sealed_stores():
+        found = damage({"flip": 60, "cut": 15, "zero": 15, "swap": 10, "remove": 14}, seed=1)
+        disk, earlier, _ = prepared()
+    assert found.violations == []
+    assert found.lost["flip"] > 0 and found.lost_most["flip"] == 1
+    for image in (disk, earlier):
+        readable = [path for path in image.paths() if b"message" in image.content(path) or b"A." in path.encode()]
+        assert readable == []
 
 
 def test_silent_loss_would_be_noticed() -> None:

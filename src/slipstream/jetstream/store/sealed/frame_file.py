@@ -6,6 +6,7 @@ What this is not: which files are sealed; `disk.SealedDisk` knows.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -179,14 +180,22 @@ class FrameFile:
             at = offset - start
             self._shown[start] = frame[:at] + data + frame[at + len(data) :]
         frames = [(start, self._sealed(start, plain)) for start, plain in sorted(self._shown.items())]
-        if frames:
-            self._keep(frames)
-        for offset, data in [*spoilt, *frames]:
-            self._disk.write(self._path, offset, data)
-        self._disk.sync(self._path)
+        try:
+            if frames:
+                self._keep(frames)
+            for offset, data in [*spoilt, *frames]:
+                self._disk.write(self._path, offset, data)
+            self._disk.sync(self._path)
+        except OSError:
+            # What is in the file counts again: the old frame, or a torn one in whose place the kept one is put.
+            self._shown = {}
+            with suppress(OSError):
+                self.mend()
+            raise
         self._shown = {}
         if frames:
-            self._forget()
+            with suppress(OSError):  # the next one to look at the file removes it
+                self._forget()
 
     def mend(self) -> None:
         """Finish an overwriting that was cut short."""
