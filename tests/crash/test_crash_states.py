@@ -198,13 +198,19 @@ SCENARIOS: dict[str, Callable[[Driver], None]] = {
 
 
 def enumerate_states(
-    scenario: Callable[[Driver], None], *, images: int, seed: int, drops_syncs: bool = False, double_faults: float = 0.1
+    scenario: Callable[[Driver], None],
+    *,
+    images: int,
+    seed: int,
+    drops_syncs: bool = False,
+    double_faults: float = 0.1,
+    chained: bool = False,
 ) -> int:
     """Run a scenario and check the states; how many there were."""
     disk = SimDisk()
     driver: Driver | None = None
     checked = watch(lambda: driver, disk, images=images, seed=seed, double_faults=double_faults)
-    driver = Driver(disk)
+    driver = Driver(disk, chained=chained)
     disk.drops_syncs = drops_syncs  # from here on, so that the stream itself is there to lose something from
     scenario(driver)
     for state in (disk.crash(random.Random(seed), keep=k, torn=True) for k in (0.0, 0.5, 1.0)):
@@ -217,6 +223,20 @@ def enumerate_states(
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_crash_states(name: str) -> None:
     assert enumerate_states(SCENARIOS[name], images=1, seed=1) > 20
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_crash_states_of_a_chained_stream(name: str) -> None:
+    """A power cut is never taken for tampering, and what was committed is in the chain."""
+    assert enumerate_states(SCENARIOS[name], images=1, seed=2, chained=True) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("seed", range(10))
+def test_crash_states_of_a_chained_stream_long(name: str, seed: int) -> None:
+    assert enumerate_states(SCENARIOS[name], images=12, seed=seed, double_faults=0.5, chained=True) > 100
 
 
 @pytest.mark.long

@@ -9,10 +9,12 @@ from fuzz import checksums
 from fuzz.target import Target, cut, option
 from models.index_files import messages_of
 from models.records import LOCAL, Record, encode_frame, encode_record
+from slipstream.jetstream.store.file.chain import new_links
 from slipstream.kernels.bulk import stagedrows
 from slipstream.kernels.bulk.bulkscan import are_messages, records_end
 from slipstream.kernels.bulk.stagedrows import StagedRows
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.chainlinks import leaf_of, records_of
 from slipstream.kernels.log.logwriter import LogWriter
 from slipstream.kernels.log.record import read_message, record_kind
 from slipstream.kernels.log.segindex import decode_index, encode_index
@@ -21,7 +23,7 @@ from slipstream.kernels.log.segscan import SegmentScan
 from slipstream.kernels.subjects.subject import is_valid_publish, matches
 
 SALT = 0x1234567_89ABCDEF
-MSG, TOMBS, TRIM, SKIP, CONFIG, STATE, ERASE, ERASED, PUT, MARK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
+MSG, TOMBS, TRIM, SKIP, CONFIG, STATE, ERASE, ERASED, PUT, MARK, CHAIN = 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 14
 TOP = 2**64 - 1
 HEAD_BYTES = 18 * 8 + 4  # of the smallest index file
 
@@ -123,6 +125,37 @@ def segment_seeds() -> list[bytes]:
     local = head + bytes(unit[:split]) + amid + bytes(unit[split:]) + mark
     whole = [frames[0], b"".join(frames) + bytes(64), frames[1], bytes(unit), head + frames[0] + mark, local]
     return [b"\0" + one for one in whole]
+
+
+# --- hash chains ----------------------------------------------------------------------------------------------------
+
+
+def chain(data: bytes) -> None:
+    """Any bytes hold or break at a place; what holds is what goes on from its end."""
+    flags, body = option(data)
+    content = bytearray(body)
+    if not flags & 1:
+        checksums.records(content, SALT, with_frames=True)
+    whole = bytes(content)
+    erased = {3: bytes(32), 11: bytes(32), 12: b"short"}
+    checked, resumed = new_links(bytes(16)), new_links(bytes(16))
+    holds = checked.check(whole, 0, len(whole), SALT, erased, 1)
+    assert holds == (checked.broken is None) and checked.unlinked * 32 <= 2 * len(whole)
+    assert holds or all(isinstance(seq, int) for seq in checked.broken[:2])
+    if resumed.resume(whole, 0, len(whole), SALT, erased) and holds:
+        assert (resumed.count, resumed.head, resumed.unlinked) == (checked.count, checked.head, checked.unlinked)
+    places = records_of(whole, 0, len(whole), SALT)
+    for at, kind, _ in places or ():
+        assert record_kind(whole, at, SALT) == kind and leaf_of(whole, at, SALT) is not None
+
+
+def chain_seeds() -> list[bytes]:
+    link = Record(1, 1, b"", b"", bytes(40), kind=CHAIN)
+    skip = Record(20, 2, bytes(64), b"", (21).to_bytes(8, "little"), kind=SKIP)
+    erased = Record(11, 2, b"", b"", b"noise", kind=ERASED)
+    messages = [Record(seq, 5, b"s", b"", b"pay", expires=9 * (seq == 2)) for seq in range(1, 4)]
+    frames = [[link, *messages, link], [link, erased, skip, link], [link, link, Record(0, 2, b"", b"", b"", kind=MARK)]]
+    return [b"\0" + encode_frame(records, no=no, salt=0) for no, records in enumerate(frames, 1)]
 
 
 # --- index files ----------------------------------------------------------------------------------------------------
@@ -242,6 +275,7 @@ def staged_seeds() -> list[bytes]:
 
 TARGETS = (
     Target("segment", segment, segment_seeds, (b"SFR1",)),
+    Target("chain", chain, chain_seeds, (b"SFR1",)),
     Target("index-file", index_file, index_seeds, (b"SLPSDX01",)),
     Target("staged-rows", staged, staged_seeds, (b"Nats-", b"a.b", b"NATS/1.0\r\n")),
 )

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.chain_check import check_directory
 from slipstream.jetstream.store.values import ALL, Committed, Job, StoredMessage, StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
 
@@ -33,8 +34,10 @@ class Driver:
         segment_bytes: int = 8192,
         store: FileStore | None = None,
         directory: str = DIRECTORY,
+        chained: bool = False,
     ) -> None:
-        """Start with a fresh stream."""
+        """Start with a fresh stream; `chained`: with a hash chain, which must hold in every state."""
+        self.chained = chained
         self.disk = disk
         self.directory = directory
         self.segment_bytes = segment_bytes
@@ -53,7 +56,7 @@ class Driver:
         self._pending_appends: dict[int, Content] = {}
         self._pending_gone: set[int] = set()
         self._pending_erased: list[bytes] = []
-        self.store = store or new_file_store(disk, directory, segment_bytes=segment_bytes)
+        self.store = store or new_file_store(disk, directory, segment_bytes=segment_bytes, chained=chained)
         self.created = True
 
     # --- changes ----------------------------------------------------------------------------------------------------
@@ -226,6 +229,7 @@ class Driver:
         """Open a disk left by a crash and hold the store to its promises, twice, and after going on."""
         if not self.created:
             return
+        self._check_chain(disk)
         store = reopen(disk, self.directory, segment_bytes=self.segment_bytes)
         found = self._compare(store, disk)
         again = reopen(disk.copy(), self.directory, segment_bytes=self.segment_bytes)
@@ -310,6 +314,21 @@ class Driver:
         later = reopen(disk, self.directory, segment_bytes=self.segment_bytes)
         if self.present(later) != {*found, seq}:
             raise Broken("going on after recovery changed the past")
+        self._check_chain(disk)
+        if later.log.chain is not None and (later.log.chain.committed.last_seq != seq or later.log.chain.unlinked):
+            raise Broken("going on after recovery left something out of the chain")
+
+    def _check_chain(self, disk: SimDisk) -> None:
+        """A crash is no tampering: the files as they lie there hold, and nothing is changed by looking."""
+        if not self.chained:
+            return
+        report = check_directory(disk, self.directory)
+        if not report.intact:
+            raise Broken(f"a chain that nobody broke: {report.broken}")
+        if report.head.last_seq < self.committed_last:
+            raise Broken("the chain ends before what was committed")
+        if report.unlinked is not None and 0 < report.unlinked[0] <= self.committed_last:
+            raise Broken(f"committed and not linked: {report.unlinked}")
 
 
 def _everything(store: FileStore) -> list[object]:

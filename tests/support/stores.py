@@ -33,11 +33,16 @@ def options(*, segment_bytes: int = 1 << 20, seed: int = 1, reserve: Reserve | N
 
 
 def new_file_store(
-    disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20, reserve: Reserve | None = None
+    disk: Disk,
+    directory: str = DIRECTORY,
+    *,
+    segment_bytes: int = 1 << 20,
+    reserve: Reserve | None = None,
+    chained: bool = False,
 ) -> FileStore:
     """A fresh stream."""
     chosen = options(segment_bytes=segment_bytes, reserve=reserve)
-    return FileStore.create(disk, directory, uid=UID, config=b'{"name":"S"}', options=chosen)
+    return FileStore.create(disk, directory, uid=UID, config=b'{"name":"S"}', options=chosen, chained=chained)
 
 
 def reopen(disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20) -> FileStore:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Final
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.config.chained import is_chained
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.stored import from_stored, to_stored
 from slipstream.jetstream.config.structs import StreamConfig
@@ -97,7 +98,13 @@ class DirectoryStores:
         try:
             self._settle()
             store = FileStore.create(
-                self._disk, directory, uid=uid, config=stored, options=options, first_seq=first_seq
+                self._disk,
+                directory,
+                uid=uid,
+                config=stored,
+                options=options,
+                first_seq=first_seq,
+                chained=is_chained(config),
             )
         except StorageFault:
             self._take_back(directory)
@@ -206,6 +213,8 @@ class DirectoryStores:
             begun = any(entry.endswith(".seg") for entry in entries) and len(entries) > 1
             self._move(directory, "quarantine" if begun else "unfinished", str(error))
             return None
+        if is_chained(config) and store.chain_head is None:
+            self._log("ERR", f"{directory} holds stream '{config.name}', whose hash chain is gone: verify it")
         self._directories[id(store)] = directory
         return Recovered(store, created_ns, config)
 

@@ -16,6 +16,7 @@ from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.snapshots import SnapshotApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
+from slipstream.jetstream.api.verify import VerifyApi
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.copies import Copies
 
@@ -38,6 +39,7 @@ def open_api(account: JetStreamAccount, on_dropped: Callable[[bool], None] | Non
     Copies(account)
     SnapshotApi(account, api)
     MessageApi(account, api)
+    VerifyApi(account, api)
     UnavailableApi(api)
     DirectApi(account)
     pace = Pace(account.ports)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.config.chained import check_still_chained
 from slipstream.jetstream.config.enums import DiscardPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import check_discard_new_per_subject
@@ -46,6 +47,7 @@ def updated(old: StreamConfig, new: StreamConfig) -> StreamConfig:
         raise invalid_config("message schedules can not be disabled")
     if old.persist_mode is not new.persist_mode:
         raise invalid_config("stream configuration update can not change persist mode")
+    check_still_chained(old, new)
     return sealed(new) if new.sealed else new
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.config.chained import check_chained
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.sources import check_sources, destination_problem
 from slipstream.jetstream.config.structs import Placement, StreamConfig
@@ -97,6 +98,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
         config.placement = None
     if config.placement is not None and config.placement.preferred:
         raise invalid_config("preferred server not permitted in placement")
+    check_chained(config)
     return config
 
 

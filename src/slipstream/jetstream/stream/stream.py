@@ -27,6 +27,7 @@ from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
+from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.stream.admission.id_window import IdWindow
 from slipstream.jetstream.stream.admission.ingest import Ingest
@@ -201,6 +202,18 @@ class Stream:
         if found:
             self.committer.upkeep.soon()
         return found
+
+    def verify(self, wanted: ChainHead | None, done: Callable[[ChainReport | StorageFault], None]) -> None:
+        """Have the stream's hash chain recomputed from its files, with all that was received so far."""
+
+        def committed(error: ApiError | None) -> None:
+            if error is not None:
+                done(StorageFault(error.description))
+                return
+            self.store.check_chain(wanted, done)
+            self.committer.upkeep.at_once()
+
+        self.after_commit(committed)
 
     def unit_stored(self, subjects: Iterable[bytes], expiries: Iterable[tuple[int, int]]) -> None:
         """Many messages joined at once: keep the limits, of these subjects and of the stream."""

@@ -20,7 +20,8 @@ cdef enum:
     KIND_REMOVE = 11         # journal: forget the key
     KIND_MARK = 12           # nothing: makes a frame whose synced_upto covers the one before
     KIND_NOTE = 13           # subject = key, payload = value of a small fact kept beside the messages; empty: removed
-    KIND_LAST = 13
+    KIND_CHAIN = 14          # payload: records linked so far, and a link of the hash chain over them
+    KIND_LAST = 14
     FLAG_EXPIRES = 16        # 8 bytes between head and subject: deadline in ns
     FRAME_UNIT = 1           # part of a unit that is kept whole or not at all
     FRAME_MORE = 2           # the unit goes on in the next frame

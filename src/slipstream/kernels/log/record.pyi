@@ -17,6 +17,7 @@ ADD: int
 REMOVE: int
 MARK: int
 NOTE: int
+CHAIN: int
 
 def crc32c(data: bytes, crc: int = 0) -> int: ...
 def crc32c_table(data: bytes, crc: int = 0) -> int: ...

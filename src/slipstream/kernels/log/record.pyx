@@ -48,6 +48,7 @@ ADD = KIND_ADD
 REMOVE = KIND_REMOVE
 MARK = KIND_MARK
 NOTE = KIND_NOTE
+CHAIN = KIND_CHAIN
 
 
 def crc32c(bytes data, uint32_t crc=0):

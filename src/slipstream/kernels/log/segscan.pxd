@@ -35,6 +35,7 @@ cdef class SegmentScan:
     cdef Frame frame                # frame being read
     cdef Py_ssize_t frame_end       # 0: between frames
     cdef uint32_t frame_seen
+    cdef Py_ssize_t link_at         # place of the CHAIN record among the controls, -1 when there is none
     cdef Py_ssize_t bad_from        # start of the damage being skipped, -1 when none
     cdef readonly uint64_t base_seq  # sequence of message 0
     cdef readonly uint64_t first_seq

@@ -21,8 +21,8 @@ from libc.stdlib cimport free
 from slipstream.kernels.bytes_le cimport get16, get32, get64, put64
 from slipstream.kernels.heap cimport grown
 from slipstream.kernels.log.record cimport (
-    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_LOCAL, FRAME_MORE, FRAME_UNIT, HEAD, KIND_ERASE, KIND_ERASED, KIND_MARK,
-    KIND_MASK, KIND_MSG, KIND_SKIP, KIND_STATE, KIND_TOMBS, KIND_TRIM, Frame, read_frame, record_size,
+    FLAG_EXPIRES, FRAME_FIRST, FRAME_HEAD, FRAME_LOCAL, FRAME_MORE, FRAME_UNIT, HEAD, KIND_CHAIN, KIND_ERASE, KIND_ERASED,
+    KIND_MARK, KIND_MASK, KIND_MSG, KIND_SKIP, KIND_STATE, KIND_TOMBS, KIND_TRIM, Frame, read_frame, record_size,
 )
 from slipstream.kernels.index.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
 from slipstream.kernels.index.subjecttable cimport NO_SUBJECT, SubjectTable
@@ -31,6 +31,7 @@ cdef enum:
     STATE_BYTES = 24          # payloads of these kinds have one size, which whoever unpacks them relies on
     SKIP_BYTES = 8
     ERASE_BYTES = 20
+    CHAIN_BYTES = 40
     TOMB_BYTES = 8            # and this one a multiple of it
     LARGE_PAYLOAD = 65536     # from here on a checksum takes longer than giving up the GIL and getting it back
 
@@ -79,7 +80,7 @@ cdef class SegmentScan:
         self.first_seq = self.expect = first_seq
         self.last_seq = first_seq - 1
         self.last_frame_no = last_frame_no
-        self.bad_from = -1
+        self.bad_from = self.link_at = -1
         self.controls = []
         self.expiries = []
         self.holes = []
@@ -253,10 +254,16 @@ cdef class SegmentScan:
                 self.expect = seq
             elif kind == KIND_STATE and get64(payload + 8) + 1 > self.expect:
                 self.expect = get64(payload + 8) + 1
-            self.controls.append((
+            control = (
                 kind, seq, ts, PyBytes_FromStringAndSize(<const char *>body, slen),
                 PyBytes_FromStringAndSize(<const char *>payload, plen),
-            ))
+            )
+            if kind == KIND_CHAIN and self.link_at >= 0:
+                self.controls[self.link_at] = control  # every commit has one; the last counts
+            else:
+                if kind == KIND_CHAIN:
+                    self.link_at = len(self.controls)
+                self.controls.append(control)
         if kind != KIND_MARK:
             self.said_frame_no = self.owner() if self.frame_end else self.last_frame_no
         elif self.frame_end and self.frame.flags & FRAME_LOCAL:
@@ -366,4 +373,6 @@ cdef bint is_sound(int kind, const unsigned char *payload, uint32_t size) noexce
         return size == STATE_BYTES and get64(payload) <= SEQ_TOP + 1 and get64(payload + 8) <= SEQ_TOP
     if kind == KIND_ERASE:
         return size == ERASE_BYTES
+    if kind == KIND_CHAIN:
+        return size == CHAIN_BYTES
     return kind != KIND_TOMBS or size % TOMB_BYTES == 0

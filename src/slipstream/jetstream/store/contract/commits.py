@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.values import Committed, Job
 
 __all__ = ["StoreCommits", "StoreUpkeep"]
@@ -61,6 +62,15 @@ class StoreUpkeep(Protocol):
 
     def scrub_next(self) -> bool:
         """Have upkeep read and check one more piece of what was written; False: all were, the next call begins anew."""
+        ...
+
+    @property
+    def chain_head(self) -> ChainHead | None:
+        """Where the hash chain stands with the last commit; None without one."""
+        ...
+
+    def check_chain(self, wanted: ChainHead | None, done: Callable[[ChainReport | StorageFault], None]) -> None:
+        """Have upkeep read everything and recompute the hash chain, which must have been at `wanted`."""
         ...
 
     def keep_removed(self, since_ns: Callable[[], int]) -> None:

@@ -26,7 +26,6 @@ from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
-from slipstream.kernels.log.record import MARK
 
 __all__ = ["LogCommits"]
 
@@ -133,6 +132,7 @@ class LogCommits:
             in_unit=unit is not None,
             removed=removed,
             units=len(log.unit_segments) - (1 if unit is not None else 0),
+            chain=log.chain,
         )
         if inline:
             job.run_inline()
@@ -190,6 +190,8 @@ class LogCommits:
             self._files.written({write.segment.path for write in done.writes}, done.unsynced)
         if done.nearly_full and state.refusal is None:
             state.refusal = StoreUnavailable("no space left on device", path=self._directory, full=True)
+        if done.chain is not None and not done.in_unit:
+            done.chain.settle(done.last_seq)
         log.finish_writes()
         if done.overwrites:
             self._removals.overwritten()
@@ -226,9 +228,7 @@ class LogCommits:
         if self.marked and journal.vouched:
             return
         if not self.marked:
-            log.writer.begin_local()
-            log.writer.control(MARK, state.index.last_seq, log.writer.last_ts, b"", b"")
-            log.writer.end_local()
+            log.mark()
         journal.mark()
         job = self.begin(sync=False)
         assert job is not None

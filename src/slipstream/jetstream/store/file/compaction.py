@@ -28,14 +28,16 @@ from slipstream.jetstream.store.file.segment import (
     unpack_erase,
     unpack_state,
 )
+from slipstream.kernels.log.chainlinks import leaf_of, records_of
 from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.log.record import CONFIG, ERASE, NOTE, SKIP, STATE, TOMBS, TRIM
+from slipstream.kernels.log.record import CONFIG, ERASE, ERASED, MARK, MSG, NOTE, SKIP, STATE, TOMBS, TRIM
 from slipstream.kernels.log.segindex import encode_index
 from slipstream.kernels.log.segscan import SegmentScan
 
 __all__ = ["CompactionJob", "write_whole_file"]
 
 _UNBOUNDED = 1 << 62
+_LEAVES_A_RECORD = 2047  # as many as a key has room for
 
 
 @dataclass(slots=True)
@@ -50,6 +52,8 @@ class CompactionJob:
     elsewhere: bytes
     """Removed sequences whose records still lie in other segments, packed: their tombs must be kept."""
     salt: int
+    erased: dict[int, bytes] | None = None
+    """Of a stream with a hash chain: what stands in it for erased messages."""
     result: tuple[SegmentHeader, str, int, SegmentScan] | None = None
     """Header, path, length and content of the new segment."""
     damaged: list[Segment] | None = None
@@ -107,6 +111,11 @@ class CompactionJob:
             scans.append(scan)
             datas.append(data)
         writer.epoch = max(scan.epoch for scan in scans)
+        if self.erased is not None:
+            if not self._copy_chained(writer, datas, self.erased):
+                return None
+            body = writer.take()
+            return body if writer.frame_no <= scans[-1].last_frame_no else None
         self._open(writer, header, scans)
         expect = header.first_seq
         for segment, scan, data, packed in zip(self.inputs, scans, datas, self.live, strict=True):
@@ -124,6 +133,39 @@ class CompactionJob:
         self._carry_on(writer, scans)
         body = writer.take()
         return body if writer.frame_no <= scans[-1].last_frame_no else None
+
+    def _copy_chained(self, writer: LogWriter, datas: list[bytes], erased: dict[int, bytes]) -> bool:
+        """Everything that the hash chain covers, with a leaf in the place of each message that is left out."""
+        run: list[bytes] = []
+        first = 0
+
+        def put_run() -> None:
+            if run:
+                writer.control(SKIP, first, 0, b"".join(run), pack_seq(first + len(run) - 1))
+                run.clear()
+
+        for segment, data, packed in zip(self.inputs, datas, self.live, strict=True):
+            live, salt = memoryview(packed).cast("Q"), segment.header.salt
+            for place, kind, seq in records_of(data, HEADER_BYTES, segment.end, salt) or ():
+                if kind == MARK:
+                    continue
+                if kind == ERASED or (kind == MSG and not _contains(live, seq)):
+                    leaf = erased.get(seq) if kind == ERASED else leaf_of(data, place, salt)
+                    if leaf is None:
+                        self.damaged = [segment]
+                        return False
+                    if run and (seq != first + len(run) or len(run) == _LEAVES_A_RECORD):
+                        put_run()
+                    if not run:
+                        first = seq
+                    run.append(leaf)
+                    continue
+                put_run()
+                if not writer.copy(data, place, salt):
+                    self.damaged = [segment]
+                    return False
+            put_run()
+        return True
 
     def _open(self, writer: LogWriter, header: SegmentHeader, scans: list[SegmentScan]) -> None:
         """State and configuration, as at the head of every segment."""

@@ -65,6 +65,7 @@ class Compactions:
             live=[index.live_seqs(segment.id) for segment in inputs],
             elsewhere=index.removed_seqs({segment.id for segment in inputs}),
             salt=self._random64(),
+            erased=dict(self._log.chain.erased) if self._log.chain is not None else None,
         )
 
     def finish(self, done: CompactionJob) -> None:
@@ -85,6 +86,8 @@ class Compactions:
         fresh.indexed = True
         replace_in(scan, self._state.index, {segment.id for segment in done.inputs}, fresh.id)
         self._log.replace(done.inputs, fresh)
+        if self._log.chain is not None:
+            self._log.chain.forget_erased(fresh.header.first_seq, fresh.last_seq, self._state.index)
         self._files.leftovers += [path for old in done.inputs for path in (old.path, index_path(old.path))]
         self._erasures.compaction_ends(replaced=True, failed=False)
 
@@ -127,5 +130,11 @@ class Compactions:
         size = sum(segment.end - HEADER_BYTES for segment in inputs)
         if len(inputs) >= STORE_SEGMENTS_PER_STREAM_MIN:
             return True
+        if self._log.chain is not None and len(inputs) == 1 and inputs[0].header.generation:
+            # Leaves stay: what was dead then is left out already, so it is worth it when others have died since.
+            counts = {seg: (n, live) for seg, n, live in self._state.index.segment_counts()}
+            n, live = counts.get(inputs[0].id, (0, 0))
+            if live * 100 >= n * STORE_COMPACT_LIVE_PERCENT:
+                return False
         worth = min(STORE_SEGMENT_BYTES_MIN, self._log.segment_bytes) // 4
         return size - alive > worth and alive * 100 < size * STORE_COMPACT_LIVE_PERCENT

@@ -21,6 +21,7 @@ from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.segment import EraseIntent, pack_erase
 from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.state import StoreState
+from slipstream.kernels.log.chainlinks import leaf_of
 from slipstream.kernels.log.record import ERASE, RECORD_HEAD, erased_record
 
 __all__ = ["LogErasures"]
@@ -109,7 +110,7 @@ class LogErasures:
         for seq, _ in self._requested:
             intent = self._intent(seq)
             if intent is not None:
-                writer.control(ERASE, seq, writer.last_ts, b"", pack_erase(intent))
+                writer.control(ERASE, seq, writer.last_ts, self._leaf(seq, intent), pack_erase(intent))
         self._logged += self._requested
         self._requested = []
 
@@ -182,6 +183,18 @@ class LogErasures:
             return None
         header = self._log.segment(place[0]).header
         return EraseIntent(header.no, header.generation, place[1], place[2])
+
+    def _leaf(self, seq: int, intent: EraseIntent) -> bytes:
+        """What stands for the message in the hash chain once it is overwritten; empty without one."""
+        chain, segment = self._log.chain, self._log.find(intent.no, intent.generation)
+        if chain is None or segment is None:
+            return b""
+        least = (intent.length & LENGTH_MASK) + (8 if intent.length & _LENGTH_EXPIRES else 0)
+        data, base, salt = self._log.slice(segment.id, intent.offset, least, least)
+        leaf = leaf_of(data, intent.offset - base, salt) or b""
+        if leaf:
+            chain.erased[seq] = leaf
+        return leaf
 
     def _overwrite(self, seq: int, ts_ns: int, intent: EraseIntent) -> list[Overwrite]:
         segment = self._log.find(intent.no, intent.generation)

@@ -63,6 +63,7 @@ def _write(disk: Disk, jobs: list[CommitJob]) -> None:
         if writes is None:
             job.write()
         else:
+            job.seal()
             plain += writes
             owners += [job] * len(writes)
             job.written()

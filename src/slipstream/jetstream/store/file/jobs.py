@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file.disk import Disk, SyncedWrite
@@ -27,7 +27,7 @@ from slipstream.jetstream.store.limits import (
 )
 from slipstream.jetstream.store.values import StoreUnavailable
 
-__all__ = ["CommitJob", "Erasure", "LoggedRemovals", "Overwrite", "SegmentWrite", "as_fault", "is_full"]
+__all__ = ["CommitJob", "Erasure", "LoggedRemovals", "Overwrite", "Seal", "SegmentWrite", "as_fault", "is_full"]
 
 Erasure = tuple[int, int]
 """Sequence and time of a message that is to be overwritten."""
@@ -48,6 +48,8 @@ class SegmentWrite:
     creates: bool = False
     closes: bool = False
     """No more writes follow: sync at once, the next segment depends on it."""
+    goes_back: bool = False
+    """A unit was given up before it: the log goes on as if that had never begun."""
 
     @property
     def has_room(self) -> bool:
@@ -75,6 +77,18 @@ class LoggedRemovals:
     erased: list[Erasure]
 
 
+class Seal(Protocol):
+    """What the bytes of a commit must pass before they are written."""
+
+    def seal(self, writes: list[SegmentWrite]) -> None:
+        """Complete them in place."""
+        ...
+
+    def settle(self, last_seq: int) -> None:
+        """They are written."""
+        ...
+
+
 @dataclass(slots=True)
 class CommitJob:
     """Everything one commit does to the disk."""
@@ -98,6 +112,9 @@ class CommitJob:
     """What readers see no more when this is done."""
     units: int = 0
     """Units whose end is in this commit or an earlier one."""
+    chain: Seal | None = None
+    """The hash chain of the stream, if it has one."""
+    sealed: bool = False
     fault: StorageFault | None = None
     nearly_full: bool = False
     """Space could not be reserved ahead: this commit still fitted, the next may not."""
@@ -122,6 +139,7 @@ class CommitJob:
             return
         if len(plain) == 1 and len(plain[0][2]) <= STORE_INLINE_SYNC_BYTES_MAX and not self.also_sync:
             try:
+                self.seal()
                 self.begun = self.disk.begin_synced_write(*plain[0])
                 self.ended = self.begun is not None and self.begun.wait(INLINE_SYNC_WAIT_S)
             except Exception as error:
@@ -143,6 +161,7 @@ class CommitJob:
     def write(self) -> None:
         """The first half: everything is written, and what the next write depends on is synced."""
         try:
+            self.seal()
             for write in self.writes:
                 self._write(write)
             if self.journal is not None:
@@ -151,6 +170,12 @@ class CommitJob:
                     self.unsynced.add(self.journal.path)
         except Exception as error:  # whatever it was, nobody may be told that this is on disk
             self.fail(error)
+
+    def seal(self) -> None:
+        """Link what is written, before it is."""
+        if self.chain is not None and not self.sealed:
+            self.sealed = True
+            self.chain.seal(self.writes)
 
     @property
     def to_sync(self) -> set[str]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from slipstream.jetstream.store.damage import Damage
+from slipstream.jetstream.store.file.chain import LogChain, first_link, new_links
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import SegmentWrite
 from slipstream.jetstream.store.file.open_segment import Segment
@@ -38,8 +39,9 @@ from slipstream.jetstream.store.limits import (
 )
 from slipstream.jetstream.store.state import StoreState
 from slipstream.kernels.index.subjectindex import MessageIndex
+from slipstream.kernels.log.chainlinks import NO_LINK
 from slipstream.kernels.log.logwriter import LogWriter
-from slipstream.kernels.log.record import CONFIG, NOTE, STATE
+from slipstream.kernels.log.record import CHAIN, CONFIG, MARK, NOTE, STATE
 from slipstream.kernels.log.transit import unpack_frame
 
 __all__ = ["SegmentedLog"]
@@ -91,6 +93,10 @@ class SegmentedLog:
         """Last sequence of the frames of a replica that are not in the index yet; 0 if there are none."""
         self.unapplied_facts: dict[int, list[Fact]] = {}
         """What those frames say about configuration and notes, by their numbers."""
+        self.chain: LogChain | None = None
+        """The hash chain over its records, if it has one."""
+        self._unit_given_up = False  # ... since the last segment was made
+        self._says_nothing = False  # all that waits in the writer is a mark
 
     @property
     def active(self) -> Segment:
@@ -131,6 +137,17 @@ class SegmentedLog:
         self._queue_writer(closes=True)
         self.start_segment()
 
+    def begin_chain(self) -> None:
+        """Link everything from here on; before the first segment."""
+        self.chain = LogChain(new_links(self.uid, first_link(self.uid)), {}, self.writer.last_seq)
+
+    def mark(self) -> None:
+        """Put a mark into the open frame, in which there is nothing else."""
+        self.writer.begin_local()
+        self.writer.control(MARK, self._state.index.last_seq, self.writer.last_ts, b"", b"")
+        self.writer.end_local()
+        self._says_nothing = True
+
     def start_segment(self) -> None:
         """Begin a segment behind the last one; its file is made by the commit that takes its first bytes."""
         writer = self.writer
@@ -168,6 +185,8 @@ class SegmentedLog:
         )
         last_seq, last_ts_ns = header.first_seq - 1, writer.last_ts
         writer.begin_local()  # where segments begin and end is the business of this directory
+        if self.chain is not None:
+            self._link()
         writer.control(STATE, last_seq, last_ts_ns, b"", pack_state(self.first_kept, last_seq, last_ts_ns))
         config, notes = self._state.config, self.notes
         if self.unapplied_facts:  # a head must not take back what the frames before it say
@@ -249,22 +268,34 @@ class SegmentedLog:
         self.tail[:] = reversed(kept)
         self._tail_bytes = sum(len(buffer[2]) for buffer in kept)
 
+    def _link(self) -> None:
+        """Put a CHAIN record into the open frame; the commit that writes it fills it in."""
+        writer = self.writer
+        writer.control(CHAIN, writer.last_seq, writer.last_ts, b"", NO_LINK)
+
     def _queue_writer(self, *, closes: bool) -> None:
         segment, writer = self.active, self.writer
+        if self.chain is not None and writer.pending_bytes and not self._says_nothing:
+            self._link()
+        self._says_nothing = False
         offset = writer.base
         data = writer.take()
         segment.end = writer.position
         segment.last_seq = writer.last_seq if not self.unapplied_seq else max(writer.last_seq, self.unapplied_seq)
         creates = segment.id in self._uncreated
+        goes_back = creates and self._unit_given_up
         if creates:
+            self._unit_given_up = False
             self._uncreated.discard(segment.id)
             header = encode_header(segment.header)
             if len(data) < STORE_WRITE_PIECE_BYTES:
                 data, offset = header + data, 0
             else:  # too much to be copied for the sake of one write
-                self._queue.append(SegmentWrite(segment, 0, header, writer.limit, creates=True))
-                creates = False
-        self._queue.append(SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes))
+                self._queue.append(SegmentWrite(segment, 0, header, writer.limit, creates=True, goes_back=goes_back))
+                creates = goes_back = False
+        self._queue.append(
+            SegmentWrite(segment, offset, data, writer.limit, creates=creates, closes=closes, goes_back=goes_back)
+        )
         self.tail.append((segment.id, offset, data, segment.header.salt))
         self._tail_bytes += len(data)
 
@@ -274,6 +305,8 @@ class SegmentedLog:
         """What is written from here on is one unit, whose messages are in `staged` until it ends."""
         writer = self.writer
         last_ts_ns = writer.last_ts
+        if self.chain is not None and writer.pending_bytes:
+            self._link()  # so that there is a link to go back to if the unit is given up
         writer.begin_unit(staged)
         self.staged = staged
         self.unit = (self.active, writer.position, last_ts_ns)
@@ -324,6 +357,7 @@ class SegmentedLog:
             self._window = NO_BYTES
         segment.end = start
         segment.last_seq = max(self.writer.last_seq, self.unapplied_seq)
+        self._unit_given_up = True
         if not dropped:
             # The segment was not closed yet: what is before this must be safe before the next one exists.
             self._queue.append(SegmentWrite(segment, start, b"", start, closes=True))
@@ -396,6 +430,8 @@ class SegmentedLog:
         self.unit = self.staged = None
         self.unit_segments = []
         self.unapplied_seq, self.unapplied_facts = recovered.unapplied_seq, recovered.unapplied_facts
+        self.chain = recovered.chain
+        self._says_nothing = self._unit_given_up = False
         last = self.segments[-1] if self.segments else None
         self.manifest_due = True
         salt, end = (last.header.salt, last.end) if last is not None else (0, HEADER_BYTES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slipstream.jetstream.store.file.chain import LogChain
 from slipstream.jetstream.store.file.manifest import Manifest
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.segment import EraseIntent
@@ -64,3 +65,5 @@ class RecoveredLog:
     """Last sequence of what a replica has beyond what it knows to be committed; 0 if there is nothing."""
     unapplied_facts: dict[int, list[Fact]] = field(default_factory=dict)
     """What that says about configuration and notes, by frame."""
+    chain: LogChain | None = None
+    """Where its hash chain goes on, if it has one."""

@@ -23,6 +23,7 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.chain import LogChain, new_links, with_erasures
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.manifest import Manifest, read_manifest
 from slipstream.jetstream.store.file.open_segment import Segment, index_path, scan_segment
@@ -33,7 +34,18 @@ from slipstream.jetstream.store.indexed import LENGTH_MASK
 from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
 from slipstream.jetstream.store.ranges import cover, subtract
 from slipstream.kernels.index.subjectindex import MessageIndex
-from slipstream.kernels.log.record import CONFIG, ERASE, ERASED, NOTE, RECORD_HEAD, STATE, TOMBS, TRIM, record_kind
+from slipstream.kernels.log.record import (
+    CHAIN,
+    CONFIG,
+    ERASE,
+    ERASED,
+    NOTE,
+    RECORD_HEAD,
+    STATE,
+    TOMBS,
+    TRIM,
+    record_kind,
+)
 from slipstream.kernels.log.segindex import decode_index
 from slipstream.kernels.log.segload import load_into
 from slipstream.kernels.log.segscan import Region, SegmentScan
@@ -85,6 +97,8 @@ class _Recovery:
         self.last_ts_ns = 0
         self.tombs: list[bytes] = []
         self.erasures: dict[int, EraseIntent] = {}
+        self.link: bytes | None = None  # the last of the hash chain that was read
+        self.leaves: dict[int, bytes] = {}  # what stands in it for erased messages
         self.holes: list[tuple[int, int]] = []
         self.expiries: list[tuple[int, int]] = []
         self.frame_no = 0
@@ -105,6 +119,10 @@ class _Recovery:
         self._drop_open_unit()
         if manifest is not None and with_manifest:
             self._consult(manifest)
+        if self.erasures and max(self.erasures) > self.index.last_seq:
+            # The last message was half overwritten when the power went: its sequence is not given out again.
+            self.index.skip_to(max(self.erasures))
+            self.appendable = False
         lost = self._settle(manifest)
         return RecoveredLog(
             uid=self.uid,
@@ -125,6 +143,7 @@ class _Recovery:
             superseded=self.files.superseded,
             manifest=manifest,
             report=self.report,
+            chain=self._chain(),
         )
 
     def _is_sealed_as_new(self) -> bool:
@@ -273,6 +292,10 @@ class _Recovery:
                 self.last_ts_ns = max(self.last_ts_ns, last_ts_ns)
             elif kind == ERASE:
                 self.erasures[seq] = unpack_erase(payload)
+                if key:
+                    self.leaves[seq] = key
+            elif kind == CHAIN:
+                self.link = payload
             elif kind == NOTE:
                 if payload:
                     self.notes[key] = payload
@@ -316,6 +339,26 @@ class _Recovery:
                 (seq, seq) for seq in (int.from_bytes(payload[i : i + 8], "little") for i in range(0, len(payload), 8))
             ]
         return subtract(lost, cover(removed))
+
+    def _chain(self) -> LogChain | None:
+        """Where the hash chain goes on: behind its last link, with the records that no link covers yet."""
+        if self.link is None:
+            return None
+        last_seq = self.index.last_seq
+        # Damaged or not, the last link that was read is one: what does not fit before it stays to be seen.
+        links = new_links(self.uid, self.link[8:], int.from_bytes(self.link[:8], "little"))
+        behind: list[tuple[bytes, Segment]] = []
+        for segment in reversed(self.segments):
+            data = self.disk.read(segment.path, 0, segment.end)
+            data = with_erasures(data, segment.header, self.erasures)
+            found = new_links(self.uid)
+            if found.resume(data, HEADER_BYTES, segment.end, segment.header.salt, self.leaves):
+                for later, its in reversed(behind):
+                    found.absorb(later, HEADER_BYTES, its.end, its.header.salt, self.leaves)
+                links = found
+                break
+            behind.append((data, segment))
+        return LogChain(links, self.leaves, last_seq)
 
     def _unfinished_erasures(self) -> list[tuple[int, EraseIntent]]:
         """Logged intents whose record is still readable, or half overwritten: with the place where it lies now."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.appends import LogAppends
 from slipstream.jetstream.store.file.bulk import FileBulkAccess
@@ -135,9 +136,17 @@ class FileStore(IndexedReads):
 
     @classmethod
     def create(
-        cls, disk: Disk, directory: str, *, uid: bytes, config: bytes, options: FileStoreOptions, first_seq: int = 1
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        uid: bytes,
+        config: bytes,
+        options: FileStoreOptions,
+        first_seq: int = 1,
+        chained: bool = False,
     ) -> FileStore:
-        """Make a new stream's directory, durably. Blocks.
+        """Make a new stream's directory, durably; `chained`: with a hash chain over all that is written. Blocks.
 
         Raises:
             StorageFault: the directory is not empty, or the disk failed.
@@ -156,6 +165,8 @@ class FileStore(IndexedReads):
             store.state.index.skip_to(first_seq - 1)
             store.state.committed_seq = first_seq - 1
             # The first segment says all that the manifest would: upkeep writes that one, nobody has to wait for it.
+            if chained:
+                store.log.begin_chain()
             store.log.start_segment()
             store._commits.commit_now()
         except OSError as error:
@@ -304,6 +315,15 @@ class FileStore(IndexedReads):
     def scrub_next(self) -> bool:
         """See `Store.scrub_next`."""
         return self._upkeep.scrub_next()
+
+    @property
+    def chain_head(self) -> ChainHead | None:
+        """See `Store.chain_head`."""
+        return self.log.chain.committed if self.log.chain is not None else None
+
+    def check_chain(self, wanted: ChainHead | None, done: Callable[[ChainReport | StorageFault], None]) -> None:
+        """See `Store.check_chain`."""
+        self._upkeep.request_check(wanted, done)
 
     def keep_removed(self, since_ns: Callable[[], int]) -> None:
         """See `Store.keep_removed`."""

@@ -7,6 +7,10 @@ What this is not: the work itself, which is in jobs for a thread (`upkeep_jobs`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.compaction import CompactionJob
@@ -21,6 +25,7 @@ from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.upkeep_jobs import (
+    ChainCheckJob,
     IndexFileJob,
     ManifestJob,
     RemoveJob,
@@ -34,11 +39,14 @@ from slipstream.jetstream.store.values import Job
 
 __all__ = ["LogUpkeep"]
 
+_Tell = Callable[[ChainReport | StorageFault], None]
+
 
 class LogUpkeep:
     """The upkeep of one store, one piece at a time."""
 
     __slots__ = (
+        "_checks",
         "_commits",
         "_compactions",
         "_damage",
@@ -91,6 +99,7 @@ class LogUpkeep:
         self._in_flight: UpkeepJob | CompactionJob | None = None
         self._failed = False  # the last piece did not succeed
         self._rewrite_failed = False  # ... and was a compaction
+        self._checks: list[tuple[ChainHead | None, _Tell]] = []  # who wants to know about the hash chain
         self._scrubbed_seq = 0  # last sequence of the segment that was asked to be read back last
 
     @property
@@ -102,6 +111,7 @@ class LogUpkeep:
             or bool(self._files.leftovers)
             or self._state.refusal is not None
             or self._failed
+            or bool(self._checks)
         )
 
     def begin(self) -> Job | None:
@@ -126,6 +136,8 @@ class LogUpkeep:
             self._repair.finish(done)
         elif isinstance(done, CompactionJob):
             self._compactions.finish(done)
+        elif isinstance(done, ChainCheckJob):
+            self._finish_check(done)
         elif done.fault is not None:
             return
         elif isinstance(done, RemoveJob):
@@ -137,6 +149,10 @@ class LogUpkeep:
             self._finish_index_file(done)
         elif isinstance(done, ManifestJob):
             self._manifest.finish(done)
+
+    def request_check(self, wanted: ChainHead | None, done: _Tell) -> None:
+        """See `Store.check_chain`."""
+        self._checks.append((wanted, done))
 
     def scrub_next(self) -> bool:
         """See `Store.scrub_next`: the closed segments, from the oldest on."""
@@ -164,6 +180,8 @@ class LogUpkeep:
             turns = [self._compactions.begin, self._space_probe]
             first, second = reversed(turns) if self._rewrite_failed else turns
             return self._removal() or first() or second()
+        if self._checks:
+            return self._chain_check()
         return self._removal() or self._index_file() or self._manifest_write() or self._compactions.begin()
 
     def _space_probe(self) -> SpaceProbeJob | None:
@@ -173,6 +191,32 @@ class LogUpkeep:
         active = self._log.active if written and written[-1] is self._log.active else None
         room = min(self._log.segment_bytes, 8 * STORE_ALLOCATE_BYTES_MIN)
         return SpaceProbeJob(self._disk, self._directory, segment=active, room=room, reserve=self._reserve)
+
+    def _chain_check(self) -> ChainCheckJob:
+        """The segments as they are: while this piece is under way, none is removed or rewritten."""
+        log, (no, end) = self._log, self._commits.end
+        segments = [(segment, segment.end) for segment in log.segments if segment.header.last_no < no]
+        segments += [(segment, end) for segment in log.segments if segment.header.no == no]
+        wanted, tell = self._checks[0]
+        job = ChainCheckJob(
+            self._disk,
+            self._directory,
+            segments=segments,
+            uid=log.uid,
+            wanted=wanted,
+            tell=tell,
+            head=log.chain.committed if log.chain is not None else None,
+        )
+        job.erasures_before = job.erasures
+        return job
+
+    def _finish_check(self, done: ChainCheckJob) -> None:
+        report = done.report
+        if report is not None and not report.intact and done.erasures != done.erasures_before:
+            return  # it may have seen an overwriting half done: once more
+        del self._checks[0]
+        assert done.tell is not None
+        done.tell(report if report is not None and done.fault is None else done.fault or StorageFault("not checked"))
 
     def _removal(self) -> RemoveJob | None:
         """Segments at the front that hold nothing, and files left over by compactions."""

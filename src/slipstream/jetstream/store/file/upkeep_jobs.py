@@ -6,9 +6,12 @@ What this is not: deciding when; `upkeep.LogUpkeep` does, one piece at a time.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.chains import ChainBreak, ChainHead, ChainReport
+from slipstream.jetstream.store.file.chain_check import CheckedSegment, check_chain
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.jobs import as_fault, is_full
@@ -20,7 +23,7 @@ from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import STORE_CONTROL_MARGIN_BYTES
 from slipstream.kernels.log.segindex import encode_index
 
-__all__ = ["IndexFileJob", "ManifestJob", "RemoveJob", "RepairJob", "SpaceProbeJob", "UpkeepJob"]
+__all__ = ["ChainCheckJob", "IndexFileJob", "ManifestJob", "RemoveJob", "RepairJob", "SpaceProbeJob", "UpkeepJob"]
 
 
 @dataclass(slots=True)
@@ -69,6 +72,36 @@ class IndexFileJob(UpkeepJob):
             self.disk.sync_dir(self.directory)
         else:
             self.damaged = True
+
+
+@dataclass(slots=True)
+class ChainCheckJob(UpkeepJob):
+    """Recompute the hash chain from the files, up to the last commit."""
+
+    segments: list[tuple[Segment, int]] = field(default_factory=list)
+    """Each with the end of the log in it."""
+    uid: bytes = b""
+    wanted: ChainHead | None = None
+    """A place that the chain must have been at."""
+    tell: Callable[[ChainReport | StorageFault], None] | None = None
+    """Who asked."""
+    head: ChainHead | None = None
+    """Where the chain stands by what is in memory."""
+    erasures_before: int = 0
+    report: ChainReport | None = None
+
+    @property
+    def erasures(self) -> int:
+        """Overwrites begun in the segments so far."""
+        return sum(segment.erasures for segment, _ in self.segments)
+
+    def work(self) -> None:
+        """Read everything."""
+        segments = [CheckedSegment(segment.path, segment.header, end) for segment, end in self.segments]
+        self.report = check_chain(self.disk, segments, self.uid, None, wanted=self.wanted)
+        if self.head is not None and self.report.intact and self.report.head[:2] != self.head[:2]:
+            problem = ChainBreak(0, self.head.last_seq, "the files do not end where the log does")
+            self.report = replace(self.report, broken=problem)
 
 
 @dataclass(slots=True)

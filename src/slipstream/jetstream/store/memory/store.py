@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.chains import NO_HEAD, ChainHead, ChainReport
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.indexed import IndexedReads
 from slipstream.jetstream.store.memory.bulk import MemoryBulkAccess
@@ -62,6 +63,15 @@ class MemoryStore(IndexedReads):
         self._random64 = random64
         self._dirty = False
         self._job: _Done | None = None
+
+    @property
+    def chain_head(self) -> ChainHead | None:
+        """See `Store.chain_head`: nothing lies where somebody could change it."""
+        return None
+
+    def check_chain(self, wanted: ChainHead | None, done: Callable[[ChainReport | StorageFault], None]) -> None:
+        """See `Store.check_chain`."""
+        done(ChainReport(b"", self.config, False, None, NO_HEAD, NO_HEAD, None))
 
     def keep_removed(self, since_ns: Callable[[], int]) -> None:
         """See `Store.keep_removed`: memory is given back at once, since nothing is read anew after a start."""

@@ -1,0 +1,113 @@
+"""`stream verify`: whether a tamper-evident stream is what was written, asked of a server or seen in its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from slipstream.cli.connection import Command, Failure, Session
+from slipstream.cli.human import format_number
+from slipstream.cli.jetstream import choose_stream
+from slipstream.cli.link import Reply
+from slipstream.cli.render import print_json, say
+from slipstream.cli.types import json_flag
+from slipstream.units import MINUTE_NS
+
+__all__ = ["verify"]
+
+_LONG_NS: Final = 60 * MINUTE_NS  # a whole stream is read
+_ID_DIGITS: Final = 32  # of the name of a stream's directory
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="[STREAM]", required=False)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(exists=True, file_okay=False),
+    help="Look at the files in this store directory, without a server; it must not be running.",
+)
+@json_flag
+@click.pass_obj
+def verify(session: Session, name: str | None, directory: str | None, as_json: bool) -> None:
+    """Recompute the hash chain of STREAM from its files, and say whether it holds.
+
+    A stream has one if it was made with the metadata `slipstream.chain: blake2b`.
+    """
+    if directory is None:
+        name = choose_stream(session, name, internal=session.show_all)
+        link = session.link()
+        found: Reply = link.api(f"STREAM.VERIFY.{name}", timeout_ns=max(_LONG_NS, link.settings.timeout_ns))
+        found = {key: value for key, value in found.items() if key != "type"}
+    else:
+        if name is None:
+            raise click.UsageError("Say which stream: STREAM is missing.")
+        found = _verify_files(directory, name)
+    if as_json:
+        print_json(found)
+        if not found["intact"]:
+            raise click.exceptions.Exit(1)
+        return
+    _tell(name, found)
+
+
+def _tell(name: str, found: Reply) -> None:
+    if not found["chained"]:
+        raise Failure(f"stream {name} has no hash chain")
+    broken = found.get("broken")
+    if broken is not None:
+        first, last = broken["first_seq"], broken["last_seq"]
+        if first and last > first:
+            where = f" at sequence {format_number(first)} or one of those up to {format_number(last)}"
+        else:
+            where = f" at sequence {format_number(first or last)}" if first or last else ""
+        raise Failure(f"stream {name} is broken{where}: {broken['problem']}")
+    last, records = format_number(found["last_seq"]), format_number(found["records"])
+    say(f"Stream {name} is intact up to sequence {last}: {records} records are linked")
+    if found["removed_up_to"]:
+        say(f"  Removed, and said to be so: sequences up to {format_number(found['removed_up_to'])}")
+    if "unlinked" in found:
+        say("  The newest records are in no link yet: the server was cut off while it wrote them. It links them next.")
+
+
+def _verify_files(directory: str, name: str) -> Reply:
+    from slipstream.jetstream.api.verify import report_fields
+    from slipstream.jetstream.config.chained import CHAIN_KEY, is_chained
+    from slipstream.jetstream.config.stored import from_stored
+    from slipstream.jetstream.gojson import JsonError
+    from slipstream.jetstream.store.file.chain_check import check_directory
+    from slipstream.jetstream.store.file.real_disk import RealDisk
+    from slipstream.jetstream.store.file.recovery import recover_log
+
+    disk = RealDisk()
+    found: list[str] = []
+    for path in _stream_directories(os.path.abspath(directory)):
+        try:
+            config = from_stored(recover_log(disk, path, seed=0, first_id=1).config)[0]
+        except JsonError as error:
+            click.echo(f"{path} tells no configuration: {error}", err=True)
+            continue
+        if config.name == name:
+            found.append(path)
+    if not found:
+        raise Failure(f"there is no stream {name} in {directory}")
+    if len(found) > 1:
+        raise Failure(f"several accounts have a stream {name}; name one of: {', '.join(found)}")
+    report = check_directory(disk, found[0])
+    fields = {"stream": name, **report_fields(report)}
+    if not report.chained and is_chained(from_stored(recover_log(disk, found[0], seed=0, first_id=1).config)[0]):
+        problem = f"its configuration says {CHAIN_KEY}, and there is no chain"
+        fields |= {"chained": True, "broken": {"first_seq": 0, "last_seq": 0, "problem": problem}}
+    return fields
+
+
+def _stream_directories(directory: str) -> Iterator[str]:
+    """Directories of streams at or below a place."""
+    for path, names, files in os.walk(directory):
+        names.sort()
+        is_stream = len(os.path.basename(path)) == _ID_DIGITS and any(file.endswith(".seg") for file in files)
+        if is_stream and "DELETED" not in files:
+            yield path

@@ -1,0 +1,46 @@
+"""Tamper-evident streams: asked for by the metadata `slipstream.chain`, so that any client can (ADR 64)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.errors import invalid_config
+
+__all__ = ["CHAIN_KEY", "check_chained", "check_still_chained", "is_chained"]
+
+CHAIN_KEY: Final = "slipstream.chain"
+_DIGEST: Final = "blake2b"
+
+
+def is_chained(config: StreamConfig) -> bool:
+    """Whether a stream has a hash chain."""
+    return config.metadata.get(CHAIN_KEY) == _DIGEST
+
+
+def check_chained(config: StreamConfig) -> None:
+    """Whether a stream can have the chain that it asks for.
+
+    Raises:
+        TableError: 10052, it is an unknown one, or the stream is not kept in files, or in several places.
+    """
+    asked = config.metadata.get(CHAIN_KEY)
+    if asked is None:
+        return
+    if asked != _DIGEST:
+        raise invalid_config(f"{CHAIN_KEY} must be {_DIGEST}")
+    if config.storage is not StorageType.FILE:
+        raise invalid_config(f"{CHAIN_KEY} needs file storage")
+    if config.num_replicas > 1:
+        raise invalid_config(f"{CHAIN_KEY} is not for replicated streams")
+
+
+def check_still_chained(old: StreamConfig, new: StreamConfig) -> None:
+    """A chain covers a stream from its first record to its last.
+
+    Raises:
+        TableError: 10052, an update begins or ends it.
+    """
+    if is_chained(old) != is_chained(new):
+        raise invalid_config(f"stream configuration update can not change {CHAIN_KEY}")
