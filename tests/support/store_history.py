@@ -15,6 +15,7 @@ from slipstream.jetstream.store.file.chain_check import check_directory
 from slipstream.jetstream.store.values import ALL, Committed, Job, StoredMessage, StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
 
+from .sealing import is_sealed, sealed_disk
 from .stores import DIRECTORY, new_file_store, reopen, upkeep
 
 Content = tuple[int, bytes, bytes, bytes, int]
@@ -322,7 +323,7 @@ class Driver:
         """A crash is no tampering: the files as they lie there hold, and nothing is changed by looking."""
         if not self.chained:
             return
-        report = check_directory(disk, self.directory)
+        report = check_directory(sealed_disk(disk) if is_sealed() else disk, self.directory)
         if not report.intact:
             raise Broken(f"a chain that nobody broke: {report.broken}")
         if report.head.last_seq < self.committed_last:
