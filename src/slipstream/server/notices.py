@@ -52,6 +52,7 @@ IDLE: Final[frozenset[str]] = frozenset(
         "jetstream.meta_compact_sync",
         "jetstream.limits.max_ha_assets",
         "websocket.advertise",  # told to other servers
+        "leafnodes.no_advertise",  # other servers of a cluster are not told to leafs yet
         "accounts.nkey",
         "accounts.jetstream.cluster_traffic",
         "gateway",

@@ -220,7 +220,7 @@ class Routes:
                 attempts += 1
                 reports = options.reconnect_error_reports if again else options.connect_error_reports
                 level = "ERR" if attempts == 1 or (reports and attempts % reports == 0) else "DBG"
-                self.log(level, f"Error trying to connect to route (attempt {attempts}): {error or 'timeout'}")
+                self.log(level, f"Error trying to connect to route (attempt {attempts}): {str(error) or 'timeout'}")
             if not target.explicit and attempts > options.cluster.connect_retries:
                 return
             await asyncio.sleep(delay_ns / SECOND_NS)

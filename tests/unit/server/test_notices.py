@@ -50,6 +50,7 @@ IDLE_TEXTS = {
     "reconnect_error_reports": "reconnect_error_reports: 2",
     "prof_block_rate": "prof_block_rate: 5",
     "resolver": "resolver: MEMORY",
+    "leafnodes.no_advertise": "leafnodes { port: 7422, no_advertise: true }",
     "resolver_preload": "resolver_preload { A: a.b.c }",
     "resolver_pinned_accounts": "resolver_pinned_accounts: [A]",
     "resolver_tls": "resolver_tls { insecure: true }",
