@@ -2,13 +2,18 @@
 
 A test opens pages with `dashboard(server)`. Whatever the page says on its console, any script that was not meant to run
 and any address outside the server fail the test.
+
+Playwright keeps an event loop running in the thread that uses it. So these tests run in a thread of their own, and
+those of other folders in the same process can have loops.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,11 +29,22 @@ CHROMIUM = shutil.which("chromium")
 WAIT_MS = 15_000
 
 
+HERE = Path(__file__).parent
+_THREAD = ThreadPoolExecutor(1, thread_name_prefix="browser")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a browser there is nothing to see."""
-    if CHROMIUM is None:
-        for item in items:
+    """Without a browser there is nothing to see here; tests of other folders are among these items as well."""
+    for item in items:
+        if CHROMIUM is None and HERE in item.path.parents:
             item.add_marker(pytest.mark.skip(reason="no chromium here"))
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Run a test of this folder where the browser is."""
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    _THREAD.submit(pyfuncitem.obj, **given).result()
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +52,13 @@ def browser() -> Iterator[Browser]:
     """One browser for all tests."""
     playwright = pytest.importorskip("playwright.sync_api")
     playwright.expect.set_options(timeout=WAIT_MS)
-    with playwright.sync_playwright() as driver:
-        # Tests may run as root, where the sandbox cannot; and in containers whose shared memory is small.
-        flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=flags)
-        yield browser
-        browser.close()
+    # Tests may run as root, where the sandbox cannot; and in containers whose shared memory is small.
+    flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+    driver = _THREAD.submit(lambda: playwright.sync_playwright().start()).result()
+    browser = _THREAD.submit(driver.chromium.launch, executable_path=CHROMIUM, args=flags).result()
+    yield browser
+    _THREAD.submit(browser.close).result()
+    _THREAD.submit(driver.stop).result()
 
 
 class Window:
@@ -91,7 +108,7 @@ def dashboard(browser: Browser) -> Iterator[Opener]:
     yield opened
     faults = [fault for window in windows for fault in window.faults]
     for context in contexts:
-        context.close()
+        _THREAD.submit(context.close).result()
     assert faults == []
 
 
