@@ -1,13 +1,16 @@
-"""Texts: bodies of requests, and configurations."""
+"""Texts: bodies of requests, configurations, checkpoints."""
 
 from __future__ import annotations
 
+import base64
 import json
 from unittest.mock import patch
 
 import msgspec
+from nacl.signing import SigningKey
 
 from fuzz.target import ACCOUNT_COST, Target, option
+from slipstream.auth.nkeys import KeyKind, encode_public_key
 from slipstream.config.dump import dump_options
 from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file
@@ -22,6 +25,7 @@ from slipstream.jetstream.consumer import requests
 from slipstream.jetstream.gojson import JsonError, encode
 from slipstream.jetstream.gojson import bind as binding
 from slipstream.jetstream.gojson.parse import Unusual
+from slipstream.jetstream.store.checkpoints import Checkpoint, read_checkpoint
 from support.consumer_world import ConsumerWorld
 
 # --- JSON -----------------------------------------------------------------------------------------------------------
@@ -229,7 +233,38 @@ CONFIG_WORDS = (
     b"'",
 )
 
+
+# --- checkpoints ----------------------------------------------------------------------------------------------------
+
+
+def checkpoint(data: bytes) -> None:
+    """Anything but what was signed is refused, with a reason; what is read has a place in a chain."""
+    try:
+        found = read_checkpoint(data)
+    except ValueError as error:
+        str(error).encode("utf-8", "backslashreplace")
+        return
+    assert found.is_genuine and len(found.place.link) == 32
+    assert msgspec.json.decode(data)["signature"]
+    text = json.loads(found.signed_text)
+    assert {**text, "signature": found.signature} == msgspec.structs.asdict(found)
+
+
+def checkpoint_seeds() -> list[bytes]:
+    plain = Checkpoint(
+        account="$G", stream="S", identity="0" * 32, records=5, link="ab" * 32, last_seq=3, time="now", server=_SERVER
+    )
+    signature = bytes(SigningKey(bytes(32)).sign(plain.signed_text).signature)
+    return [
+        msgspec.json.encode(msgspec.structs.replace(plain, signature=base64.urlsafe_b64encode(signature).decode())),
+        msgspec.json.encode(plain),
+    ]
+
+
+_SERVER = encode_public_key(KeyKind.SERVER, bytes(SigningKey(bytes(32)).verify_key))
+
 TARGETS = (
+    Target("checkpoint", checkpoint, checkpoint_seeds, (b'"records":', b'"link":', b'"signature":', *JSON_WORDS)),
     Target("json", json_body, json_seeds, JSON_WORDS),
     Target("pull-request", pull_body, pull_seeds, (b'"batch":', b'"expires":', *JSON_WORDS)),
     Target("request", request, request_seeds, JSON_WORDS, cost=ACCOUNT_COST),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import slipstream
+from slipstream.cli.main import cli
+from slipstream.jetstream.store.checkpoints import read_checkpoint
 from support.server_process import ServerProcess, ServerStartError
 from support.servers import Launcher
 
@@ -132,6 +137,36 @@ def test_the_key_is_changed(ours: Launcher, tmp_path: Path, cipher: str) -> None
     server.stop()
     with pytest.raises(ServerStartError, match="another key"):
         ours.fresh(config(tmp_path, f'key: "{KEY}"'))
+
+
+def test_the_key_that_signs_checkpoints(ours: Launcher, tmp_path: Path) -> None:
+    """It is sealed, told to nobody, and the same after another main key."""
+
+    def signer(server: ServerProcess) -> str:
+        with slipstream.connect(url_of(server)) as client:
+            answer = json.loads(client.request("$JS.API.STREAM.CHECKPOINT.LEDGER", timeout=10).data)
+        found = read_checkpoint(json.dumps(answer["checkpoint"]).encode())
+        assert (found.account, found.stream, found.last_seq) == ("PLAINACCOUNT", "LEDGER", 1)
+        return found.server
+
+    server = ours.fresh(config(tmp_path, f'key: "{KEY}"') + "\ndebug: true, trace: true")
+    with slipstream.connect(url_of(server)) as client:
+        metadata = {"slipstream.chain": "blake2b"}
+        client.jetstream().create_stream("LEDGER", subjects=["ledger"], metadata=metadata)
+        client.jetstream().publish("ledger", b"plainpayload")
+    public = signer(server)
+    server.stop()
+    another = 'key: "the-key-that-comes-after-the-first"'
+    again = ours.fresh(config(tmp_path, f'{another}, prev_key: "{KEY}"') + "\ndebug: true, trace: true")
+    assert signer(again) == public
+    again.stop()
+    seeds = re.compile(rb"SN[A-Z2-7]{56}")
+    assert not [path for path, content in files(tmp_path).items() if seeds.search(content)]
+    assert not [line for line in (*server.log_lines, *again.log_lines) if seeds.search(line.encode())]
+    looked = CliRunner().invoke(cli, ["stream", "verify", "LEDGER", "--dir", str(tmp_path)])
+    assert looked.exit_code == 1 and "are encrypted: ask the server" in " ".join(looked.output.split())
+    (path,) = tmp_path.rglob("SERVER.nk")
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_plain_streams_are_not_mistaken(ours: Launcher, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from slipstream.jetstream.store.chains import ChainHead
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.chain_check import check_directory
 from slipstream.jetstream.store.values import ALL, Committed, Job, StoredMessage, StoreUnavailable
@@ -304,6 +305,8 @@ class Driver:
         return found
 
     def _goes_on(self, store: FileStore, disk: SimDisk, found: dict[int, Content]) -> None:
+        checkpoint = store.chain_head
+        self._check_chain(disk, checkpoint)
         seq = store.last_seq + 1
         store.append(seq, 10**9, b"after", b"", b"the crash")
         job = store.begin_commit()
@@ -315,21 +318,23 @@ class Driver:
         later = reopen(disk, self.directory, segment_bytes=self.segment_bytes)
         if self.present(later) != {*found, seq}:
             raise Broken("going on after recovery changed the past")
-        self._check_chain(disk)
+        self._check_chain(disk, checkpoint)
         if later.log.chain is not None and (later.log.chain.committed.last_seq != seq or later.log.chain.unlinked):
             raise Broken("going on after recovery left something out of the chain")
 
-    def _check_chain(self, disk: SimDisk) -> None:
+    def _check_chain(self, disk: SimDisk, checkpoint: ChainHead | None = None) -> None:
         """A crash is no tampering: the files as they lie there hold, and nothing is changed by looking."""
         if not self.chained:
             return
-        report = check_directory(sealed_disk(disk) if is_sealed() else disk, self.directory)
+        report = check_directory(sealed_disk(disk) if is_sealed() else disk, self.directory, wanted=checkpoint)
         if not report.intact:
             raise Broken(f"a chain that nobody broke: {report.broken}")
         if report.head.last_seq < self.committed_last:
             raise Broken("the chain ends before what was committed")
         if report.unlinked is not None and 0 < report.unlinked[0] <= self.committed_last:
             raise Broken(f"committed and not linked: {report.unlinked}")
+        if checkpoint is not None and report.unlinked is not None and 0 < report.unlinked[0] <= checkpoint.last_seq:
+            raise Broken(f"a checkpoint at {checkpoint.last_seq}, and not linked: {report.unlinked}")
 
 
 def _everything(store: FileStore) -> list[object]:

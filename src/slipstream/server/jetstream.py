@@ -32,6 +32,7 @@ from slipstream.server.file_threads import FileWork
 from slipstream.server.jetstream_ports import AccountPorts
 from slipstream.server.jetstream_system import SystemApi
 from slipstream.server.memory import HELD_MEMORY_SHARE, memory_bytes
+from slipstream.server.signing import ServerKey
 from slipstream.server.storage import Storage, disk_share, memory_share
 from slipstream.version import SERVER_VERSION
 
@@ -80,6 +81,7 @@ class JetStreamRunner:
         self.options = server.options.jetstream
         self.directory = storage.directory
         self._reserve = Reserve(self._disk, self.directory)
+        self._signer = ServerKey(self._disk, self.directory)
         self.facts = _server_facts(server, self.directory)
         self.shared = JetStreamServer(self.facts, self._on_full)
         self.server_id = server.identity.id
@@ -179,7 +181,7 @@ class JetStreamRunner:
             label=name.encode() if self._at_rest is not None else b"",
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
-        api = open_api(account, self._on_dropped)
+        api = open_api(account, self._on_dropped, signer=self._signer)
         account.on_started.append(self._on_stream)
         if limits is None:
             api.enabled = False

@@ -78,7 +78,8 @@ async def test_verified_while_it_is_written_to_and_erased_in(tmp_path: Path) -> 
         place["link"] = "00" * 32
         broken = await ask(client, "STREAM.VERIFY.LEDGER", {"checkpoint": place})
         assert not broken["intact"] and "checkpoint" in broken["broken"]["problem"]
-        for body in ({"checkpoint": 1}, {"checkpoint": {**place, "link": "no"}}):
+        wrong = ({"link": "no"}, {"records": -1}, {"records": 2**64}, {"last_seq": -1})
+        for body in ({"checkpoint": 1}, *({"checkpoint": {**place, **change}} for change in wrong)):
             assert (await ask(client, "STREAM.VERIFY.LEDGER", body))["error"]["err_code"] == 10025
         assert (await ask(client, "STREAM.VERIFY.NONE"))["error"]["err_code"] == 10059
         await client.close()

@@ -29,6 +29,7 @@ VERBS = {
     "gaps": Verb(f"{_HERE}.graph:gaps", "Show which messages between others are gone.", (), _LOOK),
     "graph": Verb(f"{_HERE}.graph:graph", "Watch how a stream grows.", (), _LOOK),
     "verify": Verb(f"{_HERE}.verify:verify", "Check the hash chain of a stream.", (), _LOOK),
+    "checkpoint": Verb(f"{_HERE}.checkpoint:checkpoint", "Sign where the hash chain stands.", (), _LOOK),
     "get": Verb(f"{_HERE}.messages:get", "Show one message.", (), _DATA),
     "view": Verb(f"{_HERE}.messages:view", "Page through messages.", (), _DATA),
     "purge": Verb(f"{_HERE}.remove:purge", "Delete messages, all or some.", (), _DATA),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,10 +13,14 @@ from slipstream.cli.human import format_number
 from slipstream.cli.jetstream import choose_stream
 from slipstream.cli.link import Reply
 from slipstream.cli.render import print_json, say
+from slipstream.cli.stream.checkpoint import described, read_kept, signer_option
 from slipstream.cli.types import json_flag
 from slipstream.units import MINUTE_NS
 
-__all__ = ["verify"]
+if TYPE_CHECKING:
+    from slipstream.jetstream.store.checkpoints import Checkpoint
+
+__all__ = ["hold_against", "verify"]
 
 _LONG_NS: Final = 60 * MINUTE_NS  # a whole stream is read
 _ID_DIGITS: Final = 32  # of the name of a stream's directory
@@ -30,28 +34,74 @@ _ID_DIGITS: Final = 32  # of the name of a stream's directory
     type=click.Path(exists=True, file_okay=False),
     help="Look at the files in this store directory, without a server; it must not be running.",
 )
+@click.option(
+    "--checkpoint",
+    "kept",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The stream must hold what this checkpoint was signed for: nothing is cut off, or went back.",
+)
+@signer_option
 @json_flag
 @click.pass_obj
-def verify(session: Session, name: str | None, directory: str | None, as_json: bool) -> None:
+def verify(
+    session: Session, name: str | None, directory: str | None, kept: str | None, signer: str | None, as_json: bool
+) -> None:
     """Recompute the hash chain of STREAM from its files, and say whether it holds.
 
     A stream has one if it was made with the metadata `slipstream.chain: blake2b`.
     """
+    wanted = _wanted(name, kept, signer)
+    if wanted is not None:
+        name = wanted.stream
     if directory is None:
         name = choose_stream(session, name, internal=session.show_all)
         link = session.link()
-        found: Reply = link.api(f"STREAM.VERIFY.{name}", timeout_ns=max(_LONG_NS, link.settings.timeout_ns))
+        place = {"records": wanted.records, "link": wanted.link, "last_seq": wanted.last_seq} if wanted else None
+        found: Reply = link.api(
+            f"STREAM.VERIFY.{name}",
+            {"checkpoint": place} if place else None,
+            timeout_ns=max(_LONG_NS, link.settings.timeout_ns),
+        )
         found = {key: value for key, value in found.items() if key != "type"}
     else:
         if name is None:
             raise click.UsageError("Say which stream: STREAM is missing.")
-        found = _verify_files(directory, name)
+        found = _verify_files(directory, name, wanted)
+    if wanted is not None:
+        hold_against(found, wanted)
     if as_json:
         print_json(found)
         if not found["intact"]:
             raise click.exceptions.Exit(1)
         return
     _tell(name, found)
+    if wanted is not None:
+        say(f"  {described(wanted)}: the chain goes on from there")
+
+
+def _wanted(name: str | None, kept: str | None, signer: str | None) -> Checkpoint | None:
+    if kept is None:
+        if signer is not None:
+            raise click.UsageError("--signer says who must have signed the --checkpoint: there is none.")
+        return None
+    found = read_kept(kept, signer)
+    if name not in (None, found.stream):
+        raise Failure(f"{kept} is a checkpoint of stream {found.stream}, not of {name}")
+    return found
+
+
+def hold_against(found: Reply, wanted: Checkpoint) -> None:
+    """What a chain that holds in itself still has to do with the checkpoint; said in the answer."""
+    if not found["chained"]:
+        return
+    problem = ""
+    if found["identity"] != wanted.identity:
+        problem = "it is another stream than that of the checkpoint, which had the same name"
+    elif found["intact"] and found["removed_records"] > wanted.records:
+        # Not a pass: whoever makes a chain of his own could let it begin behind every checkpoint.
+        problem = "all that the checkpoint covers was removed, so it proves nothing any more; a newer one is needed"
+    if problem:
+        found |= {"intact": False, "broken": {"first_seq": 0, "last_seq": 0, "problem": problem}}
 
 
 def _tell(name: str, found: Reply) -> None:
@@ -73,7 +123,7 @@ def _tell(name: str, found: Reply) -> None:
         say("  The newest records are in no link yet: the server was cut off while it wrote them. It links them next.")
 
 
-def _verify_files(directory: str, name: str) -> Reply:
+def _verify_files(directory: str, name: str, wanted: Checkpoint | None) -> Reply:
     from slipstream.jetstream.api.verify import report_fields
     from slipstream.jetstream.config.chained import CHAIN_KEY, is_chained
     from slipstream.jetstream.config.stored import from_stored
@@ -81,7 +131,11 @@ def _verify_files(directory: str, name: str) -> Reply:
     from slipstream.jetstream.store.file.chain_check import check_directory
     from slipstream.jetstream.store.file.real_disk import RealDisk
     from slipstream.jetstream.store.file.recovery import recover_log
+    from slipstream.jetstream.store.sealed.marker import MARKER
 
+    for root in (directory, os.path.join(directory, "jetstream")):
+        if os.path.lexists(os.path.join(root, MARKER)):
+            raise Failure(f"the streams in {directory} are encrypted: ask the server that has the key, without --dir")
     disk = RealDisk()
     found: list[str] = []
     for path in _stream_directories(os.path.abspath(directory)):
@@ -92,11 +146,13 @@ def _verify_files(directory: str, name: str) -> Reply:
             continue
         if config.name == name:
             found.append(path)
+    if len(found) > 1 and wanted is not None:
+        found = [path for path in found if os.path.basename(path) == wanted.identity]
     if not found:
         raise Failure(f"there is no stream {name} in {directory}")
     if len(found) > 1:
         raise Failure(f"several accounts have a stream {name}; name one of: {', '.join(found)}")
-    report = check_directory(disk, found[0])
+    report = check_directory(disk, found[0], wanted=wanted.place if wanted is not None else None)
     fields = {"stream": name, **report_fields(report)}
     if not report.chained and is_chained(from_stored(recover_log(disk, found[0], seed=0, first_id=1).config)[0]):
         problem = f"its configuration says {CHAIN_KEY}, and there is no chain"

@@ -16,19 +16,22 @@ from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.snapshots import SnapshotApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
-from slipstream.jetstream.api.verify import VerifyApi
+from slipstream.jetstream.api.verify import Signer, VerifyApi
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.copies import Copies
 
 __all__ = ["open_api"]
 
 
-def open_api(account: JetStreamAccount, on_dropped: Callable[[bool], None] | None = None) -> ApiDispatcher:
+def open_api(
+    account: JetStreamAccount, on_dropped: Callable[[bool], None] | None = None, *, signer: Signer | None = None
+) -> ApiDispatcher:
     """Make an account answer its API. Call once, before `JetStreamAccount.recover`.
 
     Args:
         account: whose API it is; what streams need beside themselves (consumers, copies) comes with it.
         on_dropped: told of calls that were dropped because too many wait; see `ApiLoad`.
+        signer: the server's key, for checkpoints.
     """
     facts = account.facts
     load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit, on_dropped=on_dropped)
@@ -39,7 +42,7 @@ def open_api(account: JetStreamAccount, on_dropped: Callable[[bool], None] | Non
     Copies(account)
     SnapshotApi(account, api)
     MessageApi(account, api)
-    VerifyApi(account, api)
+    VerifyApi(account, api, signer)
     UnavailableApi(api)
     DirectApi(account)
     pace = Pace(account.ports)

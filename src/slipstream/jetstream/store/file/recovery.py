@@ -98,6 +98,7 @@ class _Recovery:
         self.tombs: list[bytes] = []
         self.erasures: dict[int, EraseIntent] = {}
         self.link: bytes | None = None  # the last of the hash chain that was read
+        self.link_seq = 0  # the last sequence that it covers
         self.leaves: dict[int, bytes] = {}  # what stands in it for erased messages
         self.holes: list[tuple[int, int]] = []
         self.expiries: list[tuple[int, int]] = []
@@ -295,7 +296,7 @@ class _Recovery:
                 if key:
                     self.leaves[seq] = key
             elif kind == CHAIN:
-                self.link = payload
+                self.link, self.link_seq = payload, seq
             elif kind == NOTE:
                 if payload:
                     self.notes[key] = payload
@@ -344,7 +345,6 @@ class _Recovery:
         """Where the hash chain goes on: behind its last link, with the records that no link covers yet."""
         if self.link is None:
             return None
-        last_seq = self.index.last_seq
         # Damaged or not, the last link that was read is one: what does not fit before it stays to be seen.
         links = new_links(self.uid, self.link[8:], int.from_bytes(self.link[:8], "little"))
         behind: list[tuple[bytes, Segment]] = []
@@ -358,7 +358,8 @@ class _Recovery:
                 links = found
                 break
             behind.append((data, segment))
-        return LogChain(links, self.leaves, last_seq)
+        # A checkpoint must not speak of messages that its link does not cover.
+        return LogChain(links, self.leaves, self.link_seq if links.unlinked else self.index.last_seq)
 
     def _unfinished_erasures(self) -> list[tuple[int, EraseIntent]]:
         """Logged intents whose record is still readable, or half overwritten: with the place where it lies now."""

@@ -5,7 +5,7 @@
 | file | sealed as |
 |---|---|
 | segments, the journal of consumers | frame by frame, in place (`frames`) |
-| index files, manifests, names of accounts | a box each (`boxes`) |
+| index files, manifests, names of accounts, the server's key | a box each (`boxes`) |
 | staged parts | in pieces (`parts`) |
 | VOTE, DELETED, space set aside | not: they hold no word of any user |
 
@@ -369,7 +369,7 @@ def file_kind(path: str) -> FileKind:
     name = path.removesuffix(".tmp")
     if name.endswith((".seg", "/consumers.log")):
         return FileKind.FRAMES
-    if name.endswith((".sdx", "/MANIFEST.0", "/MANIFEST.1", "/ACCOUNT")):
+    if name.endswith((".sdx", "/MANIFEST.0", "/MANIFEST.1", "/ACCOUNT", "/SERVER.nk")):
         return FileKind.BOX
     return FileKind.PART if name.endswith((".open", ".part")) else FileKind.PLAIN
 
