@@ -115,6 +115,7 @@ _BLOCKS = (
     _Block("leafnodes remotes proxy", cluster_keys.PROXY, listeners.LeafProxyOptions),
     _Block("compression", listener_keys.COMPRESSION, listeners.CompressionOptions),
     _Block("jetstream", jetstream_keys.JETSTREAM, jetstream.JetStreamOptions),
+    _Block("jetstream audit", jetstream_keys.AUDIT, jetstream.JetStreamAuditOptions),
     _Block("jetstream limits", jetstream_keys.JETSTREAM_LIMITS, jetstream.JetStreamLimitsOptions),
     _Block("jetstream limits batch", jetstream_keys.BATCH_LIMITS, jetstream.JetStreamBatchLimitsOptions),
     _Block("jetstream tpm", jetstream_keys.TPM, jetstream.JetStreamTPMOptions),

@@ -105,6 +105,11 @@ STREAM_MAX_BUFFERED_MSGS: Final = 100_000
 STREAM_MAX_BUFFERED_BYTES: Final = 128 * MIB
 # `request_queue_limit`, `info_queue_limit`: API requests waiting.
 API_REQUEST_QUEUE_LIMIT: Final = 10_000
+# `audit.max_bytes`: some hundred thousand actions. Less than the least would turn over within a day of work.
+AUDIT_MAX_BYTES: Final = 256 * MIB
+AUDIT_MAX_BYTES_MIN: Final = 1_000_000
+# `audit.max_age`: shorter ages are mistakes.
+AUDIT_MAX_AGE_MIN_NS: Final = SECOND_NS
 # Sequences named in an advisory about messages that cannot be read; it says how many there are.
 ADVISED_LOST_MAX: Final = 100
 # Advisories about API requests that were dropped come at most this often.

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     ),
     "migrate": Verb("slipstream.cli.migrate:migrate", "Take over the streams of a nats-server.", (), _OPERATE),
     "events": Verb("slipstream.cli.events:events", "Show advisories as they happen.", ("event", "e"), _OPERATE),
+    "audit": Verb("slipstream.cli.audit:audit", "Show who administered what.", (), _OPERATE),
     "dashboard": Verb("slipstream.cli.dashboard:dashboard", "Open a server's dashboard.", ("ui",), _OPERATE),
     "otel": Verb("slipstream.cli.otel:otel", "Send metrics and traces to a collector.", (), _OPERATE),
     "top": Verb("slipstream.cli.top:top", "Watch a server's connections.", (), _OPERATE),

@@ -18,6 +18,7 @@ from slipstream.config.account_options import (
     UserOptions,
 )
 from slipstream.config.jetstream_options import (
+    JetStreamAuditOptions,
     JetStreamBatchLimitsOptions,
     JetStreamLimitsOptions,
     JetStreamOptions,
@@ -55,6 +56,7 @@ __all__ = [
     "ExportOptions",
     "GatewayOptions",
     "ImportOptions",
+    "JetStreamAuditOptions",
     "JetStreamBatchLimitsOptions",
     "JetStreamLimitsOptions",
     "JetStreamOptions",

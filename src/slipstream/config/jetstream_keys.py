@@ -6,6 +6,7 @@ from typing import Final
 
 from slipstream.config.checker import Checker, Key, Kind, Reader, Table, go_type, quote, read_map, refusal
 from slipstream.config.jetstream_options import (
+    JetStreamAuditOptions,
     JetStreamBatchLimitsOptions,
     JetStreamLimitsOptions,
     JetStreamOptions,
@@ -14,9 +15,15 @@ from slipstream.config.jetstream_options import (
 from slipstream.config.parser import Value
 from slipstream.config.readers import BOOLEAN, INTEGER, STRING, duration, duration_text, storage_size, text
 from slipstream.config.record import replace
-from slipstream.limits import API_REQUEST_QUEUE_LIMIT, CONCURRENT_IO_MAX, CONCURRENT_IO_MIN
+from slipstream.limits import (
+    API_REQUEST_QUEUE_LIMIT,
+    AUDIT_MAX_AGE_MIN_NS,
+    AUDIT_MAX_BYTES_MIN,
+    CONCURRENT_IO_MAX,
+    CONCURRENT_IO_MIN,
+)
 
-__all__ = ["BATCH_LIMITS", "JETSTREAM", "JETSTREAM_LIMITS", "TPM", "jetstream"]
+__all__ = ["AUDIT", "BATCH_LIMITS", "JETSTREAM", "JETSTREAM_LIMITS", "TPM", "jetstream"]
 
 
 def jetstream(checker: Checker, value: Value, _key: str) -> JetStreamOptions:
@@ -110,6 +117,28 @@ def _tpm(checker: Checker, value: Value, _key: str) -> JetStreamTPMOptions:
     return JetStreamTPMOptions(**fields)  # type: ignore[arg-type]  # the table names its fields
 
 
+def _audit(checker: Checker, value: Value, _key: str) -> JetStreamAuditOptions | None:
+    if isinstance(value.data, bool):
+        return JetStreamAuditOptions() if value.data else None
+    if not isinstance(value.data, dict):
+        raise refusal(value, f"Expected map or bool to define audit, got {go_type(value)}")
+    return JetStreamAuditOptions(**read_map(checker, value, AUDIT))  # type: ignore[arg-type]
+
+
+def _audit_age(checker: Checker, value: Value, key: str) -> int:
+    age_ns = duration()(checker, value, key)
+    if not isinstance(age_ns, int) or age_ns < 0 or 0 < age_ns < AUDIT_MAX_AGE_MIN_NS:
+        raise refusal(value, f"Expected a duration of a second at least for {quote(key)}, got {value.plain()}")
+    return age_ns
+
+
+def _audit_size(checker: Checker, value: Value, key: str) -> int:
+    size = storage_size()(checker, value, key)
+    if not isinstance(size, int) or size < AUDIT_MAX_BYTES_MIN:
+        raise refusal(value, f"Expected 1M at least for {quote(key)}, got {value.plain()}")
+    return size
+
+
 _SIZE: Final[Kind] = ("size", storage_size())
 
 BATCH_LIMITS: Final = Table(
@@ -138,6 +167,11 @@ TPM: Final = Table(
     Key("srk_password", STRING, "Password of the storage root key."),
     Key("pcr", INTEGER, "Platform configuration register."),
     Key("cipher", ("`chachapoly` or `aes`", _cipher), "As in the block."),
+)
+
+AUDIT: Final = Table(
+    Key("max_age", ("duration", _audit_age), "Age at which records go; by default they stay.", field="max_age_ns"),
+    Key("max_bytes", ("size", _audit_size), "Size of the trail: the oldest records go."),
 )
 
 JETSTREAM: Final = Table(
@@ -183,4 +217,9 @@ JETSTREAM: Final = Table(
     Key("meta_compact_size", ("size", _not_negative(storage_size())), "Bytes after which the meta log is compacted."),
     Key("meta_compact_sync", BOOLEAN, "Compact the meta log before going on."),
     Key("max_concurrent_io", ("integer", _concurrent_io), "File operations at the same time, 4 to 8192."),
+    Key(
+        "audit",
+        ("boolean or map", _audit),
+        "Write administrative actions down in the stream `SLIPSTREAM_AUDIT` of the system account.",
+    ),
 )

@@ -11,13 +11,27 @@ from typing import Literal
 from slipstream.config.record import Record
 from slipstream.limits import (
     API_REQUEST_QUEUE_LIMIT,
+    AUDIT_MAX_BYTES,
     CONCURRENT_IO,
     STREAM_MAX_BUFFERED_BYTES,
     STREAM_MAX_BUFFERED_MSGS,
     SYNC_INTERVAL_NS,
 )
 
-__all__ = ["JetStreamBatchLimitsOptions", "JetStreamLimitsOptions", "JetStreamOptions", "JetStreamTPMOptions"]
+__all__ = [
+    "JetStreamAuditOptions",
+    "JetStreamBatchLimitsOptions",
+    "JetStreamLimitsOptions",
+    "JetStreamOptions",
+    "JetStreamTPMOptions",
+]
+
+
+class JetStreamAuditOptions(Record):
+    """`jetstream.audit`: how much of the audit trail is kept."""
+
+    max_age_ns: int = 0  # 0: for ever
+    max_bytes: int = AUDIT_MAX_BYTES
 
 
 class JetStreamBatchLimitsOptions(Record):
@@ -89,6 +103,7 @@ class JetStreamOptions(
     meta_compact_size: int = 0
     meta_compact_sync: bool = False
     max_concurrent_io: int = CONCURRENT_IO
+    audit: JetStreamAuditOptions | None = None  # None: actions are not written down
 
     @property
     def encrypts(self) -> bool:

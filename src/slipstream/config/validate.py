@@ -54,6 +54,13 @@ _NO_OCSP_PEER = (
 
 # key whose place is reported, whether it is asked for, what to say
 UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
+    (
+        "jetstream",
+        lambda o: (
+            o.jetstream.enabled and o.jetstream.audit is not None and o.system_account_name in ("", GLOBAL_ACCOUNT)
+        ),
+        "audit is kept in the system account: there must be one, and not $G, which has other streams",
+    ),
     ("cluster", lambda o: _checks_ocsp(o.cluster.tls), _NO_OCSP_PEER),
     (
         "cluster",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slipstream.errors import UNREADABLE
+from slipstream.jetstream.api.actions import Action
 from slipstream.kernels.subjects.subject import is_literal, is_subset
 from slipstream.monitoring.envelope import Sender
 from slipstream.monitoring.event_messages import account_connections, server_stats
@@ -121,13 +122,25 @@ class ServiceAnswers:
 
     # --- services -------------------------------------------------------------------------------------------------
 
-    def _answer(self, request: ServiceRequest, service: Service, about: Callable[[object], None] | None = None) -> None:
+    def _answer(
+        self,
+        request: ServiceRequest,
+        service: Service,
+        about: Callable[[object], None] | None = None,
+        done: Callable[[str], None] | None = None,
+    ) -> None:
         """Let the worker answer. When it has too much to do the request is lost, as any message may be."""
         if request.reply is not None:
-            self._worker.submit(self._make_answer(request, service, about))
+            self._worker.submit(self._make_answer(request, service, about, done))
 
-    def _make_answer(self, request: ServiceRequest, service: Service, about: Callable[[object], None] | None) -> Job:
-        """Read the options, ask the service, send what it says."""
+    def _make_answer(
+        self,
+        request: ServiceRequest,
+        service: Service,
+        about: Callable[[object], None] | None,
+        done: Callable[[str], None] | None,
+    ) -> Job:
+        """Read the options, ask the service, send what it says; `done` is told why it could not, or nothing."""
         try:
             options, wanted = read_options(request.body, service.options, service.go_name)
         except BadOptions as error:
@@ -146,11 +159,15 @@ class ServiceAnswers:
             if service.shows_null:
                 message["data"] = None
             self._send(request, {**message, "error": _error(500, str(error))})
+            if done is not None:
+                done(str(error))
             return
         message = {"server": self._sender.server()}
         if data is not None:
             message["data"] = data
         self._send(request, message, may_compress=True)
+        if done is not None:
+            done("")
 
     def _about_account(self, request: ServiceRequest, account: str, name: str) -> None:
         service, about = ACCOUNT_SERVICES[name]
@@ -164,7 +181,14 @@ class ServiceAnswers:
         except BadOptions as error:
             self._facts.server.log("ERR", f"Bad request on {request.subject.rpartition('.')[2]}: {error}")
             return
-        self._answer(request, service)
+        action = Action(f"server.{request.subject.rpartition('.')[2].lower()}")
+
+        def done(error: str) -> None:
+            self._facts.server.record_action(
+                action, asker=request.asker, subject=request.subject, body=request.body, error=error
+            )
+
+        self._answer(request, service, done=done)
 
     def _statsz(self, request: ServiceRequest) -> None:
         """Numbers; a request without reply makes the server send them to everybody."""

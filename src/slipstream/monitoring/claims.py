@@ -11,16 +11,18 @@ token is on disk and in effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from slipstream.auth.jwt.checks import Finding, account_findings
 from slipstream.auth.jwt.token import InvalidToken, decode_account, decode_generic
 from slipstream.auth.nkeys import KeyKind, is_public_key
 from slipstream.ids import new_nuid
+from slipstream.jetstream.api.actions import Action
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
+    from slipstream.accounts.member import Member
     from slipstream.auth.jwt.claims import AccountClaims
     from slipstream.monitoring.envelope import Sender
     from slipstream.routing.deadlines import Cancellable, Timers
@@ -58,6 +60,24 @@ class _Refused(Exception):
         self.account, self.what, self.why = account, what, why
 
 
+class Recorder(Protocol):
+    """Writes an action down."""
+
+    def __call__(
+        self, action: Action, *, asker: Member | None = None, subject: str = "", body: bytes = b"", error: str = ""
+    ) -> None: ...
+
+
+class _Asked(NamedTuple):
+    """A request that changes something."""
+
+    action: str
+    asker: Member | None
+    subject: str
+    reply: bytes | None
+    body: bytes
+
+
 class ClaimsService:
     """The listeners in the system account of one server."""
 
@@ -68,7 +88,10 @@ class ClaimsService:
         sender: Callable[[], Sender],
         timers: Timers,
         log: Callable[[str, str], object],
+        record: Recorder,
     ) -> None:
+        """Serve for the operators; `record` writes down what was pushed and deleted."""
+        self._record = record
         self._mode = mode
         self._store = store
         self._sender = sender
@@ -88,15 +111,16 @@ class ClaimsService:
     def start(self, system: Account) -> None:
         """Listen."""
         self._system = system
-        subjects: dict[str, Callable[[str, bytes | None, bytes], None]] = {
-            "$SYS.ACCOUNT.*.CLAIMS.UPDATE": self._on_update,
-            "$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE": self._on_update,
+        subjects: dict[str, Callable[[str, bytes | None, bytes], None]] = {}
+        changes: dict[str, tuple[str, Callable[[_Asked], None]]] = {
+            "$SYS.ACCOUNT.*.CLAIMS.UPDATE": ("claims.update", self._on_update),
+            "$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE": ("claims.update", self._on_update),
         }
         store = self._store
         if store is not None:
-            subjects["$SYS.REQ.CLAIMS.UPDATE"] = self._on_update
+            changes["$SYS.REQ.CLAIMS.UPDATE"] = ("claims.update", self._on_update)
             subjects["$SYS.REQ.CLAIMS.LIST"] = self._on_list
-            subjects["$SYS.REQ.CLAIMS.DELETE"] = self._on_delete
+            changes["$SYS.REQ.CLAIMS.DELETE"] = ("claims.delete", self._on_delete)
             if store.is_cache:
                 store.ask_others = self._ask_others
             else:
@@ -107,6 +131,8 @@ class ClaimsService:
                 self._compare_later()
         for subject, handler in subjects.items():
             system.subscribe(subject.encode(), _callback(handler))
+        for subject, (action, change) in changes.items():
+            system.subscribe(subject.encode(), _change(action, change))
 
     def stop(self) -> None:
         """Compare no more; the listeners go with their account."""
@@ -115,23 +141,23 @@ class ClaimsService:
 
     # --- update ---------------------------------------------------------------------------------------------------
 
-    def _on_update(self, subject: str, reply: bytes | None, message: bytes) -> None:
-        tokens = subject.split(".")
+    def _on_update(self, asked: _Asked) -> None:
+        tokens = asked.subject.split(".")
         # One is for whichever account the token is about, the others name it.
         name = {5: tokens[2], 6: tokens[3]}.get(len(tokens), "") if "ACCOUNT" in tokens else ""
-        text = message.decode("utf-8", "replace")
+        text = asked.body.decode("utf-8", "replace")
         try:
             claims = self._checked_update(name, text)
         except _Refused as refused:
-            self._answer(reply, refused.account, refused.what, refused.why)
+            self._answer(asked, refused.account, refused.what, refused.why)
             return
         if claims is None:
-            self._answer(reply, name, "jwt update skipped" if self._store is None else "jwt update cache skipped")
+            self._answer(asked, name, "jwt update skipped" if self._store is None else "jwt update cache skipped")
         elif self._store is None:
-            self._mode.update(claims.sub, text, lambda error: self._updated(reply, claims.sub, error))
+            self._mode.update(claims.sub, text, lambda error: self._updated(asked, claims.sub, error))
         else:
             self._store.save(
-                claims.sub, text, lambda changed, error: self._saved(reply, claims.sub, text, changed, error)
+                claims.sub, text, lambda changed, error: self._saved(asked, claims.sub, text, changed, error)
             )
 
     def _checked_update(self, name: str, text: str) -> AccountClaims | None:
@@ -170,20 +196,20 @@ class ClaimsService:
         if found:
             raise _Refused(claims.sub, what, f"validation errors: [{' '.join(finding.text for finding in found)}]")
 
-    def _updated(self, reply: bytes | None, name: str, error: str) -> None:
-        self._answer(reply, name, "jwt update resulted in error" if error else "jwt updated", error)
+    def _updated(self, asked: _Asked, name: str, error: str) -> None:
+        self._answer(asked, name, "jwt update resulted in error" if error else "jwt updated", error)
 
-    def _saved(self, reply: bytes | None, name: str, text: str, changed: bool | None, error: str) -> None:
+    def _saved(self, asked: _Asked, name: str, text: str, changed: bool | None, error: str) -> None:
         assert self._store is not None
         cached = " cache" if self._store.is_cache else ""
         if changed is None:
-            self._answer(reply, name, f"jwt update{cached} resulted in error", error)
+            self._answer(asked, name, f"jwt update{cached} resulted in error", error)
             return
 
         def applied(problem: str) -> None:
             if problem:
                 self._log("ERR", f'DirResolver - Update for account "{name}" resulted in error {problem}')
-            self._answer(reply, name, f"jwt updated{cached}")
+            self._answer(asked, name, f"jwt updated{cached}")
 
         if name in self._mode.claimed.accounts:
             self._mode.update(name, text, applied)
@@ -312,21 +338,21 @@ class ClaimsService:
 
     # --- delete ---------------------------------------------------------------------------------------------------
 
-    def _on_delete(self, _subject: str, reply: bytes | None, message: bytes) -> None:
+    def _on_delete(self, asked: _Asked) -> None:
         assert self._store is not None
         try:
-            names = self._checked_delete(message.decode("utf-8", "replace"))
+            names = self._checked_delete(asked.body.decode("utf-8", "replace"))
         except _Refused as refused:
-            self._answer(reply, "", refused.what, refused.why)
+            self._answer(asked, "", refused.what, refused.why)
             return
 
         def deleted(gone: list[str] | None, error: str) -> None:
             for name in gone or ():
                 self._mode.remove(name)
             if gone is None:
-                self._answer(reply, "", f"deleted 0 accounts, failed for {len(names)}", error)
+                self._answer(asked, "", f"deleted 0 accounts, failed for {len(names)}", error)
             else:
-                self._answer(reply, "", f"deleted {len(names)} accounts")
+                self._answer(asked, "", f"deleted {len(names)} accounts")
 
         self._store.delete(names, deleted)
 
@@ -363,10 +389,12 @@ class ClaimsService:
 
     # --- answers --------------------------------------------------------------------------------------------------
 
-    def _answer(self, reply: bytes | None, account: str, what: str, error: str = "") -> None:
+    def _answer(self, asked: _Asked, account: str, what: str, error: str = "") -> None:
+        action = Action(asked.action, target=account)
+        self._record(action, asker=asked.asker, subject=asked.subject, body=asked.body, error=error)
         about = f"{what} - {account}" if account else what
         self._log(*(("ERR", f"{about} - {error}") if error else ("DBG", about)))
-        if reply is None:
+        if asked.reply is None:
             return
         named = {"account": account} if account else {}
         sender = self._sender()
@@ -375,7 +403,7 @@ class ClaimsService:
             answer["error"] = {**named, "code": _FAILED, "description": f"{what} - {error}"}
         else:
             answer["data"] = {**named, "code": _OK, "message": what}
-        sender.publish(reply.decode("utf-8", "surrogateescape"), answer)
+        sender.publish(asked.reply.decode("utf-8", "surrogateescape"), answer)
 
     def _send(self, reply: bytes | None, body: bytes) -> None:
         if reply is not None and self._system is not None:
@@ -385,6 +413,14 @@ class ClaimsService:
 def _callback(handler: Callable[[str, bytes | None, bytes], None]) -> Callable[..., bool]:
     def on_message(_publisher: object, subject: bytes, reply: bytes | None, header_size: int, message: bytes) -> bool:
         handler(subject.decode("utf-8", "surrogateescape"), reply, message[header_size:])
+        return True
+
+    return on_message
+
+
+def _change(action: str, handler: Callable[[_Asked], None]) -> Callable[..., bool]:
+    def on_message(asker: Member | None, subject: bytes, reply: bytes | None, header_size: int, message: bytes) -> bool:
+        handler(_Asked(action, asker, subject.decode("utf-8", "surrogateescape"), reply, message[header_size:]))
         return True
 
     return on_message

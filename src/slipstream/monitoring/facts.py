@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slipstream.clock import Clock
     from slipstream.config.listener_options import TLSOptions
     from slipstream.config.options import Options
+    from slipstream.jetstream.api.actions import Action
     from slipstream.links.leafs.link import LeafLink
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.link import RouteLink
@@ -65,6 +66,9 @@ class Monitored(Protocol):
     @property
     def on_reload_request(self) -> Callable[[], None] | None: ...
     def bind(self, what: str, host: str, port: int) -> socket.socket: ...
+    def record_action(
+        self, action: Action, *, asker: Member | None = None, subject: str = "", body: bytes = b"", error: str = ""
+    ) -> None: ...
 
 
 class Traffic(NamedTuple):

@@ -101,7 +101,9 @@ class Monitoring:
         from slipstream.monitoring.claims import ClaimsService
 
         server = self.facts.server
-        self._claims = ClaimsService(operators, store, self._ready_sender, server.turns, server.log)
+        self._claims = ClaimsService(
+            operators, store, self._ready_sender, server.turns, server.log, server.record_action
+        )
         self._claims.start(system)
 
     def join_cluster(self, mesh: Mesh) -> None:

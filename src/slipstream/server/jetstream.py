@@ -11,17 +11,18 @@ import gc
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from slipstream.config.jetstream_options import JetStreamBatchLimitsOptions
+from slipstream.config.jetstream_options import JetStreamAuditOptions, JetStreamBatchLimitsOptions
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.account.directory import DirectoryStores, account_directory
 from slipstream.jetstream.account.server import JetStreamServer
 from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
+from slipstream.jetstream.api.trail import AuditTrail, audit_stream_config
 from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
@@ -91,6 +92,7 @@ class JetStreamRunner:
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
         self._told_of_compression = False
         self._system: SystemApi | None = None
+        self.trail: AuditTrail | None = None  # where actions are written down
         self._young_streams = 0  # made since the garbage collector was told that what is there stays
         self._system_listening: list[Callable[[], None]] = []
 
@@ -112,8 +114,9 @@ class JetStreamRunner:
     def stop(self) -> None:
         """Close every stream; everything acknowledged is on disk before that."""
         self._server.log("INF", "Initiating JetStream Shutdown...")
-        for name in list(self._listening):
+        for name in reversed(list(self._listening)):  # the audit trail, which was there first, goes last
             self._close(name)
+        self.trail = None
         for stop_listening in self._system_listening:
             stop_listening()
         if self._system is not None:
@@ -170,8 +173,18 @@ class JetStreamRunner:
         if limits is None and self._calls_another(name):
             self._listening[name] = []
             return
+        account, api = self._make(name, limits)
+        if limits is not None:
+            self._recover(account, api)
+        self._listening[name] = self._listen(name, api)
+
+    def _make(
+        self, name: str, limits: AccountLimits | None, *, takes_publishes: bool = True
+    ) -> tuple[JetStreamAccount, ApiDispatcher]:
+        """An account without its streams yet, and its API; without limits JetStream is off."""
         server = self._server
-        ports = AccountPorts(server, server.hub.accounts[name], self._loop, self._files)
+        place = server.hub.accounts[name]
+        ports = AccountPorts(server, place, self._loop, self._files, takes_publishes=takes_publishes)
         stores = DirectoryStores(
             self._disk,
             self.account_path(name),
@@ -181,26 +194,40 @@ class JetStreamRunner:
             label=name.encode() if self._at_rest is not None else b"",
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
-        api = open_api(account, self._on_dropped, signer=self._signer)
+        api = open_api(account, self._on_dropped, signer=self._signer, trail=self.trail)
+        api.enabled = limits is not None
         account.on_started.append(self._on_stream)
-        if limits is None:
+        return account, api
+
+    def _recover(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+        name = account.name
+        try:
+            account.recover()
+        except Exception as error:
+            # One account's trouble is not the others': its API says that JetStream is not there.
+            self._server.turns.report(f"The recovery of account '{name}'", error)
+            self.broken[name] = str(error) or type(error).__name__
             api.enabled = False
-        else:
-            try:
-                account.recover()
-            except Exception as error:
-                # One account's trouble is not the others': its API says that JetStream is not there.
-                server.turns.report(f"The recovery of account '{name}'", error)
-                self.broken[name] = str(error) or type(error).__name__
-                api.enabled = False
-            self.accounts[name], self.apis[name] = account, api
-        self._listening[name] = self._listen(name, api)
+        self.accounts[name], self.apis[name] = account, api
+
+    def _open_trail(self, options: JetStreamAuditOptions, name: str) -> ApiDispatcher:
+        """Write actions down from now on, in a stream of the system account; gives the API of those who read it."""
+        account, api = self._make(name, AccountLimits(), takes_publishes=False)
+        self._recover(account, api)
+        self._listening[name] = []  # the system account has its own way to answer
+        self.trail = AuditTrail(account, audit_stream_config(options.max_age_ns, options.max_bytes))
+        self.trail.open()
+        return api
 
     def account_path(self, name: str) -> str:
         """Where the files of an account are."""
         hidden = self._at_rest
         directory = account_directory(name) if hidden is None else hidden.account_directory(name)
         return os.path.join(self.directory, directory)
+
+    def describe_client(self, client: Member) -> Mapping[str, object]:
+        """Who calls, for advisories and the audit trail."""
+        return self._server.hub.client_info(client)
 
     def _on_stream(self, _stream: Stream) -> None:
         """Streams stay: a full garbage collection does not have to look at all of them again and again."""
@@ -238,7 +265,7 @@ class JetStreamRunner:
             max_storage=_given(self.options.max_file_store, self.facts.max_storage),
         )
         wanted = self._wanted()
-        for name in [name for name in self._listening if name not in wanted]:
+        for name in [name for name in self._listening if name not in wanted and not self._is_system(name)]:
             self._close(name)
         for name, limits in wanted.items():
             self._adapt(name, limits)
@@ -258,7 +285,6 @@ class JetStreamRunner:
 
     def _listen(self, name: str, api: ApiDispatcher) -> list[Callable[[], None]]:
         """Let an account's clients call its API, also by the server's domain; gives what ends it."""
-        hub = self._server.hub
         prefixes = [API_PREFIX]
         if self.facts.domain:
             prefixes.append(f"$JS.{self.facts.domain}.API.")
@@ -267,14 +293,14 @@ class JetStreamRunner:
             def answer(
                 publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
             ) -> None:
-                client = None if publisher is None else partial(hub.client_info, publisher)
+                client = None if publisher is None else partial(self.describe_client, publisher)
                 grants = None if publisher is None else publisher.grants
                 called = API_PREFIX.encode() + subject[len(prefix) :]
                 api.handle(called, reply, body[:header_size] or None, body[header_size:], client, grants)
 
             return answer
 
-        place = hub.accounts[name]
+        place = self._server.hub.accounts[name]
         made: list[Callable[[], None]] = []
         for prefix in prefixes:
             for pattern in API_SUBSCRIPTIONS:
@@ -293,7 +319,8 @@ class JetStreamRunner:
             return
         place = self._server.hub.accounts[name]
         ports = AccountPorts(self._server, place, self._loop, self._files)
-        self._system = SystemApi(self, ports)
+        audit = self.options.audit
+        self._system = SystemApi(self, ports, None if audit is None else self._open_trail(audit, name))
         subscription = place.subscribe(f"{API_PREFIX}>".encode(), self._system.answer)
         self._system_listening = [partial(place.remove, subscription)]
 

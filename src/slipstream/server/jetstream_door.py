@@ -32,7 +32,13 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 def may_open_later(options: Options) -> bool:
-    """Whether nothing is in the way: an account may import the API of another, and then calls have two ways to go."""
+    """Whether nothing is in the way.
+
+    An account may import the API of another, and then calls have two ways to go; and what happens before JetStream is
+    open could not be written down.
+    """
+    if options.jetstream.audit is not None:
+        return False
     return not options.trusts_operators and not any(account.imports for account in options.accounts)
 
 

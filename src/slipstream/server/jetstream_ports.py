@@ -14,6 +14,7 @@ from slipstream.ids import new_nuid
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Delivery, OnMessage
 from slipstream.kernels.fastpath.handout import hand_out, is_congested
+from slipstream.kernels.fastpath.intake import Intake
 from slipstream.kernels.wire.interest import Presence
 from slipstream.protocol.connection import SUBSCRIPTIONS_AT_ONCE
 from slipstream.routing.services import REPLY_PREFIX
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from slipstream.jetstream.ports import Subscription as Listening
     from slipstream.kernels.fastpath.ackintake import AckIntake
     from slipstream.kernels.fastpath.handout import Batch
-    from slipstream.kernels.fastpath.intake import Intake
     from slipstream.kernels.fastpath.pointget import PointGet
     from slipstream.kernels.wire.interest import Subscription
     from slipstream.server.file_threads import FileWork
@@ -58,10 +58,27 @@ class _Listening:
         return self._subscription
 
 
+class _NotListening:
+    """In the place of a subscription, where a stream takes nothing from outside."""
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
 class AccountPorts:
     """The ports of one account."""
 
-    def __init__(self, server: Server, account: Account, loop: asyncio.AbstractEventLoop, files: FileWork) -> None:
+    def __init__(
+        self,
+        server: Server,
+        account: Account,
+        loop: asyncio.AbstractEventLoop,
+        files: FileWork,
+        *,
+        takes_publishes: bool = True,
+    ) -> None:
+        """For an account; `takes_publishes=False`: its streams store nothing but what the server itself gives them."""
+        self._takes_publishes = takes_publishes
         self._server = server
         self._turns = server.turns
         self._account = account
@@ -248,8 +265,10 @@ class AccountPorts:
 
         return _Listening(self._account, self._account.subscribe(subject, take, queue, imports=True))
 
-    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> _Listening:
+    def listen(self, subject: bytes, intake: Intake | AckIntake, taker: MessageTaker | None = None) -> Listening:
         """Let a kernel receive what is published in the account; `taker` gets what is traced instead."""
+        if not self._takes_publishes and isinstance(intake, Intake):
+            return _NotListening()
         subscription = self._account.subscribe(subject, intake, imports=True)
         if taker is not None:
             self._account.takers[subscription] = taker

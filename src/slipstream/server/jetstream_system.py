@@ -1,4 +1,6 @@
-"""The JetStream API as the system account sees it: it has no streams, but may clear those of an account.
+"""The JetStream API as the system account sees it: it may clear the streams of an account, and has none of its own.
+
+But for the audit trail (ADR 65), where that is kept: its users may read it as any stream, and nobody may change it.
 
 Also told here, because they concern the server: calls that were dropped because too many waited.
 """
@@ -6,12 +8,14 @@ Also told here, because they concern the server: calls that were dropped because
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slipstream.errors import ApiError
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.api.actions import action_of
 from slipstream.jetstream.api.subjects import API_PREFIX, TYPE_PREFIX
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.gojson import encode
@@ -20,6 +24,7 @@ from slipstream.limits import API_DROPPED_REPORT_NS
 
 if TYPE_CHECKING:
     from slipstream.accounts.member import Member
+    from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.ports import Cancel
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_ports import AccountPorts
@@ -27,14 +32,33 @@ if TYPE_CHECKING:
 __all__ = ["SystemApi"]
 
 _PURGE = "ACCOUNT.PURGE."
+# Calls that only read, by how they begin: these are answered for the audit trail.
+_READS: Final = (
+    *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.VERIFY."),
+    *("STREAM.CHECKPOINT.", "STREAM.SNAPSHOT."),
+    *(f"CONSUMER.{verb}." for verb in ("CREATE", "DURABLE.CREATE", "DELETE", "PAUSE", "RESET")),
+    *(f"CONSUMER.{verb}." for verb in ("NAMES", "LIST", "INFO")),
+    *(f"BULK.{verb}." for verb in ("INFO", "PLAN", "READ", "CREDIT", "HOLD", "RELEASE")),
+)
+_ANSWERED_BY_STREAMS: Final = ("DIRECT.GET.", "CONSUMER.MSG.NEXT.")
 _NEEDS_CLUSTER = ("META.LEADER.STEPDOWN", "META.RESCUE", "SERVER.REMOVE", "SERVER.EVACUATE")  # silent without one
+
+
+class _Asked(NamedTuple):
+    """A call, as far as its answer and its record need it."""
+
+    subject: str
+    reply: bytes | None
+    body: bytes
+    describe: Callable[[], Mapping[str, object]] | None  # who asks
 
 
 class SystemApi:
     """Answers on `$JS.API.>` in the system account."""
 
-    def __init__(self, runner: JetStreamRunner, ports: AccountPorts) -> None:
-        """Answer through the system account's ports; nothing is subscribed yet."""
+    def __init__(self, runner: JetStreamRunner, ports: AccountPorts, trail_api: ApiDispatcher | None) -> None:
+        """Answer through the system account's ports; nothing is subscribed yet. `trail_api`: of the audit trail."""
+        self._trail_api = trail_api
         self._runner = runner
         self._ports = ports
         self._advisories = Advisories(ports, runner.facts)
@@ -42,16 +66,28 @@ class SystemApi:
         self._report_timer: Cancel | None = None
 
     def answer(
-        self, publisher: Member | None, subject: bytes, reply: bytes | None, _header_size: int, _body: bytes
+        self, publisher: Member | None, subject: bytes, reply: bytes | None, header_size: int, body: bytes
     ) -> None:
         """A message on `$JS.API.>`."""
-        call = subject.decode("utf-8", "replace").removeprefix(API_PREFIX)
+        text = subject.decode("utf-8", "replace")
+        call = text.removeprefix(API_PREFIX)
+        if self._trail_api is not None and call.startswith(_ANSWERED_BY_STREAMS):
+            return
+        describe = None if publisher is None else partial(self._runner.describe_client, publisher)
+        trail = self._runner.trail
+        if trail is not None and self._trail_api is not None and call.startswith(_READS):
+            grants = None if publisher is None else publisher.grants
+            header = body[:header_size] or None
+            handle = self._trail_api.handle
+            trail.when_open(partial(handle, subject, reply, header, body[header_size:], describe, grants))
+            return
+        asked = _Asked(text, reply, body[header_size:], describe)
         if call.startswith(_PURGE) and "." not in call.removeprefix(_PURGE):
-            self._purge(call.removeprefix(_PURGE), reply)
+            self._purge(call.removeprefix(_PURGE), asked)
         elif call == "INFO":
-            self._refuse(reply, "account_info_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
+            self._refuse(asked, "account_info_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
         elif publisher is not None and call not in _NEEDS_CLUSTER and not call.startswith("ACCOUNT."):
-            self._refuse(reply, "system_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
+            self._refuse(asked, "system_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
 
     def dropped(self, looks: bool) -> None:
         """A call was dropped. Reported at once, then once a second with how many there were."""
@@ -86,11 +122,15 @@ class SystemApi:
             self._advisories.publish("API.LIMIT_REACHED", "api_limit_reached", fields)
             self._report_timer = self._ports.call_later(API_DROPPED_REPORT_NS, self._report_dropped)
 
-    def _purge(self, name: str, reply: bytes | None) -> None:
+    def _purge(self, name: str, asked: _Asked) -> None:
         """Delete every stream of an account, also of one that may not use JetStream any more."""
         if "/" in name or "\\" in name:
             error = TableError(table.STREAM_GENERAL, err="account name can not contain path separators")
-            self._refuse(reply, "account_purge_response", error)
+            self._refuse(asked, "account_purge_response", error)
+            return
+        if self._trail_api is not None and name == self._trail_api.account:
+            # Who could clear the trail could hide what was done.
+            self._refuse(asked, "account_purge_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
             return
         account = self._runner.accounts.get(name)
         names = sorted(account.streams) if account is not None else []
@@ -98,16 +138,16 @@ class SystemApi:
 
         def delete_next(error: ApiError | None = None) -> None:
             if error is not None:
-                self._refuse(reply, "account_purge_response", error)
+                self._refuse(asked, "account_purge_response", error)
             elif names and account is not None:
                 try:
                     account.delete_stream(names.pop(0), delete_next)
                 except ApiError:  # it went by itself meanwhile
                     delete_next()
             elif account is not None:
-                self._send(reply, "account_purge_response", {"initiated": True})
+                self._send(asked, "account_purge_response", {"initiated": True})
             else:
-                self._remove_files(name, lambda: self._send(reply, "account_purge_response", {"initiated": True}))
+                self._remove_files(name, lambda: self._send(asked, "account_purge_response", {"initiated": True}))
 
         delete_next()
 
@@ -115,9 +155,14 @@ class SystemApi:
         directory = self._runner.account_path(name)
         self._ports.run_blocking(lambda: shutil.rmtree(directory, ignore_errors=True), done)
 
-    def _refuse(self, reply: bytes | None, response: str, error: ApiError) -> None:
-        self._send(reply, response, {"error": error_object(error)})
+    def _refuse(self, asked: _Asked, response: str, error: ApiError) -> None:
+        self._send(asked, response, {"error": error_object(error)}, error)
 
-    def _send(self, reply: bytes | None, response: str, fields: dict[str, object]) -> None:
-        if reply:
-            self._ports.publish(reply, None, None, encode({"type": TYPE_PREFIX + response, **fields}))
+    def _send(self, asked: _Asked, response: str, fields: dict[str, object], error: ApiError | None = None) -> None:
+        if asked.reply:
+            self._ports.publish(asked.reply, None, None, encode({"type": TYPE_PREFIX + response, **fields}))
+        trail, api = self._runner.trail, self._trail_api
+        action = None if trail is None else action_of(asked.subject)
+        if trail is not None and api is not None and action is not None:
+            client = None if asked.describe is None else asked.describe()
+            trail.called(action, api.account, asked.subject, asked.body, client, error)

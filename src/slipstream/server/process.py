@@ -113,11 +113,16 @@ class Process:
         self._server.log("INF", "File log re-opened")
 
     def _on_hangup(self) -> None:
+        from slipstream.jetstream.api.actions import Action
+
         assert self._server is not None
         try:
             self._reload()
         except ConfigError as error:
             self._server.log("ERR", f"Failed to reload server configuration: {error}")
+            self._server.record_action(Action("server.reload", target="hangup"), error=str(error))
+        else:
+            self._server.record_action(Action("server.reload", target="hangup"))
 
     def _reload(self) -> None:
         """Read the file again and use what may change while the server runs.

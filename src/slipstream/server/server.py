@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     import ssl
     from tempfile import TemporaryDirectory
 
+    from slipstream.accounts.member import Member
+    from slipstream.jetstream.api.actions import Action
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.monitoring import Monitoring
@@ -458,6 +460,29 @@ class Server:
         if self.leafnodes is not None:
             self.leafnodes.reload(leaf_tls)
         self._say_notices(before)
+
+    def record_action(
+        self, action: Action, *, asker: Member | None = None, subject: str = "", body: bytes = b"", error: str = ""
+    ) -> None:
+        """Write an action down that is no call of JetStream's API, if there is an audit trail.
+
+        Args:
+            action: what was asked for.
+            asker: by whom; None: by nobody who is connected.
+            subject: what was called, if it was a call.
+            body: with what.
+            error: why it was not done; empty: it was.
+        """
+        trail = None if self.jetstream is None else self.jetstream.trail
+        if trail is not None:
+            trail.record(
+                action,
+                account=self.options.system_account_name,
+                subject=subject,
+                body=body,
+                client=None if asker is None else self.hub.client_info(asker),
+                error={"code": 500, "description": error} if error else None,
+            )
 
     async def wait_stopped(self) -> None:
         """Wait until somebody stops the server."""

@@ -120,6 +120,7 @@ def test_problems(text: str, expected: list[str]) -> None:
 # One text for each row of the table, so that no row can be forgotten or be without effect.
 ASKED = {
     "jetstream: keys": "jetstream { tpm { keys_file: f } }",
+    "jetstream: audit": "jetstream { audit: true }, no_system_account: true",
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",

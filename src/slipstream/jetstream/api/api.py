@@ -15,6 +15,7 @@ from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.snapshots import SnapshotApi
 from slipstream.jetstream.api.streams import StreamApi
+from slipstream.jetstream.api.trail import AuditTrail
 from slipstream.jetstream.api.unavailable import UnavailableApi
 from slipstream.jetstream.api.verify import Signer, VerifyApi
 from slipstream.jetstream.bulk.pace import Pace
@@ -24,7 +25,11 @@ __all__ = ["open_api"]
 
 
 def open_api(
-    account: JetStreamAccount, on_dropped: Callable[[bool], None] | None = None, *, signer: Signer | None = None
+    account: JetStreamAccount,
+    on_dropped: Callable[[bool], None] | None = None,
+    *,
+    signer: Signer | None = None,
+    trail: AuditTrail | None = None,
 ) -> ApiDispatcher:
     """Make an account answer its API. Call once, before `JetStreamAccount.recover`.
 
@@ -32,10 +37,11 @@ def open_api(
         account: whose API it is; what streams need beside themselves (consumers, copies) comes with it.
         on_dropped: told of calls that were dropped because too many wait; see `ApiLoad`.
         signer: the server's key, for checkpoints.
+        trail: where actions are written down; None: nowhere.
     """
     facts = account.facts
     load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit, on_dropped=on_dropped)
-    api = ApiDispatcher(account.ports, account.advisories, load, account=account.name, strict=facts.strict)
+    api = ApiDispatcher(account.ports, account.advisories, load, account=account.name, strict=facts.strict, trail=trail)
     AccountApi(account, api)
     StreamApi(account, api)
     ConsumerApi(account, api)

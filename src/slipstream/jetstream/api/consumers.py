@@ -29,12 +29,10 @@ from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.info import consumer_fields
 from slipstream.jetstream.consumer.requests import unmarshal
 from slipstream.jetstream.errors import TableError
-from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.gojson.bind import BOOL, INT, STRING, TIME, UINT64, Field, GoEnum, GoStruct
 from slipstream.jetstream.gojson.scan import JsonError
 from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, format_time
 from slipstream.jetstream.limits import CONSUMER_FILTERS_MAX
-from slipstream.jetstream.stream.commit.pubacks import error_object
 from slipstream.jetstream.stream.stream import Stream
 
 __all__ = ["FILTER_SLICE_SUBJECTS", "ConsumerApi"]
@@ -44,7 +42,6 @@ FILTER_SLICE_SUBJECTS: Final = 20_000
 
 Fields = Mapping[str, object]
 _PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
-_RESET_TYPE: Final = "io.nats.jetstream.api.v1.consumer_reset_response"
 
 
 class _Create(msgspec.Struct, kw_only=True):
@@ -311,7 +308,7 @@ class ConsumerApi:
 
         def answer(error: ApiError | None) -> None:
             if error is not None:
-                self._fail_reset(request, error)
+                request.fail(error, audited=False)
             else:
                 request.respond({**self._fields(consumer), "reset_seq": seq}, audited=False)
 
@@ -319,14 +316,9 @@ class ConsumerApi:
             asked = unmarshal(_RESET, request.body) if request.body else _Reset()
             seq = consumers.reset(consumer, asked.seq, answer)
         except JsonError as error:
-            self._fail_reset(request, TableError(table.INVALID_JSON, err=error))
+            request.fail(TableError(table.INVALID_JSON, err=error), audited=False)
         except ApiError as error:
-            self._fail_reset(request, error)
-
-    def _fail_reset(self, request: ApiRequest, error: ApiError) -> None:
-        assert request.reply is not None
-        fields = {"type": _RESET_TYPE, "error": error_object(error), "reset_seq": 0}
-        self._account.ports.publish(request.reply, None, None, encode(fields))
+            request.fail(error, audited=False)
 
     def unpin(self, request: ApiRequest) -> Fields:
         """Let another client of the group have its turn."""

@@ -26,9 +26,11 @@ from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream import headers
 from slipstream.jetstream.advisories import Advisories
+from slipstream.jetstream.api.actions import action_of
 from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.api.request import ApiRequest, ApiRoute, Fields, Grants
 from slipstream.jetstream.api.routes import Routes
+from slipstream.jetstream.api.trail import AuditTrail
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import guarded
@@ -64,7 +66,14 @@ class ApiDispatcher:
     """The API of one account."""
 
     def __init__(
-        self, ports: Ports, advisories: Advisories, load: ApiLoad, *, account: str = "", strict: bool = True
+        self,
+        ports: Ports,
+        advisories: Advisories,
+        load: ApiLoad,
+        *,
+        account: str = "",
+        strict: bool = True,
+        trail: AuditTrail | None = None,
     ) -> None:
         """Answer through `ports`; handlers are registered by their owners.
 
@@ -74,8 +83,10 @@ class ApiDispatcher:
             load: counts those that wait.
             account: its name, as shown in the log.
             strict: whether unknown names in bodies are refused.
+            trail: where actions are written down; None: nowhere.
         """
         self.load = load
+        self._trail = trail
         self._ports = ports
         self._advisories = advisories
         self._routes = Routes()
@@ -203,13 +214,25 @@ class ApiDispatcher:
         """Log what is wrong with a body. For `ApiRequest`."""
         self._ports.log("WRN", f"Invalid JetStream request '{self.account} > {subject}': {problem}")
 
-    def send(self, request: ApiRequest, payload: bytes, *, error: bool, audited: bool) -> None:
+    def send(
+        self, request: ApiRequest, payload: bytes, *, error: ApiError | None, audited: bool, concluded: bool
+    ) -> None:
         """Count, answer and audit. For `ApiRequest`."""
         if audited:
             self.counters.total += 1
-            self.counters.errors += error
+            self.counters.errors += error is not None
         if request.reply:
             self._ports.publish(request.reply, None, None, payload)
         if audited:
-            client = request.client() if callable(request.client) else request.client
-            self._advisories.api_audit(request.subject, request.body, payload, client)
+            self._advisories.api_audit(request.subject, request.body, payload, request.describe_client())
+        if concluded and self._trail is not None:
+            self.conclude(request, error)
+
+    def conclude(self, request: ApiRequest, error: ApiError | None) -> None:
+        """Write down what became of a call, if it was an action. For `ApiRequest`."""
+        if self._trail is None:
+            return
+        action = action_of(request.subject)
+        if action is not None:
+            client = request.describe_client()
+            self._trail.called(action, self.account, request.subject, request.body, client, error)

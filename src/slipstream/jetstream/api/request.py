@@ -45,8 +45,14 @@ class Answerer(Protocol):
         """A call waits: look now and then whether something will still answer it."""
         ...
 
-    def send(self, request: ApiRequest, payload: bytes, *, error: bool, audited: bool) -> None:
+    def send(
+        self, request: ApiRequest, payload: bytes, *, error: ApiError | None, audited: bool, concluded: bool
+    ) -> None:
         """Count, answer and audit."""
+        ...
+
+    def conclude(self, request: ApiRequest, error: ApiError | None) -> None:
+        """Write down what became of a call, if it was an action."""
         ...
 
 
@@ -111,14 +117,29 @@ class ApiRequest:
         """Log what is wrong with the body, when that is not an error."""
         self._dispatcher.complain(self.subject, problem)
 
-    def respond(self, fields: Fields, *, audited: bool = True) -> None:
-        """Answer with success. `audited=False`: neither counted nor in the audit (MSG.GET)."""
-        self._send({"type": self._route.response_type, **fields}, error=False, audited=audited)
+    def respond(self, fields: Fields, *, audited: bool = True, concluded: bool = True) -> None:
+        """Answer with success.
 
-    def fail(self, error: ApiError) -> None:
-        """Answer with an error, and the members this answer has even then."""
+        Args:
+            fields: the members of the answer.
+            audited: False: neither counted nor told by an advisory (MSG.GET), as nats-server has it.
+            concluded: False: the action has only begun, and `conclude` follows.
+        """
+        answer = {"type": self._route.response_type, **fields}
+        self._send(answer, error=None, audited=audited, concluded=concluded)
+
+    def conclude(self, error: ApiError | None) -> None:
+        """What was begun is done, or has failed."""
+        self._dispatcher.conclude(self, error)
+
+    def describe_client(self) -> Fields | None:
+        """Who asks; None: this server."""
+        return self.client() if callable(self.client) else self.client
+
+    def fail(self, error: ApiError, *, audited: bool = True) -> None:
+        """Answer with an error, and the members this answer has even then; `audited` as in `respond`."""
         fields = {"type": self._route.response_type, "error": error_object(error), **self._route.error_fields}
-        self._send(fields, error=True, audited=True)
+        self._send(fields, error=error, audited=audited, concluded=True)
 
     def wait(self) -> None:
         """Its handler returned; unless it has answered already, the call waits. For the dispatcher."""
@@ -145,13 +166,13 @@ class ApiRequest:
         """A callback for `Stream.after_commit`: success with `fields`, or the commit's error."""
         return lambda error: self.respond(fields) if error is None else self.fail(error)
 
-    def _send(self, fields: Fields, *, error: bool, audited: bool) -> None:
+    def _send(self, fields: Fields, *, error: ApiError | None, audited: bool, concluded: bool) -> None:
         assert not self._answered
         payload = encode(fields)
         if self._waits:
             self._dispatcher.load.answered(looks=self._route.looks)
         self._answered = True
-        self._dispatcher.send(self, payload, error=error, audited=audited)
+        self._dispatcher.send(self, payload, error=error, audited=audited, concluded=concluded)
 
 
 Handler = Callable[[ApiRequest], Fields | None]

@@ -279,7 +279,7 @@ class _Restoring:
         self._ports.log("INF", f"Starting restore for stream '{self._account.name} > {name}'")
         fields = {"stream": name, "client": self._client}
         self._account.advisories.publish(f"STREAM.RESTORE_CREATE.{name}", "restore_create", fields)
-        self._request.respond({"deliver_subject": subject})
+        self._request.respond({"deliver_subject": subject}, concluded=False)
 
     def _on_chunk(self, subject: bytes, reply: bytes | None, header: bytes | None, payload: bytes) -> None:
         assert self._restore is not None
@@ -359,6 +359,7 @@ class _Restoring:
         }
         self._account.advisories.publish(f"STREAM.RESTORE_COMPLETE.{name}", "restore_complete", fields)
         answer: dict[str, object] = {"type": _CREATED}
+        self._request.conclude(outcome if isinstance(outcome, ApiError) else None)
         if isinstance(outcome, ApiError):
             answer["error"] = error_object(outcome)
             self._ports.log("WRN", f"Restore failed for stream '{self._account.name} > {name}': {outcome}")
@@ -370,5 +371,5 @@ class _Restoring:
 
 
 def _client(request: ApiRequest) -> dict[str, object]:
-    client = request.client() if callable(request.client) else request.client
+    client = request.describe_client()
     return dict(client) if client is not None else {}
