@@ -17,11 +17,11 @@ from slipstream.cli.main import cli
 from slipstream.config.record import replace
 from slipstream.config.validate import unsupported
 from slipstream.errors import ConfigError
-from slipstream.jetstream.api.actions import Action
 from slipstream.testing import ServerThread
 from support.config_loading import errors, options
 from support.jwt import ACCOUNT, OPERATOR, USER, Key, account_claims, token, user_claims
 from support.keys import url_base64
+from support.servers import Launcher
 
 TRAIL = "SLIPSTREAM_AUDIT"
 CONFIG = """
@@ -246,13 +246,25 @@ async def test_reload_and_commands(tmp_path: Path) -> None:
         await admin.request(f"{subject}.RELOAD", b"", timeout=10)
         await admin.request(f"{subject}.KICK", json.dumps({"cid": 999_999}).encode(), timeout=10)
         server.reload(replace(server.options, max_connections=100))
-        server.record_action(Action("server.reload", target="hangup"))
         found = await records(server)
-        assert [one["action"] for one in found] == ["server.reload", "server.reload", "server.kick", "server.reload"]
-        assert [one["result"] for one in found] == ["ok", "error", "error", "ok"]
+        assert [one["action"] for one in found] == ["server.reload", "server.reload", "server.kick"]
+        assert [one["result"] for one in found] == ["ok", "error", "error"]
         assert found[1]["error"]["description"] == "the file is wrong"
-        assert [one["client"].get("user") for one in found] == ["admin", "admin", "admin", None]
+        assert [one["client"].get("user") for one in found] == ["admin", "admin", "admin"]
         await admin.close()
+
+
+def test_a_reload_by_signal(ours: Launcher, tmp_path: Path) -> None:
+    text = CONFIG.replace('listen: "127.0.0.1:-1"', "") % tmp_path
+    server = ours.fresh(text)
+    server.reload(text + "max_payload: 64K\n")
+    server.reload(text + "max_payload: wrong\n")
+    with slipstream.connect(f"nats://admin:s@127.0.0.1:{server.port}") as admin:
+        found = [json.loads(message.data) for message in admin.jetstream().stream(TRAIL).read()]
+    assert [(one["action"], one["target"], one["result"]) for one in found] == [
+        ("server.reload", "hangup", "ok"),
+        ("server.reload", "hangup", "error"),
+    ]
 
 
 operator, stranger = Key(OPERATOR, "operator"), Key(OPERATOR, "stranger")
