@@ -77,7 +77,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("2026-03", "CVE-2026-27889"): ["security/test_abuse_listeners.py::test_garbage_on_the_websocket_port"],
     ("2026-04", "CVE-2026-29785"): [
         "security/test_before_login.py::test_nothing_but_connect_is_heard_from_a_stranger",
-        "security/test_anonymous.py::test_the_leaf_node_port_lets_nobody_in",
+        "security/test_anonymous.py::test_the_leaf_node_port_lets_nobody_in_without_a_password",
     ],
     ("2026-05", "CVE-2026-33216"): [
         "security/test_secrets.py::test_no_answer_and_no_log_line_holds_a_secret",
@@ -99,7 +99,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ],
     ("2026-10", "CVE-2026-33218"): [
         "security/test_before_login.py::test_nothing_but_connect_is_heard_from_a_stranger",
-        "security/test_anonymous.py::test_the_leaf_node_port_lets_nobody_in",
+        "security/test_anonymous.py::test_the_leaf_node_port_lets_nobody_in_without_a_password",
     ],
     ("2026-11", "CVE-2026-33219"): [
         "security/test_half_open.py::test_half_open_connections_cost_little_and_go",
@@ -123,7 +123,7 @@ ADVISORIES: dict[tuple[str, ...], list[str] | str] = {
     ("2026-16",): [
         "security/test_anonymous.py::test_the_first_operation_is_done_as_the_guest",
         "security/test_anonymous.py::test_operations_of_servers_are_nothing_to_guests",
-        "security/test_anonymous.py::test_the_leaf_node_port_lets_nobody_in",
+        "security/test_anonymous.py::test_the_leaf_node_port_lets_nobody_in_without_a_password",
     ],
     ("2026-17",): [
         "property/test_permissions_properties.py::test_delivered_is_allowed_minus_denied",
