@@ -18,6 +18,7 @@ import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from slipstream.jetstream.store.file.disk import PLAIN
 from slipstream.testing.sim_disk import write_each
 
 _SECTOR = 512
@@ -35,6 +36,8 @@ class _Inode:
 
 class ForgetfulDisk:
     """Implements `slipstream.jetstream.store.file.disk.Disk`."""
+
+    seal = PLAIN
 
     def __init__(self, directory: Path, *, drops_syncs: bool = False, capacity: int = 0, seed: int = 1) -> None:
         """Begin with what earlier processes had synced into `directory`.
@@ -122,6 +125,11 @@ class ForgetfulDisk:
         """See `Disk.write`."""
         with self._lock:
             self._change(path, offset, bytes(data))
+
+    def overwrite(self, path: str, patches: Sequence[tuple[int, bytes]]) -> None:
+        """See `Disk.overwrite`."""
+        for offset, data in patches:
+            self.write(path, offset, data)
 
     def write_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[OSError | None]:
         return write_each(self.write, writes)
