@@ -232,6 +232,7 @@ ELSEWHERE: dict[str, str] = {
     "arrowrows": _BULK,
     "bulkchoose": _BULK,
     "bulkscan": _BULK,
+    "chainlinks": "a commit in the thread that writes it; on the loop no more than is written there",
     "fastbatch": _MESSAGE,
     "groupwrite": _THREAD,
     "handout": "a batch that the consumer bounds in messages and bytes",

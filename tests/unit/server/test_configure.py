@@ -12,7 +12,7 @@ from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.options import Options
 from slipstream.errors import ConfigError
 from slipstream.server.configure import Configured, Exit, configure, reconfigure
-from slipstream.server.flags import parse_flags
+from slipstream.server.errors import StartError
 from slipstream.server.server import Server
 from slipstream.version import SERVER_VERSION
 
@@ -174,26 +174,29 @@ class TestWithFile:
 
 
 class TestEncryption:
-    """Nothing is encrypted at rest yet, so that nobody is let believe it."""
+    """Whoever asks for encryption gets it, or no server."""
 
-    def test_every_way_in_refuses_it(self, tmp_path: Path) -> None:
+    def test_every_way_in_takes_the_key_and_shows_it_nowhere(self, tmp_path: Path) -> None:
         path = tmp_path / "server.conf"
-        path.write_text("jetstream { key: $JS_KEY }\n", encoding="utf-8")
-        for arguments in (["-c", str(path)], ["-t", "-c", str(path)], ["-js", "-sd", str(tmp_path), "-c", str(path)]):
+        path.write_text("jetstream { key: $JS_KEY, cipher: aes }\n", encoding="utf-8")
+        for arguments in (["-c", str(path)], ["-js", "-sd", str(tmp_path), "-c", str(path)]):
             result = configure(arguments, {"JS_KEY": "secret"})
-            assert isinstance(result, Exit), arguments
-            assert result.code == 1
-            assert "encryption of stored data is not supported yet" in result.stderr
-            assert "secret" not in result.stderr
+            assert not isinstance(result, Exit), arguments
+            assert result.options.jetstream.key == "secret"
+            assert "secret" not in repr(result)
 
-    def test_a_reload_does_not_bring_it_in(self, tmp_path: Path) -> None:
+    def test_a_cipher_without_a_key_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "server.conf"
-        path.write_text("jetstream { key: secret }\n", encoding="utf-8")
-        with pytest.raises(ConfigError, match="encryption of stored data is not supported yet"):
-            reconfigure(parse_flags(["-c", str(path)]))
+        path.write_text("jetstream { cipher: aes }\n", encoding="utf-8")
+        result = configure(["-c", str(path)], {})
+        assert isinstance(result, Exit)
+        assert result.code == 1
 
-    async def test_a_server_inside_a_program_neither(self, tmp_path: Path) -> None:
-        options = Options(port=-1, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path), key="secret"))
-        with pytest.raises(ConfigError, match="encryption of stored data is not supported yet"):
-            await Server(options).start()
-        assert not list(tmp_path.iterdir())
+    async def test_a_server_inside_a_program_refuses_the_wrong_key(self, tmp_path: Path) -> None:
+        def options(key: str) -> Options:
+            return Options(port=-1, jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path), key=key))
+
+        async with Server(options("secret")):
+            pass
+        with pytest.raises(StartError, match="key"):
+            await Server(options("another")).start()
