@@ -411,7 +411,8 @@ class BulkClient:
         try:
             link.publish(f"{link.prefix}BULK.INFO.-", reply=inbox.subject)
             link.flush()
-            found = link.poll(inbox, _PROBE_GRACE_NS)
+            # A busy server answers late, but it does.
+            found = link.poll(inbox, link.timeout_ns if link.is_one_of_ours else _PROBE_GRACE_NS)
         except BulkError as error:
             if error.retryable:
                 raise

@@ -61,6 +61,11 @@ class BulkLink:
         """Identifier of the server process we talk to."""
         return self._wire.info.server_id
 
+    @property
+    def is_one_of_ours(self) -> bool:
+        """Whether the server we talk to is one of this kind; who answers may be another one behind it."""
+        return self._wire.info.git_commit.startswith("slipstream")
+
     def request(self, call: str, body: Mapping[str, object] | bytes = b"", *, timeout_ns: int = 0) -> dict[str, Any]:
         """Call the API; `call` is what follows the prefix.
 

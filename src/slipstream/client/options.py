@@ -61,6 +61,7 @@ class ServerInfo(msgspec.Struct, kw_only=True):
     server_id: str = ""
     server_name: str = ""
     version: str = ""
+    git_commit: str = ""  # of a server of this kind it begins with the product's name
     max_payload: int = 0
     headers: bool = False
     auth_required: bool = False
