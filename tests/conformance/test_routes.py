@@ -18,7 +18,8 @@ from nats.errors import NoRespondersError
 from slipstream.config.listener_options import ClusterOptions
 from slipstream.config.options import Options
 from slipstream.server.server import Server
-from support.clusters import DEADLINE, connected, free_port, heard_by_all
+from support.clusters import DEADLINE, connected, heard_by_all
+from support.ports import free_port
 
 
 @asynccontextmanager

@@ -22,7 +22,8 @@ import nats
 from nats.aio.subscription import Subscription as NatsSubscription
 
 from slipstream.kernels.subjects.subject import matches
-from support.clusters import Node, connected, free_port
+from support.clusters import Node, connected
+from support.ports import free_port
 from support.tcp_proxy import TcpProxy
 
 PATTERNS = ("a", "b", "a.x", "a.*", "a.>", "*", ">", "b.y.z", "b.*.z", "*.x")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,17 +18,10 @@ import nats
 from slipstream.config.reload import diff
 from slipstream.server.server import Server
 from support.config_loading import loaded
+from support.ports import free_port
 
 DEADLINE = 20.0
 HAS_NATS_SERVER = shutil.which("nats-server") is not None
-
-
-def free_port() -> int:
-    """A port that nobody has right now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class Node:

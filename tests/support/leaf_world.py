@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -16,15 +15,9 @@ import nats
 
 from slipstream.server.server import Server
 from support.config_loading import loaded
+from support.ports import free_port
 
 DEADLINE = 20.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -13,7 +13,8 @@ from slipstream.auth.nkeys import KeyKind, verify
 from slipstream.server.leafnodes import LeafnodeServer
 from slipstream.server.server import Server
 from support.config_loading import loaded
-from support.leaf_world import DEADLINE, LeafServer, LeafWorld, free_port, heard_by_all, until, until_shown
+from support.leaf_world import DEADLINE, LeafServer, LeafWorld, heard_by_all, until, until_shown
+from support.ports import free_port
 from tlsfiles import Authority
 
 SEED = "SUAKYRHVIOREXV7EUZTBHUHL7NUMHPMAS7QMDU3GTIUWEI5LDNOXD43IZY"
