@@ -100,54 +100,46 @@ class ServerStatsMessage(msgspec.Struct):
 
 def connected(sender: Sender, connection: ClientConnection) -> ConnectMessage:
     """A client was let in."""
-    return ConnectMessage(
-        type=f"{_ADVISORY}client_connect",
-        id=sender.event_id(),
-        timestamp=sender.facts.now(),
-        server=sender.server(),
-        client=_client(sender, connection),
-    )
+    return _came(sender, _client(sender, connection))
 
 
 def disconnected(sender: Sender, connection: ClientConnection, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
     """A client went, or was not let in."""
-    client = _client(sender, connection)
-    client.stop, client.rtt = rfc3339(stop_ns), round_trip(connection.rtt_ns)
-    return DisconnectMessage(
-        type=f"{_ADVISORY}client_disconnect",
-        id=sender.event_id(),
-        timestamp=client.stop,
-        server=sender.server(),
-        client=client,
-        sent=MsgBytes(connection.parser.msgs, connection.parser.msg_bytes),
-        received=MsgBytes(connection.outbox.msgs, connection.outbox.msg_bytes),
-        reason=reason.value,
-    )
+    return _went(sender, connection, _client(sender, connection), reason, stop_ns)
 
 
 def leaf_connected(sender: Sender, link: LeafLink) -> ConnectMessage:
     """A leaf link is open."""
+    return _came(sender, _leaf(sender, link))
+
+
+def leaf_disconnected(sender: Sender, link: LeafLink, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
+    """A leaf link is gone."""
+    return _went(sender, link, _leaf(sender, link), reason, stop_ns)
+
+
+def _came(sender: Sender, client: ClientInfo) -> ConnectMessage:
     return ConnectMessage(
         type=f"{_ADVISORY}client_connect",
         id=sender.event_id(),
         timestamp=sender.facts.now(),
         server=sender.server(),
-        client=_leaf(sender, link),
+        client=client,
     )
 
 
-def leaf_disconnected(sender: Sender, link: LeafLink, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
-    """A leaf link is gone."""
-    client = _leaf(sender, link)
-    client.stop, client.rtt = rfc3339(stop_ns), round_trip(link.rtt_ns)
+def _went(
+    sender: Sender, peer: ClientConnection | LeafLink, client: ClientInfo, reason: CloseReason, stop_ns: int
+) -> DisconnectMessage:
+    client.stop, client.rtt = rfc3339(stop_ns), round_trip(peer.rtt_ns)
     return DisconnectMessage(
         type=f"{_ADVISORY}client_disconnect",
         id=sender.event_id(),
         timestamp=client.stop,
         server=sender.server(),
         client=client,
-        sent=MsgBytes(link.parser.msgs, link.parser.msg_bytes),
-        received=MsgBytes(link.outbox.msgs, link.outbox.msg_bytes),
+        sent=MsgBytes(peer.parser.msgs, peer.parser.msg_bytes),
+        received=MsgBytes(peer.outbox.msgs, peer.outbox.msg_bytes),
         reason=reason.value,
     )
 
