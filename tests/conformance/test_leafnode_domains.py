@@ -11,7 +11,8 @@ from nats.js.api import ConsumerConfig, ExternalStream, StreamConfig, StreamSour
 from nats.js.errors import NotFoundError
 
 from conformance.test_leafnodes import PAIRINGS, skip_without_nats_server
-from support.leaf_world import DEADLINE, LeafServer, LeafWorld, heard_by_all
+from support.clusters import heard_by_all
+from support.leaf_world import DEADLINE, LeafServer, LeafWorld
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -13,7 +13,8 @@ import nats
 import pytest
 from nats.errors import NoRespondersError
 
-from support.leaf_world import LeafWorld, heard_by_all, until, until_shown
+from support.clusters import heard_by_all
+from support.leaf_world import LeafWorld, until, until_shown
 from support.ports import free_port
 
 PAIRINGS = ["oo", "on", "no", "nn"]  # hub first: `o` is ours, `n` nats-server

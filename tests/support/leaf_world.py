@@ -145,24 +145,3 @@ class LeafWorld:
 
 async def _silent(_error: Exception) -> None:
     return None
-
-
-async def heard_by_all(clients: list[nats.NATS], subject: str = "hello") -> None:
-    """Wait until what each client publishes comes to all; interest goes the same way, so all is known then."""
-    seen: list[set[bytes]] = [set() for _ in clients]
-    subscriptions = []
-    for number, client in enumerate(clients):
-
-        async def note(message: nats.aio.msg.Msg, number: int = number) -> None:
-            seen[number].add(message.data)
-
-        subscriptions.append(await client.subscribe(subject, cb=note))
-        await client.flush()
-    async with asyncio.timeout(DEADLINE):
-        while any(len(names) < len(clients) for names in seen):
-            for number, client in enumerate(clients):
-                await client.publish(subject, b"%d" % number)
-                await client.flush()
-            await asyncio.sleep(0.05)
-    for subscription in subscriptions:
-        await subscription.unsubscribe()

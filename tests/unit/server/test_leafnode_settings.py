@@ -12,8 +12,9 @@ import pytest
 from slipstream.auth.nkeys import KeyKind, verify
 from slipstream.server.leafnodes import LeafnodeServer
 from slipstream.server.server import Server
+from support.clusters import heard_by_all
 from support.config_loading import loaded
-from support.leaf_world import DEADLINE, LeafServer, LeafWorld, heard_by_all, until, until_shown
+from support.leaf_world import DEADLINE, LeafServer, LeafWorld, until, until_shown
 from support.ports import free_port
 from tlsfiles import Authority
 
