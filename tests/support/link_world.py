@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 
 from slipstream.clock import SystemClock
 from slipstream.config.listener_options import ClusterOptions
@@ -11,6 +12,7 @@ from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.links.routes.link import RouteLink
 from slipstream.links.routes.mesh import Mesh
+from slipstream.links.routes.replica_links import ReplicaListener
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
@@ -22,6 +24,7 @@ class LinkEdge:
 
     def __init__(self) -> None:
         self.dialled: list[RouteTarget] = []
+        self.ends: list[Callable[[], None]] = []
 
     def dial(self, target: RouteTarget, *, again: bool = False) -> None:
         self.dialled.append(target)
@@ -36,18 +39,21 @@ class LinkEdge:
     def call_soon(self, callback: object) -> None:
         callback()  # type: ignore[operator]
 
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        self.ends.append(work)
+
 
 class LinkWorld:
     """A server of a cluster, and hands to play its peers."""
 
-    def __init__(self, **cluster: object) -> None:
+    def __init__(self, replicas: ReplicaListener | None = None, **cluster: object) -> None:
         self.edge = LinkEdge()
         cluster = {"name": "C", "port": -1, "pool_size": 1, **cluster}
         options = Options(cluster=ClusterOptions(**cluster))  # type: ignore[arg-type]
         identity = ServerIdentity("SELF", "self", "", 1)
         queue = FlushQueue(lambda: None)
         self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
-        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False)
+        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False, replicas=replicas)
         self.mesh.telling.watch_accounts()
 
     def accepted(self) -> RouteLink:

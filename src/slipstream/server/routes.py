@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -163,6 +164,10 @@ class Routes:
         """The handshake is over: ask from now on whether the peer lives."""
         if isinstance(link.edge, LinkProtocol):
             link.edge.start_pings()
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """Call when what was read in this turn is handled."""
+        self._turns.at_end_of_turn(work)
 
     def compress(self, link: RouteLink, mode: str) -> None:
         """Compress from here on, or at another level."""

@@ -70,6 +70,8 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     route_acc_add_reqid: str = ""
     gossip_mode: int = 0
     gateway: str = ""
+    slipstream_replication: bool = False  # the server takes part in replication
+    slipstream_replicas: bool = False  # this link is for what replicas say
     imports: SubjectLists | None = msgspec.field(default=None, name="import")
     exports: SubjectLists | None = msgspec.field(default=None, name="export")
 

@@ -24,10 +24,12 @@ class Introduction:
         hub: identity and options.
         cluster: the name of the cluster.
         dynamic: whether it was made up, and gives way to that of others.
+        replicates: whether it takes part in replication.
     """
 
-    def __init__(self, hub: Hub, cluster: str, *, dynamic: bool) -> None:
+    def __init__(self, hub: Hub, cluster: str, *, dynamic: bool, replicates: bool = False) -> None:
         self._hub = hub
+        self._replicates = replicates
         self.cluster = cluster
         self.dynamic = dynamic
         self.host, self.port = "", 0  # where it listens
@@ -67,6 +69,7 @@ class Introduction:
             ws_connect_urls=self.own_websocket_urls or None,
             ldm=self._hub.lame_duck,
             lnoc=True,
+            slipstream_replication=self._replicates,
             route_pool_size=max(options.pool_size, 0),
             imports=None if permissions is None else _lists(permissions.publish),
             exports=None if permissions is None else _lists(permissions.subscribe),
@@ -78,6 +81,7 @@ class Introduction:
             info.route_account = link.account
             info.route_pool_idx = max(link.place, 0)
             info.gossip_mode = 0 if link.target is None else link.target.gossip_mode
+            info.slipstream_replicas = link.for_replicas
         return info
 
     def connect(self, target: RouteTarget) -> RouteConnect:

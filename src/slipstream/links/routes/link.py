@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from slipstream.auth.permissions import Permissions
     from slipstream.config.options import Options
     from slipstream.kernels.wire.delivery import Delivery
+    from slipstream.kernels.wire.interest import Interest
     from slipstream.kernels.wire.outbox import FlushQueue
     from slipstream.links.routes.targets import RouteTarget
     from slipstream.protocol.peer import Peer
@@ -61,6 +62,7 @@ class RouteHost(Protocol):
     def on_info(self, link: RouteLink, info: RouteInfo) -> None: ...
     def on_connect(self, link: RouteLink, connect: RouteConnect) -> None: ...
     def on_pong(self, link: RouteLink) -> None: ...
+    def on_replica_message(self, link: RouteLink, group: bytes, body: bytes) -> None: ...
     def closed(self, link: RouteLink, reason: CloseReason) -> None: ...
     def in_steps(self, work: Iterator[None]) -> None: ...
     def account_named(self, name: str) -> Account | None: ...
@@ -91,6 +93,7 @@ class RouteLink:
         self.info: RouteInfo | None = None  # the peer's first one
         self.account = "" if target is None else target.account  # a route for this one alone
         self.place = -1  # in the pool
+        self.for_replicas = target is not None and bool(target.replicas_of)  # it carries what replicas say, no more
         self.unpooled = False  # the peer knows no pools: one route has all accounts
         self.reconnects = True
         self.compression = ""  # as the peers agreed; empty before
@@ -115,6 +118,15 @@ class RouteLink:
         self.state = State.READY
         self.parser.named_accounts = not self.account
         self.parser.fast = True
+        self.parser.ready = True
+
+    def take_replica_messages(self, nobody: Interest, largest: int) -> None:
+        """Messages are of replicas from now on: each is named by its group, and no account has part in it."""
+        self.state = State.READY
+        self.outbox.limit = max(self.outbox.limit, 2 * largest)
+        self.parser.max_payload = largest
+        self.parser.named_accounts = self.parser.fast = False
+        self.parser.admit(b"", nobody, None)
         self.parser.ready = True
 
     def close(self, reason: CloseReason, error: str | None = None) -> None:
@@ -207,6 +219,9 @@ class RouteLink:
         self, account: bytes, subject: bytes, queue: bytes | None, weight: int, origin: bytes | None
     ) -> None:
         """The peer wants a subject."""
+        if self.for_replicas:
+            self.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+            return
         member = self._member(account)
         if member is None:
             return
@@ -247,6 +262,9 @@ class RouteLink:
         body: bytes,
     ) -> None:
         """A message that the parser does not deliver by itself."""
+        if self.for_replicas:
+            self._host.on_replica_message(self, subject, body)
+            return
         member = self._member(account)
         if member is not None and member.account is not None:
             route = member.account.interest.find_arrival_route(subject)

@@ -11,7 +11,7 @@ Invariant: a link is READY exactly when it is on the roster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.links.compression import AUTO, agreed_mode, configured_mode, is_framed, mode_by_rtt
@@ -21,6 +21,7 @@ from slipstream.links.routes.gossip import Gossip
 from slipstream.links.routes.handshake import RouteConnect, RouteInfo
 from slipstream.links.routes.introduction import Introduction
 from slipstream.links.routes.link import RouteLink
+from slipstream.links.routes.replica_links import ReplicaLinks
 from slipstream.links.routes.roster import Roster
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.links.routes.telling import InterestTelling
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from slipstream.config.options import Options
     from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.outbox import FlushQueue
+    from slipstream.links.routes.replica_links import ReplicaListener
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 
@@ -70,6 +72,10 @@ class MeshEdge(Protocol):
         """Send what waits, then close the socket."""
         ...
 
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """Call when what was read in this turn is handled."""
+        ...
+
     def urls_changed(self) -> None:
         """Clients have to be told where they may connect."""
         ...
@@ -80,7 +86,9 @@ class MeshEdge(Protocol):
 class Mesh:
     """The routes of one server."""
 
-    def __init__(self, hub: Hub, edge: MeshEdge, cluster: str, *, dynamic: bool) -> None:
+    def __init__(
+        self, hub: Hub, edge: MeshEdge, cluster: str, *, dynamic: bool, replicas: ReplicaListener | None = None
+    ) -> None:
         """No route yet.
 
         Args:
@@ -88,10 +96,12 @@ class Mesh:
             edge: sockets.
             cluster: the name of the cluster.
             dynamic: whether it was made up, and gives way to that of others.
+            replicas: takes what replicas of other servers say; None: there are none here.
         """
         self._hub = hub
         self._edge = edge
-        self.introduction = Introduction(hub, cluster, dynamic=dynamic)
+        self.introduction = Introduction(hub, cluster, dynamic=dynamic, replicates=replicas is not None)
+        self.replicas = None if replicas is None else ReplicaLinks(replicas, edge.dial, edge.at_end_of_turn)
         self.roster = Roster(hub.options.cluster.accounts)
         self.telling = InterestTelling(hub, self.roster)
         # Traffic of routes that are gone.
@@ -231,10 +241,30 @@ class Mesh:
             link.link.headers = info.headers and not self.options.no_header_support
         elif info.route_account:
             link.account = info.route_account
+        else:
+            link.for_replicas = info.slipstream_replicas
         if not info.ip:
             host = f"[{link.peer.ip}]" if ":" in link.peer.ip else link.peer.ip
             info.ip = f"nats-route://{host}:{info.port}/"
-        self._register(link, info)
+        if link.for_replicas:
+            self._register_replicas(link)
+        else:
+            self._register(link, info)
+
+    def _register_replicas(self, link: RouteLink) -> None:
+        if self.replicas is None:
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, "Replication is not configured")
+            return
+        if link.target is not None:
+            link.outbox.write(self.introduction.info(link).line())
+        self.replicas.began(link)
+        if link.state is not State.CLOSED:
+            self._edge.ready(link)
+
+    def on_replica_message(self, link: RouteLink, group: bytes, body: bytes) -> None:
+        """A replica of another server says something."""
+        if self.replicas is not None:
+            self.replicas.message(link, group, body)
 
     def _compresses(self, link: RouteLink, info: RouteInfo) -> bool:
         """Agree with the peer on compression; whether what comes next is compressed."""
@@ -330,6 +360,8 @@ class Mesh:
             self._edge.urls_changed()
             for listener in self.listeners:
                 listener.peer_came(info.server_id)
+        if self.replicas is not None:
+            self.replicas.route_began(link, info)
         if dials_more and link.target is not None and None in pool:
             # Credentials were right if this is answered: dial the next one of the pool then.
             self._next[link] = link.target.again()
@@ -390,6 +422,8 @@ class Mesh:
         self.closed_in_bytes += link.parser.msg_bytes
         self.closed_out_msgs += link.outbox.msgs
         self.closed_out_bytes += link.outbox.msg_bytes
+        if self.replicas is not None and link.for_replicas:
+            self.replicas.closed(link)
         was_known, peer_gone = self.roster.drop(link)
         self.telling.routes_changed()
         if peer_gone:
@@ -404,6 +438,8 @@ class Mesh:
 
     def is_wanted(self, target: RouteTarget) -> bool:
         """Whether a route is still to be dialled: those that were configured as long as they are."""
+        if target.replicas_of:
+            return any(link.remote_name == target.replicas_of for link in self.roster.first_routes())
         if target.account and target.account not in self.roster.pinned:
             return False
         return not target.explicit or target.url in self._options.routes

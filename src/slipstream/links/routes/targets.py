@@ -8,9 +8,9 @@ __all__ = ["RouteTarget", "route_target"]
 
 
 class RouteTarget:
-    """One server to connect to, for the pool or for one account."""
+    """One server to connect to, for the pool, for one account or for replicas."""
 
-    __slots__ = ("account", "explicit", "gossip_mode", "host", "password", "port", "url", "user")
+    __slots__ = ("account", "explicit", "gossip_mode", "host", "password", "port", "replicas_of", "url", "user")
 
     def __init__(
         self,
@@ -20,6 +20,7 @@ class RouteTarget:
         account: str = "",
         gossip_mode: int = 0,
         credentials: tuple[str, str] = ("", ""),
+        replicas_of: str = "",
     ) -> None:
         parts = urlsplit(url if "://" in url else f"nats-route://{url}")
         self.url = url
@@ -30,6 +31,7 @@ class RouteTarget:
         self.explicit = explicit
         self.account = account
         self.gossip_mode = gossip_mode
+        self.replicas_of = replicas_of  # the server whose replicas it is for; empty: it carries messages
 
     @property
     def address(self) -> str:
@@ -45,7 +47,13 @@ class RouteTarget:
             account=self.account if account is None else account,
             gossip_mode=0,
             credentials=(self.user, self.password),
+            replicas_of=self.replicas_of,
         )
+
+    def for_replicas(self, name: str) -> RouteTarget:
+        """The same server once more, for what replicas say."""
+        credentials = self.user, self.password
+        return RouteTarget(self.url, explicit=True, credentials=credentials, replicas_of=name)
 
 
 def route_target(url: str, *, explicit: bool, **more: object) -> RouteTarget | None:

@@ -1,0 +1,128 @@
+"""What replicas say to each other, over connections of their own: bulk never delays a message or a heartbeat of routes.
+
+Such a link begins as a route does, on the same port and with the same rights; its INFO says what it is for. Whoever
+dialled a route to a server that takes part dials this link, too, and again as long as there are routes. Two servers
+that dialled each other have two links, and use either.
+
+    RMSG <group> <size>        one message of a group; Raft bears that it is lost, or comes twice
+
+What this is not: a promise. `send` says False when there is no link, or when a peer is so far behind with reading that
+more would only wait: the group sends it again when it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from slipstream.kernels.wire.interest import Interest
+from slipstream.links.routes.targets import RouteTarget
+from slipstream.protocol.texts import CloseReason
+from slipstream.units import MIB
+
+if TYPE_CHECKING:
+    from slipstream.links.routes.handshake import RouteInfo
+    from slipstream.links.routes.link import RouteLink
+
+__all__ = ["REPLICA_MESSAGE_MAX", "ReplicaLinks", "ReplicaListener"]
+
+REPLICA_MESSAGE_MAX: Final = 256 * MIB
+"""The largest message: a frame travels whole, and holds what a leader took in while a commit was under way."""
+_UNREAD_MAX: Final = 4 * MIB  # that wait for one peer; more would make it look dead
+
+
+class ReplicaListener(Protocol):
+    """Who takes part in groups."""
+
+    def peer_up(self, name: str) -> None:
+        """A peer can be reached."""
+        ...
+
+    def peer_down(self, name: str) -> None:
+        """It cannot any more."""
+        ...
+
+    def received(self, name: str, batch: Sequence[tuple[int, bytes]]) -> None:
+        """What a peer sent in one read: group and message."""
+        ...
+
+
+class ReplicaLinks:
+    """The links of one server's replicas to those of others, by the names of servers.
+
+    Args:
+        listener: takes what comes.
+        dial: connects to a target.
+        at_end: calls once when what was read in this turn is handled.
+    """
+
+    def __init__(
+        self,
+        listener: ReplicaListener,
+        dial: Callable[[RouteTarget], None],
+        at_end: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._listener = listener
+        self._dial = dial
+        self._at_end = at_end
+        self._links: dict[str, list[RouteLink]] = {}
+        self._arrived: dict[str, list[tuple[int, bytes]]] = {}
+
+    @property
+    def peers(self) -> list[str]:
+        """Servers that can be reached."""
+        return list(self._links)
+
+    def send(self, name: str, batch: Sequence[tuple[int, bytes]]) -> bool:
+        """Send messages of groups to a server; False: none of them."""
+        links = self._links.get(name)
+        if not links or links[0].outbox.pending > _UNREAD_MAX:
+            return False
+        links[0].outbox.write(b"".join([b"RMSG %d %d\r\n%b\r\n" % (group, len(one), one) for group, one in batch]))
+        return True
+
+    # --- what the mesh tells ------------------------------------------------------------------------------------------
+
+    def route_began(self, link: RouteLink, info: RouteInfo) -> None:
+        """A route is there: dial the link for replicas beside it, if that is this side's task."""
+        if info.slipstream_replication and link.target is not None and not link.account:
+            if any(known.target is not None for known in self._links.get(link.remote_name, ())):
+                return
+            self._dial(link.target.for_replicas(link.remote_name))
+
+    def began(self, link: RouteLink) -> None:
+        """A link for replicas has shaken hands."""
+        name = link.remote_name
+        links = self._links.setdefault(name, [])
+        if link.target is not None and any(known.target is not None for known in links):
+            link.reconnects = False
+            link.close(CloseReason.DUPLICATE_ROUTE)
+            return
+        link.take_replica_messages(Interest(), REPLICA_MESSAGE_MAX)
+        links.append(link)
+        if len(links) == 1:
+            self._listener.peer_up(name)
+
+    def message(self, link: RouteLink, group: bytes, body: bytes) -> None:
+        """One message of a peer."""
+        if not group.isdigit() or len(group) > 20:
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, "Unknown Replica Group")
+            return
+        if not self._arrived:
+            self._at_end(self._hand_over)
+        self._arrived.setdefault(link.remote_name, []).append((int(group), body))
+
+    def _hand_over(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        for name, batch in arrived.items():
+            self._listener.received(name, batch)
+
+    def closed(self, link: RouteLink) -> None:
+        """A link ended."""
+        links = self._links.get(link.remote_name)
+        if links is None or link not in links:
+            return
+        links.remove(link)
+        if not links:
+            del self._links[link.remote_name]
+            self._listener.peer_down(link.remote_name)

@@ -1,0 +1,145 @@
+"""Links for what replicas say: who dials them, what they carry, and what a peer must not do with one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from slipstream.links.routes.link import RouteLink
+from slipstream.links.routes.targets import RouteTarget
+from slipstream.protocol.peer import Peer
+from slipstream.protocol.texts import CloseReason
+from support.link_world import LinkWorld, connect, info_line, said
+
+
+class Listener:
+    """Writes down what happens."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def peer_up(self, name: str) -> None:
+        self.events.append(f"+{name}")
+
+    def peer_down(self, name: str) -> None:
+        self.events.append(f"-{name}")
+
+    def received(self, name: str, batch: Sequence[tuple[int, bytes]]) -> None:
+        self.events.append((name, list(batch)))
+
+
+class ReplicaWorld(LinkWorld):
+    """A server that takes part in replication."""
+
+    def __init__(self) -> None:
+        self.listener = Listener()
+        super().__init__(self.listener)
+        assert self.mesh.replicas is not None
+        self.replicas = self.mesh.replicas
+
+    def dial(self, target: RouteTarget, **info: object) -> RouteLink:
+        link = self.mesh.dialled(Peer("10.0.0.1", 1, "route"), target)
+        link.parser.feed(info_line(**info))
+        return link
+
+    def end_turn(self) -> None:
+        ends, self.edge.ends = self.edge.ends, []
+        for work in ends:
+            work()
+
+
+@pytest.fixture
+def world() -> ReplicaWorld:
+    return ReplicaWorld()
+
+
+def target() -> RouteTarget:
+    return RouteTarget("nats-route://10.0.0.1:6222", explicit=True)
+
+
+def test_who_dialled_the_route_dials_the_link_for_replicas(world: ReplicaWorld) -> None:
+    world.dial(target(), slipstream_replication=True)
+    (dialled,) = world.edge.dialled
+    assert (dialled.replicas_of, dialled.address) == ("peer", "10.0.0.1:6222")
+    link = world.dial(dialled, slipstream_replication=True)
+    assert b'"slipstream_replicas":true' in said(link)
+    assert world.listener.events == ["+peer"]
+    assert link not in world.mesh.roster.routes()
+
+
+def test_a_peer_that_does_not_take_part_is_left_alone(world: ReplicaWorld) -> None:
+    world.dial(target())
+    world.peer(server_id="B", server_name="b", slipstream_replication=True)
+    assert world.edge.dialled == []
+
+
+def test_messages_of_one_read_come_together(world: ReplicaWorld) -> None:
+    link = world.peer(slipstream_replicas=True)
+    link.parser.feed(b"RMSG 7 3\r\nabc\r\nRMSG 18446744073709551615 0\r\n\r\nRMSG 7 4\r\n\r\n\r\n\r\n")
+    assert world.listener.events == ["+peer"]
+    world.end_turn()
+    assert world.listener.events[1:] == [("peer", [(7, b"abc"), (2**64 - 1, b""), (7, b"\r\n\r\n")])]
+
+
+def test_what_one_server_sends_another_one_reads(world: ReplicaWorld) -> None:
+    link = world.peer(slipstream_replicas=True)
+    said(link)
+    assert world.replicas.send("peer", [(1, b"one"), (2, b"t\r\nwo")])
+    other = ReplicaWorld()
+    other.peer(slipstream_replicas=True).parser.feed(said(link))
+    other.end_turn()
+    assert other.listener.events[-1] == ("peer", [(1, b"one"), (2, b"t\r\nwo")])
+
+
+def test_nothing_is_kept_for_a_peer_that_cannot_be_reached_or_does_not_read(world: ReplicaWorld) -> None:
+    assert not world.replicas.send("peer", [(1, b"x")])
+    link = world.peer(slipstream_replicas=True)
+    assert world.replicas.send("peer", [(1, bytes(5 << 20))])
+    assert not world.replicas.send("peer", [(1, b"x")])
+    said(link)
+    assert world.replicas.send("peer", [(1, b"x")])
+    link.close(CloseReason.READ_ERROR)
+    assert not world.replicas.send("peer", [(1, b"x")])
+    assert world.listener.events == ["+peer", "-peer"]
+
+
+def test_of_two_links_that_this_server_dialled_one_stays(world: ReplicaWorld) -> None:
+    world.dial(target(), slipstream_replication=True)
+    first = world.dial(target().for_replicas("peer"))
+    second = world.dial(target().for_replicas("peer"))
+    assert (first.close_reason, second.close_reason) == (None, CloseReason.DUPLICATE_ROUTE)
+    accepted = world.peer(slipstream_replicas=True)
+    first.close(CloseReason.READ_ERROR)
+    assert accepted.close_reason is None
+    assert world.listener.events == ["+peer"], "the other one is as good"
+
+
+def test_a_link_is_dialled_again_while_there_is_a_route(world: ReplicaWorld) -> None:
+    route = world.dial(target(), slipstream_replication=True)
+    link = world.dial(world.edge.dialled.pop())
+    link.close(CloseReason.READ_ERROR)
+    (again,) = world.edge.dialled
+    assert again.replicas_of == "peer"
+    assert world.mesh.is_wanted(again)
+    route.close(CloseReason.READ_ERROR)
+    assert not world.mesh.is_wanted(again)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"RS+ foo\r\n", b"RMSG foo 0\r\n\r\n", b"RMSG 123456789012345678901 0\r\n\r\n", b"RMSG 1 999999999999\r\n"]
+)
+def test_a_peer_that_says_anything_else_is_cut_off(world: ReplicaWorld, sent: bytes) -> None:
+    link = world.peer(slipstream_replicas=True)
+    link.parser.feed(sent)
+    assert link.state.name == "CLOSED"
+    world.end_turn()
+    assert world.listener.events == ["+peer", "-peer"]
+
+
+def test_a_server_without_replication_refuses_such_a_link() -> None:
+    world = LinkWorld()
+    link = world.accepted()
+    link.parser.feed(connect() + info_line(slipstream_replicas=True))
+    assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
+    assert b"Replication is not configured" in said(link)
