@@ -228,3 +228,12 @@ def test_rm_asks(cli: Cli) -> None:
         terminal.answer("Really delete Consumer ORDERS > worker? (y/N)", "yes").finish()
     assert cli.json("c", "ls", "ORDERS", "-n", "-j") == ["pushed"]
     assert "give --force" in cli.call("c", "rm", "ORDERS", "pushed", status=1).stderr
+
+
+def test_why(cli: Cli) -> None:
+    assert "stuck: No client asks: 3 messages could be delivered" in cli.screen("consumer", "why", "ORDERS", "worker")
+    assert "Nobody is subscribed to d.pushed." in cli.screen("consumer", "why", "ORDERS", "pushed")
+    assert [cause["cause"] for cause in cli.json("c", "why", "ORDERS", "worker", "--json")["causes"]] == ["no_pull"]
+    cli.call("consumer", "next", "ORDERS", "worker", "--count", "3", "--ack")
+    assert "idle: All that it wants was delivered" in cli.screen("consumer", "why", "ORDERS", "worker")
+    assert "consumer not found (10014)" in cli.call("c", "why", "ORDERS", "nope", status=1).stderr

@@ -28,13 +28,15 @@ def test_a_consumer_is_made_watched_paused_reset_changed_and_deleted(server: Ser
         expect(row).to_contain_text("stuck")
         row.click()
         detail = page.get_by_label("Consumer billing")
-        expect(detail.locator(".why")).to_have_text("No client is pulling.")
+        expect(detail.locator(".why")).to_contain_text(
+            "No client asks: 5 messages could be delivered to a pull request."
+        )
         expect(detail).to_contain_text("Gets work.1, from the first message on.")
         expect(detail).to_contain_text("Given up after 5 deliveries.")
 
         consumer = stream.consumer("billing")
         held = consumer.fetch(2)
-        expect(detail.locator(".why")).to_contain_text("2 are in flight, which is the most (max_ack_pending)")
+        expect(detail.locator(".why")).to_contain_text("2 messages of at most 2 (max_ack_pending) wait for an ack.")
         expect(detail).to_contain_text("in flight 2")
         for message in held:
             message.ack(wait=True)
@@ -46,7 +48,7 @@ def test_a_consumer_is_made_watched_paused_reset_changed_and_deleted(server: Ser
         expect(form.get_by_role("alert")).to_contain_text("soon is not a duration")
         form.get_by_label("For how long").fill("2h")
         form.get_by_role("button", name="Pause").click()
-        expect(detail.locator(".why")).to_contain_text("It is paused until")
+        expect(detail.locator(".why")).to_contain_text("The consumer is paused until")
         assert stream.consumer("billing").info()["paused"]
         detail.get_by_role("button", name="Resume").click()
         expect(detail.locator(".why")).not_to_contain_text("paused")
@@ -84,7 +86,7 @@ def test_a_push_consumer_without_a_subscriber(server: ServerThread, dashboard: O
         page = dashboard(server, "stream/PUSHED/consumers").page
         page.get_by_role("row", name="<b-evil").click()
         detail = page.get_by_label("Consumer <b-evil")
-        expect(detail.locator(".why")).to_have_text("Nobody subscribes to to.me.")
+        expect(detail.locator(".why")).to_have_text("Nobody is subscribed to to.me.")
         with client.subscribe("to.me") as pushed:
             assert pushed.next(timeout=5).data == b"x"
-            expect(detail.locator(".why")).to_have_text("It has delivered everything that it gets.")
+            expect(detail.locator(".why")).to_have_text("All that it wants was delivered, up to sequence 1.")

@@ -37,7 +37,7 @@ _READS: Final = (
     *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.VERIFY."),
     *("STREAM.CHECKPOINT.", "STREAM.SNAPSHOT."),
     *(f"CONSUMER.{verb}." for verb in ("CREATE", "DURABLE.CREATE", "DELETE", "PAUSE", "RESET")),
-    *(f"CONSUMER.{verb}." for verb in ("NAMES", "LIST", "INFO")),
+    *(f"CONSUMER.{verb}." for verb in ("NAMES", "LIST", "INFO", "WHY")),
     *(f"BULK.{verb}." for verb in ("INFO", "PLAN", "READ", "CREDIT", "HOLD", "RELEASE")),
 )
 _ANSWERED_BY_STREAMS: Final = ("DIRECT.GET.", "CONSUMER.MSG.NEXT.")

@@ -26,6 +26,7 @@ VERBS = {
     "ls": Verb(f"{_HERE}.listing:ls", "List the consumers of a stream.", ("list",), _LOOK),
     "info": Verb(f"{_HERE}.info:info", "Show a consumer.", ("nfo",), _LOOK),
     "state": Verb(f"{_HERE}.info:state", "Show how far a consumer is.", (), _LOOK),
+    "why": Verb(f"{_HERE}.why:why", "Say why a consumer delivers nothing.", (), _LOOK),
     "report": Verb(f"{_HERE}.listing:report", "Compare the consumers of a stream.", (), _LOOK),
     "graph": Verb(f"{_HERE}.graph:graph", "Watch how fast a consumer works.", (), _LOOK),
     "find": Verb(f"{_HERE}.find:find", "Find consumers by what they are.", ("query",), _LOOK),

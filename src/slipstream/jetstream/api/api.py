@@ -18,6 +18,7 @@ from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.trail import AuditTrail
 from slipstream.jetstream.api.unavailable import UnavailableApi
 from slipstream.jetstream.api.verify import Signer, VerifyApi
+from slipstream.jetstream.api.why import WhyApi
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.copies import Copies
 
@@ -45,6 +46,7 @@ def open_api(
     AccountApi(account, api)
     StreamApi(account, api)
     ConsumerApi(account, api)
+    WhyApi(account, api)
     Copies(account)
     SnapshotApi(account, api)
     MessageApi(account, api)

@@ -19,7 +19,10 @@ from slipstream.limits import API_REQUEST_QUEUE_LIMIT
 __all__ = ["INFO_PATTERNS", "ApiLoad"]
 
 INFO_PATTERNS: Final = frozenset(
-    ("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.*.*")
+    (
+        *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*"),
+        *("CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.*.*", "CONSUMER.WHY.*.*"),
+    )
 )
 """Calls that only look."""
 

@@ -24,6 +24,7 @@ API_SUBSCRIPTIONS: Final = (
             "NAMES",
             "LIST",
             "INFO",
+            "WHY",
             "DELETE",
             "PAUSE",
             "LEADER",

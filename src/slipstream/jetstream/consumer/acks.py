@@ -50,6 +50,7 @@ class AckEngine:
         "_queue",
         "_queued",
         "_shown",
+        "delayed",
         "delivered_seq",
         "dseq",
         "exhausted",
@@ -62,6 +63,7 @@ class AckEngine:
         self.pending: dict[int, int] = {}  # stream sequence → consumer sequence of its first delivery, in that order
         self.redeliveries: dict[int, int] = {}  # pending ones delivered again → how often again
         self.exhausted: dict[int, int] = {}  # given up at max_deliver → deliveries
+        self.delayed: set[int] = set()  # pending ones that a client sent back and wants later; not after a restart
         self.dseq = 0  # consumer sequence of the last delivery
         self.delivered_seq = start_seq - 1  # highest stream sequence ever delivered
         self._due: dict[int, int] = {}  # pending → deadline, in the order of the deadlines
@@ -130,6 +132,7 @@ class AckEngine:
         if self._due.pop(seq, None) is None:
             self._odd.pop(seq, None)
             self._queued.discard(seq)
+            self.delayed.discard(seq)
         if self.redeliveries:
             self.redeliveries.pop(seq, None)
         if not self.pending:
@@ -168,14 +171,16 @@ class AckEngine:
         if seq in self.pending and seq not in self._queued:
             if self._due.pop(seq, None) is None:
                 self._odd.pop(seq, None)
+                self.delayed.discard(seq)
             self._queue.append(seq)
             self._queued.add(seq)
 
-    def postpone(self, seq: int, deadline_ns: int) -> None:
+    def postpone(self, seq: int, deadline_ns: int, *, sent_back: bool = False) -> None:
         """Set another deadline (in progress, nak with delay). What is queued stays queued unless asked to wait."""
         if seq in self.pending:
             self._queued.discard(seq)
             self._due.pop(seq, None)
+            (self.delayed.add if sent_back else self.delayed.discard)(seq)
             self._wait(seq, deadline_ns)
 
     def give_up(self, seq: int) -> int:
@@ -205,6 +210,7 @@ class AckEngine:
             deadline_ns, seq = heapq.heappop(self._heap)
             if self._odd.get(seq) == deadline_ns:
                 del self._odd[seq]
+                self.delayed.discard(seq)
                 self._due[seq] = deadline_ns  # so that it is in one place whatever the caller does next
                 due.append(seq)
         due.sort()
@@ -333,6 +339,7 @@ class AckEngine:
         assert not self._due.keys() & self._odd.keys()
         assert waiting | self._queued == self.pending.keys() and not waiting & self._queued
         assert self.redeliveries.keys() <= self.pending.keys()
+        assert self.delayed <= self._odd.keys()
         assert not self.exhausted.keys() & self.pending.keys()
         floor_dseq, floor_seq = self.floor
         assert floor_dseq <= self.dseq and floor_seq <= self.delivered_seq

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from slipstream.jetstream.consumer.consumer import Consumer
     from slipstream.jetstream.consumer.sink import Expected
 
-__all__ = ["Deliverer", "Stop"]
+__all__ = ["Deliverer", "Pacing", "Stop"]
 
 FOREVER_NS = 1 << 62
 
@@ -55,6 +55,14 @@ class Stop(Enum):
     CONGESTED = auto()  # a receiver has not caught up since the last slice
 
 
+class Pacing(Enum):
+    """What the next slice waits for, when a timer starts it."""
+
+    RATE = auto()  # rate_limit_bps
+    REPLAY = auto()  # replay_policy original
+    RECEIVER = auto()  # it has much to read
+
+
 class Deliverer:
     """Delivers for one consumer."""
 
@@ -67,6 +75,7 @@ class Deliverer:
         self._replay: Replay | None = None
         self._rate: RateLimit | None = None
         self._pace_timer: Cancel | None = None
+        self._pace: tuple[Pacing, int] = (Pacing.RECEIVER, 0)  # why the timer runs, and until when
         self.last_delivered_ns = 0
         self._slice_bytes = 0  # read in the slice under way
         self._target = b""  # who got the last message
@@ -311,12 +320,14 @@ class Deliverer:
         return True
 
     def _must_wait(self, message: StoredMessage, size: int, now_ns: int, *, first: bool) -> bool:
-        delay_ns = self._rate.delay_ns(size, now_ns) if self._rate is not None else 0
+        delay_ns, pacing = self._rate.delay_ns(size, now_ns) if self._rate is not None else 0, Pacing.RATE
         if self._replay is not None and first:
-            delay_ns = max(delay_ns, self._replay.delay_ns(message.seq, message.ts_ns, now_ns))
+            gap_ns = self._replay.delay_ns(message.seq, message.ts_ns, now_ns)
+            if gap_ns > delay_ns:
+                delay_ns, pacing = gap_ns, Pacing.REPLAY
         if delay_ns <= 0:
             return False
-        self._later(delay_ns)
+        self._later(delay_ns, pacing)
         return True
 
     @property
@@ -329,11 +340,12 @@ class Deliverer:
     def pause(self) -> None:
         """A receiver is congested: go on when it has caught up, and look at that in a moment."""
         self._congested = True
-        self._later(self._pause_ns)
+        self._later(self._pause_ns, Pacing.RECEIVER)
         self._pause_ns = min(2 * self._pause_ns, CONSUMER_CONGESTED_MAX_NS)
 
-    def _later(self, delay_ns: int) -> None:
+    def _later(self, delay_ns: int, pacing: Pacing) -> None:
         self.close()
+        self._pace = pacing, self._ports.now_ns() + delay_ns
         self._pace_timer = self._ports.call_later(delay_ns, self._go_on)
 
     def _go_on(self) -> None:
@@ -344,6 +356,11 @@ class Deliverer:
     def waits(self) -> bool:
         """Whether a timer will start the next slice."""
         return self._pace_timer is not None
+
+    @property
+    def waits_for(self) -> tuple[Pacing, int] | None:
+        """What that timer waits for, and until when; None: none runs."""
+        return self._pace if self._pace_timer is not None else None
 
     # --- recording ---
 

@@ -30,6 +30,7 @@ class Idleness:
         self._consumer = consumer
         self._ports = consumer.ports
         self._timer: Cancel | None = None
+        self._due_ns = 0  # when it fires
         self._pause_timer: Cancel | None = None
         self._spread_ns = consumer.ports.random_below(CONSUMER_INACTIVE_SPREAD_MS) * MILLISECOND_NS
 
@@ -76,7 +77,16 @@ class Idleness:
         in_use = push is not None and push.listening
         if not threshold_ns or self._consumer.closed or in_use:
             return
+        self._due_ns = self._ports.now_ns() + (delay_ns or threshold_ns)
         self._timer = self._ports.call_later(delay_ns or threshold_ns, self._due)
+
+    def gone_ns(self) -> int:
+        """When the consumer goes if nobody uses it until then; 0: it stays, or is in use."""
+        pull = self._consumer.pull
+        if self._timer is None or (pull is not None and pull.waiting):
+            return 0
+        now_ns = self._ports.now_ns()
+        return max(self._due_ns, now_ns + self._busy_for_ns())
 
     def _due(self) -> None:
         self._timer = None

@@ -38,6 +38,7 @@ class PriorityGroups:
         self._timer: Cancel | None = None
         self.pin_id = ""
         self.pinned_ns = 0
+        self.kept_until_ns = 0  # when the pinned client loses its place unless it asks before
 
     def refusal(self, request: PullRequest, config: ConsumerConfig) -> bytes | None:
         """Why a request is not even queued: a status line."""
@@ -113,6 +114,7 @@ class PriorityGroups:
         """The pinned client has shown itself."""
         if self._timer is not None:
             self._timer()
+        self.kept_until_ns = self._ports.now_ns() + config.priority_timeout_ns
         self._timer = self._ports.call_later(config.priority_timeout_ns, lambda: self._lost(group))
 
     def _lost(self, group: str) -> None:

@@ -81,6 +81,16 @@ class PushSink:
         self._cyclic = any(matches(subject.encode(), unmarked(self.target)) for subject in stream_subjects)
         return self._cyclic
 
+    @property
+    def is_cyclic(self) -> bool:
+        """Whether the stream would collect what is delivered."""
+        return self._cyclic
+
+    @property
+    def stalled_bytes(self) -> int:
+        """What was delivered and is not confirmed, if that fills the window; else 0."""
+        return self._unconfirmed if self._unconfirmed > self._window else 0
+
     # --- messages ---
 
     def demand(self) -> int:

@@ -129,7 +129,7 @@ class Replies:
             shown = argument[:64].decode("utf-8", "replace")
             self._consumer.warn(f"got a bad NAK delay value: {shown!r}")
         if delay_ns and delay_ns > 0:
-            self._postpone(seq, self._ports.now_ns() + delay_ns)
+            self._postpone(seq, self._ports.now_ns() + delay_ns, sent_back=True)
         elif not acks.is_queued(seq):
             self._consumer.journal.add(POSTPONED, seq, self._ports.now_ns())  # due at once, after a restart too
             self.expired(seq)
@@ -141,8 +141,8 @@ class Replies:
         if wait_ns and not acks.is_queued(seq):
             self._postpone(seq, self._ports.now_ns() + wait_ns)
 
-    def _postpone(self, seq: int, deadline_ns: int) -> None:
-        self._consumer.state.acks.postpone(seq, deadline_ns)
+    def _postpone(self, seq: int, deadline_ns: int, *, sent_back: bool = False) -> None:
+        self._consumer.state.acks.postpone(seq, deadline_ns, sent_back=sent_back)
         self._consumer.journal.add(POSTPONED, seq, deadline_ns)
         self.arm()
 

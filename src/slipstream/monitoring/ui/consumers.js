@@ -6,20 +6,40 @@ import { badge, button, chart, choice, confirmTyped, facts, field, History, long
 import { consumerWords, whyNothing } from "./words.js";
 
 const READ_MS = 2000;
+const KINDS = { stuck: "bad", waiting: "warn", idle: "ok" };
 
 export function consumersTab(app, stream, query) {
-  const state = { consumers: null, error: null, filter: "", list: {}, chosen: query.get("consumer") || "", past: new Map() };
+  const state = { consumers: null, error: null, filter: "", list: {}, chosen: query.get("consumer") || "", past: new Map(), why: null, mayAsk: true };
   app.every(READ_MS, async () => {
     try {
       state.consumers = await app.js.consumers(stream.name);
       state.error = null;
       for (const info of state.consumers) remember(state, info);
+      if (state.chosen && state.mayAsk) await askWhy(app, stream, state);
     } catch (error) {
       state.error = error;
     }
     app.redraw();
   });
   return { view: () => view(app, stream, state) };
+}
+
+/** What the server says of the chosen one. A user without the right to ask sees what its figures tell. */
+async function askWhy(app, stream, state) {
+  const name = state.chosen;
+  try {
+    const { causes } = await app.js.api(`CONSUMER.WHY.${stream.name}.${name}`);
+    state.why = { name, causes };
+  } catch (error) {
+    state.why = null;
+    state.mayAsk = error.kind !== "denied";
+  }
+}
+
+function whyOf(state, stream, info) {
+  if (state.why?.name !== info.name) return whyNothing(info, stream.info?.state);
+  const said = state.why.causes.map(({ kind, text }) => [KINDS[kind] || "", text]);
+  return said.length ? said : [["ok", "Nothing is in its way."]];
 }
 
 function remember(state, info) {
@@ -62,6 +82,7 @@ function view(app, stream, state) {
         open: (info) => {
           state.chosen = info.name;
           app.redraw();
+          app.tick(true);
         },
       })),
       chosen && detail(app, stream, state, chosen)),
@@ -77,7 +98,7 @@ function detail(app, stream, state, info) {
       state.chosen = "";
       app.redraw();
     }, { class: "quiet" })),
-    h("ul", { class: "why" }, whyNothing(info, stream.info?.state).map(([kind, text]) => h("li", { class: kind }, text))),
+    h("ul", { class: "why" }, whyOf(state, stream, info).map(([kind, text]) => h("li", { class: kind }, text))),
     h("div", { class: "columns" },
       chart(past.lag.points, { label: `behind ${count(info.num_pending)}` }),
       chart(past.flight.points, { label: `in flight ${count(info.num_ack_pending)}` })),
