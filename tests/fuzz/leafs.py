@@ -21,14 +21,14 @@ def leaf_session(data: bytes) -> None:
     before = {name: account.interest.count for name, account in world.hub.accounts.items()}
     link = world.dialled() if flags & 1 else world.accepted()
     for piece in cut(stream):
-        if link.state is not State.CLOSED:
+        if link.end.state is not State.CLOSED:
             link.parser.feed(piece)
     said(link)
-    if link.state is State.CLOSED:
+    if link.end.state is State.CLOSED:
         assert link.cid not in world.nodes.links
         assert {name: account.interest.count for name, account in world.hub.accounts.items()} == before
     assert link.subscription_count <= 50 or not flags & 2
-    assert other.state is State.READY
+    assert other.end.state is State.READY
     said(other)
     other.parser.feed(b"PING\r\n")
     assert said(other) == b"PONG\r\n"

@@ -8,7 +8,7 @@ clients are; over a leaf link it has the rights of the user that it came in as.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from slipstream.kernels.wire.interest import ROUTE, Presence, Subscription
 from slipstream.subjects.outside import outside_only
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from slipstream.kernels.wire.interest import Link
     from slipstream.kernels.wire.linkparser import LinkParser
     from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.links.end import LinkEnd
     from slipstream.protocol.peer import Peer
     from slipstream.protocol.rights import Rights
 
@@ -27,25 +28,6 @@ __all__ = ["LinkMember"]
 
 _SERVER_REPLIES = (b"_R_.", b"$JS.ACK.")  # ways back of requests and deliveries, which servers make
 _AT_ONCE = 1_000  # subscriptions of a peer that leaves; more are taken out in steps
-
-
-class LinkOwner(Protocol):
-    """The link as its members know it."""
-
-    @property
-    def cid(self) -> int: ...
-    @property
-    def peer(self) -> Peer: ...
-    @property
-    def parser(self) -> LinkParser: ...
-    @property
-    def outbox(self) -> Outbox: ...
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def rtt_ns(self) -> int: ...
-    @property
-    def remote_name(self) -> str: ...
 
 
 class LinkMember:
@@ -56,7 +38,7 @@ class LinkMember:
 
     def __init__(
         self,
-        owner: LinkOwner,
+        owner: LinkEnd,
         account: Account,
         link: Link,
         sid: bytes = b"",
@@ -69,7 +51,7 @@ class LinkMember:
         """Nothing is wanted yet.
 
         Args:
-            owner: the link.
+            owner: the end of the link.
             account: where it takes part.
             link: over which messages leave.
             sid: what stands before a subject there: the account, or nothing.
@@ -116,7 +98,7 @@ class LinkMember:
     @property
     def rtt_ns(self) -> int:
         """How far away it is."""
-        return self.owner.rtt_ns
+        return self.owner.keepalive.rtt_ns
 
     @property
     def parser(self) -> LinkParser:

@@ -8,6 +8,7 @@ import msgspec
 
 from slipstream.accounts.account import Account
 from slipstream.clock import rfc3339
+from slipstream.links.end import LinkEnd
 from slipstream.links.leafs.link import LeafLink
 from slipstream.monitoring.accstatz import AccountTraffic, MsgBytes, account_stat
 from slipstream.monitoring.client_facts import issuer_of, shown_token, user_of
@@ -105,7 +106,7 @@ def connected(sender: Sender, connection: ClientConnection) -> ConnectMessage:
 
 def disconnected(sender: Sender, connection: ClientConnection, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
     """A client went, or was not let in."""
-    return _went(sender, connection, _client(sender, connection), reason, stop_ns)
+    return _went(sender, connection, _client(sender, connection), reason, stop_ns, connection.rtt_ns)
 
 
 def leaf_connected(sender: Sender, link: LeafLink) -> ConnectMessage:
@@ -115,7 +116,7 @@ def leaf_connected(sender: Sender, link: LeafLink) -> ConnectMessage:
 
 def leaf_disconnected(sender: Sender, link: LeafLink, reason: CloseReason, stop_ns: int) -> DisconnectMessage:
     """A leaf link is gone."""
-    return _went(sender, link, _leaf(sender, link), reason, stop_ns)
+    return _went(sender, link.end, _leaf(sender, link), reason, stop_ns, link.end.keepalive.rtt_ns)
 
 
 def _came(sender: Sender, client: ClientInfo) -> ConnectMessage:
@@ -129,9 +130,9 @@ def _came(sender: Sender, client: ClientInfo) -> ConnectMessage:
 
 
 def _went(
-    sender: Sender, peer: ClientConnection | LeafLink, client: ClientInfo, reason: CloseReason, stop_ns: int
+    sender: Sender, peer: ClientConnection | LinkEnd, client: ClientInfo, reason: CloseReason, stop_ns: int, rtt_ns: int
 ) -> DisconnectMessage:
-    client.stop, client.rtt = rfc3339(stop_ns), round_trip(peer.rtt_ns)
+    client.stop, client.rtt = rfc3339(stop_ns), round_trip(rtt_ns)
     return DisconnectMessage(
         type=f"{_ADVISORY}client_disconnect",
         id=sender.event_id(),
@@ -163,13 +164,13 @@ def server_stats(sender: Sender) -> ServerStatsMessage:
 def _leaf(sender: Sender, link: LeafLink) -> ClientInfo:
     account, identity = "" if link.account is None else link.account.name, link.identity
     return ClientInfo(
-        start=rfc3339(link.start_ns),
+        start=rfc3339(link.end.start_ns),
         host=link.peer.ip,
         id=link.cid,
         acc=account,
         user="" if identity is None else identity.user,
         # A remote has no name of a client, only one that dialled has.
-        name="" if link.solicited else link.remote_name,
+        name="" if link.solicited else link.end.remote_name,
         ver=link.remote_version,
         name_tag=sender.facts.name_tag_of(account),
         kind="Leafnode",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.link import RouteLink
     from slipstream.links.routes.mesh import Mesh
+    from slipstream.links.traffic import PastTraffic
     from slipstream.monitoring.jetstream_facts import JetStreamFacts
     from slipstream.monitoring.process import Usage
     from slipstream.protocol.connection import ClientConnection
@@ -198,11 +199,9 @@ class Facts:
         mesh, leafs = self.server.mesh, self.server.leafs
         found = Traffic(0, 0, 0, 0)
         if mesh is not None:
-            found = Traffic(mesh.closed_in_msgs, mesh.closed_in_bytes, mesh.closed_out_msgs, mesh.closed_out_bytes)
-            found = _with_open(found, mesh.roster.routes())
+            found = _with_open(_with_past(found, mesh.past), mesh.roster.routes())
         if leafs is not None:
-            gone = (leafs.closed_in_msgs, leafs.closed_in_bytes, leafs.closed_out_msgs, leafs.closed_out_bytes)
-            found = _with_open(Traffic(*map(sum, zip(found, gone, strict=True))), leafs.links.values())
+            found = _with_open(_with_past(found, leafs.past), leafs.links.values())
         return found
 
     def leafs(self, account: str = "") -> list[LeafLink]:
@@ -252,6 +251,16 @@ class Facts:
         return [
             connection for connection in self.hub.connections.values() if self.account_name_of(connection) == account
         ]
+
+
+def _with_past(before: Traffic, past: PastTraffic) -> Traffic:
+    """What links that are gone carried, on top."""
+    return Traffic(
+        before.in_msgs + past.in_msgs,
+        before.in_bytes + past.in_bytes,
+        before.out_msgs + past.out_msgs,
+        before.out_bytes + past.out_bytes,
+    )
 
 
 def _with_open(before: Traffic, connections: Iterable[Member | RouteLink | LeafLink]) -> Traffic:

@@ -73,13 +73,13 @@ def _entry(link: LeafLink, *, listed: bool) -> LeafEntry:
     wanted = member.subscriptions() if listed and member is not None else []
     return LeafEntry(
         id=link.cid,
-        name=link.remote_name,
+        name=link.end.remote_name,
         is_spoke=link.is_spoke,
         is_isolated=link.isolated,
         account="" if link.account is None else link.account.name,
         ip=link.peer.ip,
         port=link.peer.port,
-        rtt=round_trip_text(link.rtt_ns) or "0s",
+        rtt=round_trip_text(link.end.keepalive.rtt_ns) or "0s",
         in_msgs=link.parser.msgs,
         out_msgs=link.outbox.msgs,
         in_bytes=link.parser.msg_bytes,

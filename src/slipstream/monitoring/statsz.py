@@ -77,7 +77,7 @@ def statsz(facts: Facts) -> ServerStats:
         routes=[
             RouteStats(
                 rid=link.cid,
-                name=link.remote_name,
+                name=link.end.remote_name,
                 sent=MsgBytes(link.outbox.msgs, link.outbox.msg_bytes),
                 received=MsgBytes(link.parser.msgs, link.parser.msg_bytes),
                 pending=link.outbox.pending,

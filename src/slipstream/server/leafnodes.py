@@ -12,12 +12,11 @@ from slipstream.config.addresses import advertised
 from slipstream.errors import SlipstreamError
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.nodes import LeafNodes
-from slipstream.links.leafs.remotes import LeafAddress, LeafRemote
+from slipstream.links.leafs.remotes import LeafRemote
 from slipstream.protocol import texts
-from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.acceptor import Acceptor
-from slipstream.server.link_protocol import LinkEnd, LinkProtocol, LinkTiming
+from slipstream.server.link_protocol import LinkProtocol, LinkTiming
+from slipstream.server.link_sockets import LinkSockets
 from slipstream.server.listener import address_of
 from slipstream.server.reachable import reachable
 from slipstream.server.tls import TlsContext
@@ -26,7 +25,7 @@ from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.config.listener_options import LeafRemoteOptions
-    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.links.end import LinkEnd
     from slipstream.links.leafs.handshake import LeafConnect
     from slipstream.server.server import Server
     from slipstream.server.tls_layer import TlsFacts
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["LeafnodeServer"]
 
 _TLS_NS = 2 * SECOND_NS  # for the handshake with a remote that names no time
-_ABORT = (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
 _STALE = "Stale Leaf Node Connection - Closing"
 
 
@@ -57,11 +55,8 @@ class LeafnodeServer:
         self._tls = None if options.tls is None else TlsContext.for_server(options.tls)
         self._contexts: dict[LeafRemote, TlsContext] = {}
         self._remotes = [self._remote(remote) for remote in options.remotes]
-        self._open: set[LeafLink] = set()  # with a socket, READY or not
-        self._dialling: set[asyncio.Task[None]] = set()
+        self.sockets: LinkSockets[LeafLink] = LinkSockets(server)
         self._ends: dict[LeafLink, asyncio.TimerHandle] = {}  # of logins that end by themselves
-        self._listener: Acceptor | None = None
-        self._closed = False
         self.port = 0
 
     def _remote(self, options: LeafRemoteOptions) -> LeafRemote:
@@ -77,8 +72,7 @@ class LeafnodeServer:
         """
         server, options = self._server, self._server.options.leafnodes
         host = options.host or server.options.host
-        listening = server.bind("leafnode port", host, options.port)
-        self.port = listening.getsockname()[1]
+        self.port = self.sockets.listen("leafnode port", "leafnode", host, options.port, partial(self._protocol, None))
         nodes = self.nodes
         if options.advertise:
             nodes.host, nodes.port = advertised(options.advertise, self.port)
@@ -87,9 +81,6 @@ class LeafnodeServer:
         else:
             nodes.host, nodes.port = host, self.port
             nodes.urls = reachable(host, self.port)[:1]
-        self._listener = Acceptor(self._turns, listening, partial(self._protocol, None))
-        shown = f"[{host}]" if ":" in host else host
-        self.log("INF", f"Listening for leafnode connections on {shown}:{self.port}")
 
     def start(self) -> None:
         """Dial the remotes."""
@@ -105,12 +96,12 @@ class LeafnodeServer:
 
     def secure(self, link: LeafLink, then: Callable[[], None]) -> None:
         """Speak TLS with a remote, and go on after the handshake."""
-        edge, remote = link.edge, link.remote
+        edge, remote = link.end.edge, link.remote
         assert isinstance(edge, LinkProtocol) and remote is not None
 
         def secured(_facts: TlsFacts) -> None:
             link.secured = True
-            edge.set_step_timer(remote.options.first_info_timeout_ns, partial(self._too_slow, link))
+            self.await_answer(link, remote.options.first_info_timeout_ns)
             then()
 
         tls = remote.options.tls
@@ -141,8 +132,7 @@ class LeafnodeServer:
 
     def await_answer(self, link: LeafLink, delay_ns: int) -> None:
         """Give a peer so much time for its next step."""
-        if isinstance(link.edge, LinkProtocol):
-            link.edge.set_step_timer(delay_ns, partial(self._too_slow, link))
+        self.sockets.await_step(link.end, delay_ns, partial(self._too_slow, link))
 
     def end_at(self, link: LeafLink, at_ns: int) -> None:
         """The login of a peer ends then."""
@@ -159,10 +149,9 @@ class LeafnodeServer:
 
     def ready(self, link: LeafLink) -> None:
         """The handshake is over: ask from now on whether the peer lives."""
-        if isinstance(link.edge, LinkProtocol):
-            link.edge.start_pings()
-            if link.parser.paused:
-                self._turns.call_soon(link.edge.resume_reading)
+        self.sockets.start_pings(link.end)
+        if isinstance(link.end.edge, LinkProtocol) and link.parser.paused:
+            self._turns.call_soon(link.end.edge.resume_reading)
         jetstream = self._server.jetstream
         if jetstream is not None and link.account is not None:
             jetstream.reconnected(link.account.name)
@@ -175,12 +164,7 @@ class LeafnodeServer:
         end = self._ends.pop(link, None)
         if end is not None:
             end.cancel()
-        edge = link.edge
-        if isinstance(edge, LinkProtocol):
-            if reason in _ABORT:
-                edge.abort()
-            else:
-                edge.finish()
+        self.sockets.close(link.end, reason)
         remote = link.remote
         if remote is not None and remote.wanted and reason is not CloseReason.SERVER_SHUTDOWN:
             self._dial(remote, first=False)
@@ -188,48 +172,13 @@ class LeafnodeServer:
     # --- dialling ----------------------------------------------------------------------------------------------------
 
     def _dial(self, remote: LeafRemote, *, first: bool) -> None:
-        if self._closed:
-            return
-        task = self._turns.loop.create_task(self._connect(remote, first=first))
-        self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
-
-    async def _connect(self, remote: LeafRemote, *, first: bool) -> None:
-        options, rng = self._server.options, self._server.hub.rng
         delay_ns, remote.delay_ns = remote.delay_ns, 0
         if not first:
-            delay_ns += options.leafnodes.reconnect_ns
-        if delay_ns:
-            await asyncio.sleep(delay_ns / SECOND_NS)
-        attempts = 0
-        timeout_ns = remote.options.dial_timeout_ns or options.leafnodes.dial_timeout_ns
-        while not self._closed and remote.wanted:
-            address = remote.pick()
-            self.log("DBG", f"Trying to connect as leafnode to remote server on {texts.quoted_text(address.shown)}")
-            try:
-                await asyncio.wait_for(self._reach(remote, address), timeout_ns / SECOND_NS)
-                return
-            except (OSError, TimeoutError) as error:
-                attempts += 1
-                where = texts.quoted_text(address.shown)
-                text = f"Error trying to connect as leafnode to remote server {where} (attempt {attempts})"
-                self.log(self._level(attempts, first=first), f"{text}: {str(error) or 'i/o timeout'}")
-            reconnect_ns = self._server.options.leafnodes.reconnect_ns
-            await asyncio.sleep((reconnect_ns + rng.randrange(max(reconnect_ns, 1))) / SECOND_NS)
-
-    async def _reach(self, remote: LeafRemote, address: LeafAddress) -> None:
-        await self._turns.loop.create_connection(partial(self._protocol, remote), address.host, address.port)
-
-    def _level(self, attempts: int, *, first: bool) -> str:
-        options = self._server.options
-        every = options.connect_error_reports if first else options.reconnect_error_reports
-        return "ERR" if attempts == 1 or attempts % max(every, 1) == 0 else "DBG"
+            delay_ns += self._server.options.leafnodes.reconnect_ns
+        call = LeafCall(remote, self._server, partial(self._protocol, remote))
+        self.sockets.dialer.dial(call, delay_ns=delay_ns, again=not first)
 
     # --- sockets -----------------------------------------------------------------------------------------------------
-
-    def outboxes(self) -> list[Outbox]:
-        """Of all links."""
-        return [link.outbox for link in self._open]
 
     def _protocol(self, remote: LeafRemote | None) -> LinkProtocol:
         options = self._server.options
@@ -239,18 +188,19 @@ class LeafnodeServer:
             options.leafnodes.write_deadline_ns or options.write_deadline_ns,
             options.leafnodes.write_timeout == "close",
         )
-        return LinkProtocol(self._server, timing, partial(self._opened, remote), self._lost, on_ready=self._begin)
+        return LinkProtocol(
+            self._server, timing, partial(self._opened, remote), self.sockets.lost, on_ready=self._begin
+        )
 
     def _opened(self, remote: LeafRemote | None, protocol: LinkProtocol) -> LinkEnd:
         peer = SecurePeer(*address_of(protocol.transport), "leafnode")
         link = self.nodes.accept(peer) if remote is None else self.nodes.dialled(peer, remote)
-        self._open.add(link)
-        return link
+        self.sockets.open[link.end] = link
+        return link.end
 
     def _begin(self, protocol: LinkProtocol) -> None:
         """The socket is there: whoever accepted greets, after the TLS handshake or before it."""
-        link = protocol.link
-        assert isinstance(link, LeafLink)
+        link = self.sockets.open[protocol.end]
         remote, tls = link.remote, self._tls
         if remote is not None:
             self.await_answer(link, remote.options.first_info_timeout_ns)
@@ -278,8 +228,6 @@ class LeafnodeServer:
 
     def _too_slow(self, link: LeafLink) -> None:
         """A peer that does not go on with its handshake."""
-        if link.state in (State.READY, State.CLOSED):
-            return
         if not link.solicited:
             link.refuse(CloseReason.AUTHENTICATION_TIMEOUT, texts.AUTHENTICATION_TIMEOUT)
         elif link.has_info:
@@ -289,10 +237,6 @@ class LeafnodeServer:
             link.log("ERR", "No INFO of the remote server in time")
             link.close(CloseReason.READ_ERROR)
 
-    def _lost(self, link: LinkEnd) -> None:
-        if isinstance(link, LeafLink):
-            self._open.discard(link)
-
     # --- reload and the end ------------------------------------------------------------------------------------------
 
     def reload(self, tls: TlsContext | None) -> None:
@@ -300,16 +244,38 @@ class LeafnodeServer:
         self._tls = tls
         self.nodes.reload()
 
-    def close_listener(self) -> None:
-        """Let no further server in."""
-        if self._listener is not None:
-            self._listener.close()
 
-    def stop(self) -> None:
-        """End all links and dial no more."""
-        self._closed = True
-        self.close_listener()
-        for task in self._dialling:
-            task.cancel()
-        for link in list(self._open):
-            link.close(CloseReason.SERVER_SHUTDOWN)
+class LeafCall:
+    """A remote that is to be reached."""
+
+    def __init__(self, remote: LeafRemote, server: Server, protocol: Callable[[], LinkProtocol]) -> None:
+        self._remote = remote
+        self._server = server
+        self.protocol = protocol
+        self.timeout_ns = remote.options.dial_timeout_ns or server.options.leafnodes.dial_timeout_ns
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is still to be reached."""
+        return self._remote.wanted
+
+    def next_address(self) -> tuple[str, int]:
+        """One after another of those that are known."""
+        address = self._remote.pick()
+        return address.host, address.port
+
+    def trying(self) -> str:
+        """What is logged before an attempt."""
+        return f"Trying to connect as leafnode to remote server on {self._where()}"
+
+    def failed(self, attempts: int) -> str:
+        """What is logged before the error of an attempt."""
+        return f"Error trying to connect as leafnode to remote server {self._where()} (attempt {attempts})"
+
+    def pause_ns(self, attempts: int) -> int:
+        """Remotes are tried for ever, many leafs at different times."""
+        reconnect_ns = self._server.options.leafnodes.reconnect_ns
+        return reconnect_ns + self._server.hub.rng.randrange(max(reconnect_ns, 1))
+
+    def _where(self) -> str:
+        return texts.quoted_text(self._remote.current.shown)

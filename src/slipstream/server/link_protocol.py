@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from slipstream.config.durations import format_duration
 from slipstream.config.record import Record
@@ -29,13 +29,12 @@ from slipstream.server.tls_layer import TlsFailed, TlsLayer
 from slipstream.units import MIB, SECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.kernels.wire.linkparser import LinkParser
-    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.links.end import LinkEnd
     from slipstream.server.server import Server
     from slipstream.server.tls import TlsContext
     from slipstream.server.tls_layer import TlsFacts
 
-__all__ = ["LinkEnd", "LinkProtocol", "LinkTiming", "TlsFirst"]
+__all__ = ["LinkProtocol", "LinkTiming", "TlsFirst"]
 
 
 _UNPACKED_A_TURN = MIB  # of what came compressed; some milliseconds of work
@@ -57,28 +56,6 @@ class TlsFirst(Record):
     on_secured: Callable[[LinkProtocol, TlsFacts], object]
     server_hostname: str | None
     timeout_ns: int
-
-
-class LinkEnd(Protocol):
-    """What the socket knows of its link."""
-
-    edge: object
-    last_read_ns: int
-    last_activity_ns: int
-
-    @property
-    def cid(self) -> int: ...
-    @property
-    def outbox(self) -> Outbox: ...
-    @property
-    def parser(self) -> LinkParser: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def pings_out(self) -> int: ...
-    def send_ping(self) -> None: ...
-    def close(self, reason: CloseReason, error: str | None = None) -> None: ...
-    def log(self, level: str, text: str) -> None: ...
 
 
 class LinkProtocol(asyncio.BufferedProtocol):
@@ -111,7 +88,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._tls_first = tls_first
         self._on_ready = on_ready
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.link: LinkEnd = cast(LinkEnd, None)
+        self.end: LinkEnd = cast("LinkEnd", None)
         self._blocked = False  # the transport holds bytes it could not send
         self._late = False  # a write took longer than its deadline, and the peer was given more time
         self._ended = False  # finished or lost
@@ -131,11 +108,11 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """The socket is open."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=0)
-        self.link = self._on_open(self)
-        self.link.edge = self
-        self.link.outbox.early_at = EARLY_FLUSH_BYTES
+        self.end = self._on_open(self)
+        self.end.edge = self
+        self.end.outbox.early_at = EARLY_FLUSH_BYTES
         first = self._tls_first
-        if self.link.state is State.CLOSED:
+        if self.end.state is State.CLOSED:
             self.finish()
         elif first is not None:
             self.begin_tls(
@@ -151,7 +128,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """Where to read to: encrypted bytes go to the buffer that all share, since OpenSSL copies them at once."""
         if self._tls is not None or self._compression is not None:
             return self._shared
-        return self._pace.cut(self.link.parser.lend(self._shared))
+        return self._pace.cut(self.end.parser.lend(self._shared))
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
@@ -170,25 +147,25 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """The socket is gone."""
         self._ended = True
         self._cancel_timers()
-        link = self.link
-        if link is None:
+        end = self.end
+        if end is None:
             return
         if self.is_shaking_hands:
-            link.log("ERR", "TLS handshake error: EOF")
-            link.close(CloseReason.TLS_HANDSHAKE_ERROR)
+            end.log("ERR", "TLS handshake error: EOF")
+            end.close(CloseReason.TLS_HANDSHAKE_ERROR)
         reason = CloseReason.CLIENT_CLOSED
         if isinstance(exc, OSError) and not isinstance(exc, ConnectionError):
             reason = CloseReason.READ_ERROR
-        link.close(reason)
-        link.outbox.close()
-        link.edge = None
+        end.close(reason)
+        end.outbox.close()
+        end.edge = None
         if self._on_lost is not None:
-            self._on_lost(link)
+            self._on_lost(end)
 
     def pause_writing(self) -> None:
         """The transport keeps bytes: the peer reads slower than we write."""
         self._blocked = True
-        outbox = self.link.outbox
+        outbox = self.end.outbox
         outbox.in_flight = self.transport.get_write_buffer_size()
         outbox.early_at = outbox.limit
         if self._deadline is None:
@@ -199,8 +176,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self._blocked = False
         if self._late:
             self._late = False
-            self.link.log("INF", "Slow Consumer Recovered")
-        outbox = self.link.outbox
+            self.end.log("INF", "Slow Consumer Recovered")
+        outbox = self.end.outbox
         outbox.in_flight = 0
         outbox.early_at = EARLY_FLUSH_BYTES
         if self._deadline is not None:
@@ -211,9 +188,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def _parse(self, nbytes: int, content: bytes | None = None) -> None:
-        link, turns = self.link, self._turns
-        link.last_read_ns = time.time_ns()
-        parser = link.parser
+        end, turns = self.end, self._turns
+        end.last_read_ns = time.time_ns()
+        parser = end.parser
         before, written = parser.msgs, turns.queue.written
         turns.reading = True
         try:
@@ -224,11 +201,11 @@ class LinkProtocol(asyncio.BufferedProtocol):
         finally:
             turns.reading = False
             if turns.ends or turns.unsent:
-                turns.end_read(link.cid, nbytes)
+                turns.end_read(end.cid, nbytes)
         if parser.msgs != before:
             turns.reads += 1
-            link.last_activity_ns = link.last_read_ns
-        took_ns = time.time_ns() - link.last_read_ns
+            end.last_activity_ns = end.last_read_ns
+        took_ns = time.time_ns() - end.last_read_ns
         was_long = self._pace.was_long(nbytes, turns.queue.written - written, took_ns)
         if (parser.paused or was_long) and not self._held_back:
             self._held_back = True
@@ -238,7 +215,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         """The answer about the peer is there, or the others had their turn."""
-        if self._held_back and not self.link.parser.paused:
+        if self._held_back and not self.end.parser.paused:
             self._held_back = False
             if self._compression is not None:
                 self._unpacked_bytes = 0
@@ -253,7 +230,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         if self._compression is not None:
             self._compression.mode = mode
             return
-        chunks = self.link.outbox.take()
+        chunks = self.end.outbox.take()
         if chunks:
             self._write(chunks)
         self._compression = LinkCompression(mode)
@@ -281,8 +258,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
                     self.transport.pause_reading()
                     self._turns.call_soon(self.resume_reading)
         except BadBackup as error:
-            self.link.log("ERR", f"read error: compressed bytes make no sense ({error})")
-            self.link.close(CloseReason.READ_ERROR)
+            self.end.log("ERR", f"read error: compressed bytes make no sense ({error})")
+            self.end.close(CloseReason.READ_ERROR)
 
     # --- TLS --------------------------------------------------------------------------------------------------------
 
@@ -310,7 +287,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
             timeout_ns: for the handshake.
             early: bytes that came already.
         """
-        self.link.log("DBG", f"Starting TLS {'server' if server_hostname is None else 'client'} handshake")
+        self.end.log("DBG", f"Starting TLS {'server' if server_hostname is None else 'client'} handshake")
         self._tls = TlsLayer(context, server_hostname)
         self._on_secured = on_secured
         self.set_step_timer(timeout_ns, self._on_handshake_timeout)
@@ -335,7 +312,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
                         return
                     self._on_packed(memoryview(self._shared)[:count])
                     continue
-                count = tls.read_into(self.link.parser.lend(self._shared))
+                count = tls.read_into(self.end.parser.lend(self._shared))
                 if not count:
                     return
                 self._parse(count)
@@ -343,8 +320,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
             self.transport.close()
         except TlsFailed as error:
             if tls.is_open:
-                self.link.log("ERR", f"read error: {error.text}")
-                self.link.close(CloseReason.READ_ERROR)
+                self.end.log("ERR", f"read error: {error.text}")
+                self.end.close(CloseReason.READ_ERROR)
             else:
                 self._on_handshake_failed(error)
 
@@ -361,8 +338,8 @@ class LinkProtocol(asyncio.BufferedProtocol):
             return False
         self.cancel_step_timer()
         facts = tls.facts()
-        self.link.log("DBG", "TLS handshake complete")
-        self.link.log("DBG", f"TLS version {facts.version}, cipher suite {facts.cipher_suite}")
+        self.end.log("DBG", "TLS handshake complete")
+        self.end.log("DBG", f"TLS version {facts.version}, cipher suite {facts.cipher_suite}")
         assert self._on_secured is not None
         self._on_secured(facts)
         self.flush()
@@ -372,12 +349,12 @@ class LinkProtocol(asyncio.BufferedProtocol):
         assert self._tls is not None
         # An alert tells the peer what is wrong.
         self.transport.write(self._tls.data_to_send())
-        self.link.log("ERR", f"TLS handshake error: {error.text}")
-        self.link.close(CloseReason.TLS_HANDSHAKE_ERROR)
+        self.end.log("ERR", f"TLS handshake error: {error.text}")
+        self.end.close(CloseReason.TLS_HANDSHAKE_ERROR)
 
     def _on_handshake_timeout(self) -> None:
-        self.link.log("ERR", "TLS handshake error: timeout")
-        self.link.close(CloseReason.TLS_HANDSHAKE_ERROR)
+        self.end.log("ERR", "TLS handshake error: timeout")
+        self.end.close(CloseReason.TLS_HANDSHAKE_ERROR)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -385,7 +362,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """Send what waits, unless the transport is busy or a handshake is under way."""
         if self._blocked or self.transport is None or self.is_shaking_hands:
             return
-        chunks = self.link.outbox.take()
+        chunks = self.end.outbox.take()
         if chunks:
             self._write(chunks)
 
@@ -402,7 +379,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
     def finish(self) -> None:
         """Send the last words and close. In the middle of a handshake there are none."""
         self._cancel_timers()
-        outbox = self.link.outbox
+        outbox = self.end.outbox
         chunks = [] if self.is_shaking_hands else outbox.take()
         self._ended = True
         outbox.close()
@@ -421,7 +398,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         """Close at once; what waits is dropped."""
         self._ended = True
         self._cancel_timers()
-        self.link.outbox.close()
+        self.end.outbox.close()
         self.transport.abort()
 
     # --- timers -----------------------------------------------------------------------------------------------------
@@ -444,15 +421,15 @@ class LinkProtocol(asyncio.BufferedProtocol):
         self.set_step_timer(interval, self._on_ping_timer)
 
     def _on_ping_timer(self) -> None:
-        link, timing = self.link, self._timing
+        end, timing = self.end, self._timing
         self._timer = None
-        if link.state is State.CLOSED:
+        if end.state is State.CLOSED:
             return
-        if link.pings_out + 1 > timing.ping_max:
-            link.log("DBG", "Stale Connection - Closing")
-            link.close(CloseReason.STALE_CONNECTION, texts.STALE_CONNECTION)
+        if end.keepalive.unanswered + 1 > timing.ping_max:
+            end.log("DBG", "Stale Connection - Closing")
+            end.close(CloseReason.STALE_CONNECTION, texts.STALE_CONNECTION)
             return
-        link.send_ping()
+        end.keepalive.ask()
         self._timer = self._turns.call_later(timing.ping_interval_ns, self._on_ping_timer)
 
     def _await_write(self) -> None:
@@ -461,16 +438,16 @@ class LinkProtocol(asyncio.BufferedProtocol):
     def _on_write_deadline(self) -> None:
         """A write took too long: the link ends if the peer has read nothing meanwhile, or as it is configured."""
         self._deadline = None
-        link = self.link
-        if not self._blocked or link.state is State.CLOSED:
+        end = self.end
+        if not self._blocked or end.state is State.CLOSED:
             return
-        outbox, unsent = link.outbox, self.transport.get_write_buffer_size()
+        outbox, unsent = end.outbox, self.transport.get_write_buffer_size()
         waited, state = format_duration(self._timing.write_deadline_ns), "State" if self._late else "Detected"
         size = outbox.pending
         text = f"Slow Consumer {state}: WriteDeadline of {waited} exceeded with 1 chunks of {size} total bytes."
-        link.log("INF", text)
+        end.log("INF", text)
         if self._timing.closes_late or unsent >= outbox.in_flight:
-            link.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+            end.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
             return
         outbox.in_flight = unsent
         self._late = True

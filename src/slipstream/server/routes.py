@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 from collections.abc import Callable
 from functools import partial
@@ -15,11 +14,10 @@ from slipstream.links.routes.link import RouteLink
 from slipstream.links.routes.mesh import Mesh
 from slipstream.links.routes.targets import RouteTarget, route_target
 from slipstream.protocol import texts
-from slipstream.protocol.host import State
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
-from slipstream.server.acceptor import Acceptor
-from slipstream.server.link_protocol import LinkEnd, LinkProtocol, LinkTiming, TlsFirst
+from slipstream.server.link_protocol import LinkProtocol, LinkTiming, TlsFirst
+from slipstream.server.link_sockets import LinkSockets
 from slipstream.server.listener import address_of
 from slipstream.server.reachable import reachable
 from slipstream.server.tls import TlsContext
@@ -28,7 +26,7 @@ from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 if TYPE_CHECKING:
     from slipstream.config.listener_options import ClusterOptions, TLSOptions
-    from slipstream.kernels.wire.outbox import Outbox
+    from slipstream.links.end import LinkEnd
     from slipstream.server.server import Server
     from slipstream.server.tls_layer import TlsFacts
 
@@ -40,7 +38,6 @@ _RETRY_NS = SECOND_NS
 _RETRY_MAX_NS = 30 * SECOND_NS  # with `connect_backoff`
 _AGAIN_JITTER_NS = 100 * MILLISECOND_NS  # two servers that dropped each other's routes try again at different times
 _HANDSHAKE_NS = 2 * SECOND_NS  # where no `authorization` says how long a peer may take
-_ABORT = (CloseReason.SLOW_CONSUMER_PENDING, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
 class RouteTls:
@@ -72,14 +69,10 @@ class Routes:
     def __init__(self, server: Server) -> None:
         options = server.options.cluster
         self._server = server
-        self._turns = server.turns
         name = options.name or new_nuid(server.hub.rng)
         self._tls = RouteTls.of(options)
         self.mesh = Mesh(server.hub, self, name, dynamic=not options.name)
-        self._open: set[RouteLink] = set()  # with a socket, READY or not
-        self._dialling: set[asyncio.Task[None]] = set()
-        self._listener: Acceptor | None = None
-        self._closed = False
+        self.sockets: LinkSockets[RouteLink] = LinkSockets(server)
         self._by_name = True  # a peer that was told of by address shows the name of a configured one
         self.port = 0
         server.hub.cluster_name = name
@@ -92,16 +85,12 @@ class Routes:
         """
         server, options = self._server, self._server.options.cluster
         host = options.host or server.options.host
-        listening = server.bind("router port", host, options.port)
-        self.port = listening.getsockname()[1]
         own = self.mesh.introduction
-        own.host, own.port = self._advertised(host)
-        self._listener = Acceptor(self._turns, listening, partial(self._protocol, None))
         self.log("INF", f"Cluster name is {own.cluster}")
         if own.dynamic:
             self.log("WRN", "Cluster name was dynamically generated, consider setting one")
-        shown = f"[{host}]" if ":" in host else host
-        self.log("INF", f"Listening for route connections on {shown}:{self.port}")
+        self.port = self.sockets.listen("router port", "route", host, options.port, partial(self._protocol, None))
+        own.host, own.port = self._advertised(host)
 
     def start(self) -> None:
         """Clients can connect: tell other servers where, and dial those that are configured."""
@@ -137,7 +126,7 @@ class Routes:
         host = options.host or server.options.host
         self.mesh.introduction.host, self.mesh.introduction.port = self._advertised(host)
         self.mesh.changes.reload(before, new_nuid(server.hub.rng))
-        for link in list(self._open):
+        for link in list(self.sockets.open.values()):
             if link.explicit and link.target is not None and not self.mesh.is_wanted(link.target):
                 link.reconnects = False
                 link.close(CloseReason.ROUTE_REMOVED)
@@ -162,35 +151,28 @@ class Routes:
 
     def ready(self, link: RouteLink) -> None:
         """The handshake is over: ask from now on whether the peer lives."""
-        if isinstance(link.edge, LinkProtocol):
-            link.edge.start_pings()
+        self.sockets.start_pings(link.end)
 
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         """Call when what was read in this turn is handled."""
-        self._turns.at_end_of_turn(work)
+        self._server.turns.at_end_of_turn(work)
 
     def compress(self, link: RouteLink, mode: str) -> None:
         """Compress from here on, or at another level."""
-        if isinstance(link.edge, LinkProtocol):
-            link.edge.compress(mode)
+        self.sockets.compress(link.end, mode)
 
     def close(self, link: RouteLink, reason: CloseReason) -> None:
         """Close the socket of a route that ended."""
         if reason is CloseReason.TLS_HANDSHAKE_ERROR and link.solicited:
             # Perhaps the certificate has the address and not the name, or the other way round.
             self._by_name = not self._by_name
-        edge = link.edge
-        if isinstance(edge, LinkProtocol):
-            if reason in _ABORT:
-                edge.abort()
-            else:
-                edge.finish()
+        self.sockets.close(link.end, reason)
 
     def urls_changed(self) -> None:
         """Tell clients where they may connect."""
         hub = self._server.hub
         hub.cluster_name = self.mesh.introduction.cluster
-        if self._closed:
+        if self.sockets.closed:
             return
         told = not self._server.options.cluster.no_advertise
         urls, websocket = self.mesh.client_urls() if told else (list[str](), list[str]())
@@ -201,40 +183,11 @@ class Routes:
 
     def dial(self, target: RouteTarget, *, again: bool = False) -> None:
         """Connect, and keep trying if it was configured."""
-        if self._closed:
-            return
-        task = self._turns.loop.create_task(self._dial(target, again=again))
-        self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
-
-    async def _dial(self, target: RouteTarget, *, again: bool) -> None:
-        rng, options = self._server.hub.rng, self._server.options
+        delay_ns = 0
         if again:
-            pause = rng.randrange(_AGAIN_JITTER_NS) + (_RETRY_NS if target.explicit else 0)
-            await asyncio.sleep(pause / SECOND_NS)
-        attempts, delay_ns = 0, _RETRY_NS
-        while not self._closed and self.mesh.is_wanted(target):
-            self.log("DBG", f"Trying to connect to route on {target.address}")
-            try:
-                connecting = self._turns.loop.create_connection(
-                    partial(self._protocol, target), target.host, target.port
-                )
-                await asyncio.wait_for(connecting, _DIAL_TIMEOUT_NS / SECOND_NS)
-                return
-            except (OSError, TimeoutError) as error:
-                attempts += 1
-                reports = options.reconnect_error_reports if again else options.connect_error_reports
-                level = "ERR" if attempts == 1 or (reports and attempts % reports == 0) else "DBG"
-                self.log(level, f"Error trying to connect to route (attempt {attempts}): {str(error) or 'timeout'}")
-            if not target.explicit and attempts > options.cluster.connect_retries:
-                return
-            await asyncio.sleep(delay_ns / SECOND_NS)
-            if options.cluster.connect_backoff:
-                delay_ns = min(delay_ns * 2, _RETRY_MAX_NS)
-
-    def outboxes(self) -> list[Outbox]:
-        """Of all routes."""
-        return [link.outbox for link in self._open]
+            delay_ns = self._server.hub.rng.randrange(_AGAIN_JITTER_NS) + (_RETRY_NS if target.explicit else 0)
+        call = RouteCall(target, self.mesh, partial(self._protocol, target))
+        self.sockets.dialer.dial(call, delay_ns=delay_ns, again=again)
 
     # --- sockets -----------------------------------------------------------------------------------------------------
 
@@ -247,7 +200,9 @@ class Routes:
                 None if target is None else self._name_of(target),
                 self._tls.timeout_ns,
             )
-        return LinkProtocol(self._server, self._timing(), partial(self._opened, target), self._lost, first)
+        return LinkProtocol(
+            self._server, self._timing(), partial(self._opened, target), self.sockets.lost, first, self._await_handshake
+        )
 
     def _name_of(self, target: RouteTarget) -> str:
         """The name that a peer's certificate has to show; who was told of by address has that of a configured one."""
@@ -259,11 +214,10 @@ class Routes:
         return [target.host for target in targets if target is not None]
 
     def _secured(self, protocol: LinkProtocol, facts: TlsFacts) -> None:
-        link = protocol.link
-        assert isinstance(link, RouteLink)
-        assert isinstance(link.peer, SecurePeer)
-        link.peer.learn(facts)
-        self._await_handshake(link, protocol)
+        peer = protocol.end.peer
+        assert isinstance(peer, SecurePeer)
+        peer.learn(facts)
+        self._await_handshake(protocol)
 
     def _timing(self) -> LinkTiming:
         options = self._server.options
@@ -278,38 +232,49 @@ class Routes:
     def _opened(self, target: RouteTarget | None, protocol: LinkProtocol) -> LinkEnd:
         peer = (Peer if self._tls is None else SecurePeer)(*address_of(protocol.transport), "route")
         link = self.mesh.accept(peer) if target is None else self.mesh.dialled(peer, target)
-        self._open.add(link)
-        self._await_handshake(link, protocol)
-        return link
+        self.sockets.open[link.end] = link
+        return link.end
 
-    def _await_handshake(self, link: RouteLink, protocol: LinkProtocol) -> None:
-        timeout_ns = self._server.options.cluster.auth_timeout_ns or _HANDSHAKE_NS
-        protocol.set_step_timer(timeout_ns, partial(self._too_slow, link))
+    def _await_handshake(self, protocol: LinkProtocol) -> None:
+        """A peer has so much time to say who it is."""
+        end, timeout_ns = protocol.end, self._server.options.cluster.auth_timeout_ns or _HANDSHAKE_NS
+        refuse = partial(end.refuse, CloseReason.AUTHENTICATION_TIMEOUT, texts.AUTHENTICATION_TIMEOUT)
+        self.sockets.await_step(end, timeout_ns, refuse)
 
-    def _too_slow(self, link: RouteLink) -> None:
-        """A peer that does not say who it is."""
-        if link.state not in (State.READY, State.CLOSED):
-            link.refuse(CloseReason.AUTHENTICATION_TIMEOUT, texts.AUTHENTICATION_TIMEOUT)
 
-    def _lost(self, link: LinkEnd) -> None:
-        if isinstance(link, RouteLink):
-            self._open.discard(link)
+class RouteCall:
+    """A server of the cluster that is to be reached."""
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    timeout_ns = _DIAL_TIMEOUT_NS
 
-    def close_listener(self) -> None:
-        """Let no further server in."""
-        if self._listener is not None:
-            self._listener.close()
+    def __init__(self, target: RouteTarget, mesh: Mesh, protocol: Callable[[], LinkProtocol]) -> None:
+        self._target = target
+        self._mesh = mesh
+        self.protocol = protocol
 
-    def stop(self) -> None:
-        """End all routes and dial no more."""
-        self._closed = True
-        self.close_listener()
-        for task in self._dialling:
-            task.cancel()
-        for link in list(self._open):
-            link.close(CloseReason.SERVER_SHUTDOWN)
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is still to be reached."""
+        return self._mesh.is_wanted(self._target)
+
+    def next_address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self._target.host, self._target.port
+
+    def trying(self) -> str:
+        """What is logged before an attempt."""
+        return f"Trying to connect to route on {self._target.address}"
+
+    def failed(self, attempts: int) -> str:
+        """What is logged before the error of an attempt."""
+        return f"Error trying to connect to route (attempt {attempts})"
+
+    def pause_ns(self, attempts: int) -> int | None:
+        """Those that were configured are tried for ever, others some times."""
+        options = self._mesh.hub.options.cluster
+        if not self._target.explicit and attempts > options.connect_retries:
+            return None
+        return min(_RETRY_NS << min(attempts - 1, 5), _RETRY_MAX_NS) if options.connect_backoff else _RETRY_NS
 
 
 def _is_address(host: str) -> bool:

@@ -372,9 +372,9 @@ class Server:
         for listener in self._others:
             listener.close()
         if self.routes is not None:
-            self.routes.close_listener()
+            self.routes.sockets.close_listener()
         if self.leafnodes is not None:
-            self.leafnodes.close_listener()
+            self.leafnodes.sockets.close_listener()
 
     async def stop(self) -> None:
         """Close everything; returns when nothing is left."""
@@ -388,9 +388,9 @@ class Server:
         self._jetstream.stop()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
         if self.routes is not None:
-            self.routes.stop()
+            self.routes.sockets.stop()
         if self.leafnodes is not None:
-            self.leafnodes.stop()
+            self.leafnodes.sockets.stop()
         self.turns.flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
@@ -409,9 +409,9 @@ class Server:
             self._operators.close()
             self._operators.resolver.close()
         if self.routes is not None:
-            self.routes.stop()
+            self.routes.sockets.stop()
         if self.leafnodes is not None:
-            self.leafnodes.stop()
+            self.leafnodes.sockets.stop()
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._jetstream.stop()
@@ -530,8 +530,8 @@ class Server:
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""
         found = [connection.outbox for connection in self.hub.connections.values()]
-        found += [] if self.routes is None else self.routes.outboxes()
-        return found + ([] if self.leafnodes is None else self.leafnodes.outboxes())
+        found += [] if self.routes is None else self.routes.sockets.outboxes()
+        return found + ([] if self.leafnodes is None else self.leafnodes.sockets.outboxes())
 
 
 def host_port(host: str, port: int) -> str:

@@ -59,8 +59,8 @@ def test_what_a_leaf_must_not_say_ends_its_link_and_no_other(sent: bytes, reason
     good = world.leaf(name="good", cluster="good")
     link = world.accepted()
     link.parser.feed(sent)
-    assert link.close_reason is reason
-    assert good.close_reason is None
+    assert link.end.close_reason is reason
+    assert good.end.close_reason is None
     assert list(world.nodes.links.values()) == [good]
 
 
@@ -82,7 +82,7 @@ def test_what_a_hub_must_not_say_ends_the_link(sent: bytes, reason: CloseReason)
     world = LeafLinkWorld()
     link = world.dialled()
     link.parser.feed(sent)
-    assert link.close_reason is reason
+    assert link.end.close_reason is reason
     assert world.edge.closed == [link], "and it is dialled again"
     assert not world.nodes.links
 
@@ -104,16 +104,16 @@ def test_a_hub_ends_a_leaf_that_oversteps_and_a_leaf_passes_over_it() -> None:
         world = LeafLinkWorld(config)
         link = world.leaf(user="u", **{"pass": "p"})
         link.parser.feed(b"LMSG up 0\r\n\r\nLS+ down\r\nLS+ *\r\n")
-        assert link.state is State.READY
+        assert link.end.state is State.READY
         link.parser.feed(sent)
-        assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
+        assert link.end.close_reason is CloseReason.PROTOCOL_VIOLATION
         assert said(link).endswith(f"-ERR 'Permissions Violation for {text} \"no\"'\r\n".encode())
     world = LeafLinkWorld()
     hub = world.hub_of(export={"allow": ["up"]}, **{"import": {"allow": ["down"]}})
     got: list[bytes] = []
     world.hub.accounts["$G"].subscribe(b">", lambda *args: got.append(args[1]))
     hub.parser.feed(b"LMSG no 0\r\n\r\nLS+ no\r\nLMSG down 0\r\n\r\n")
-    assert hub.state is State.READY and got == [b"down"]
+    assert hub.end.state is State.READY and got == [b"down"]
 
 
 def test_jetstream_stays_at_home() -> None:
@@ -193,21 +193,21 @@ def test_loops_are_found_by_the_subject_that_all_pass_on() -> None:
     assert said(hub) == b"LS+ $LDS.of-somebody\r\n"
     own = world.nodes.loop_subject(world.hub.accounts["$G"])
     hub.parser.feed(b"LS+ %b\r\n" % own)
-    assert hub.close_reason is CloseReason.PROTOCOL_VIOLATION
+    assert hub.end.close_reason is CloseReason.PROTOCOL_VIOLATION
     assert b"Loop detected for leafnode" in said(hub)
     assert hub.remote is not None and hub.remote.delay_ns == 30_000_000_000
     again = world.hub_of({"cluster": "leaf"})
-    assert again.close_reason is CloseReason.PROTOCOL_VIOLATION, "of a cluster that is a leaf of this server"
+    assert again.end.close_reason is CloseReason.PROTOCOL_VIOLATION, "of a cluster that is a leaf of this server"
 
 
 def test_the_same_server_replaces_its_link() -> None:
     world = LeafLinkWorld()
     first = world.leaf(remote_account="X")
     second = world.leaf(remote_account="X")
-    assert first.close_reason is CloseReason.DUPLICATE_LEAFNODE
+    assert first.end.close_reason is CloseReason.DUPLICATE_LEAFNODE
     assert list(world.nodes.links.values()) == [second]
     third = world.leaf(remote_account="Y")
-    assert second.close_reason is third.close_reason is None
+    assert second.end.close_reason is third.end.close_reason is None
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_versions(version: str, wanted: str, enough: bool) -> None:
 def test_a_server_that_is_too_old_is_told_so() -> None:
     world = LeafLinkWorld('leafnodes { port: -1, min_version: "2.11.0" }')
     link = world.leaf(version="2.10.22")
-    assert link.close_reason is CloseReason.MINIMUM_VERSION
+    assert link.end.close_reason is CloseReason.MINIMUM_VERSION
     assert said(link).endswith(b"-ERR 'connection rejected since minimum version required is \"2.11.0\"'\r\n")
-    assert world.leaf(version="2.11.0").state is State.READY
+    assert world.leaf(version="2.11.0").end.state is State.READY
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_tls_comes_before_credentials_when_the_hub_asks_for_it() -> None:
     assert said(link) == b""
     [then] = world.edge.secured
     then()
-    assert said(link).startswith(b"CONNECT {") and link.state is State.AUTHENTICATING
+    assert said(link).startswith(b"CONNECT {") and link.end.state is State.AUTHENTICATING
 
 
 def test_a_slow_password_holds_back_what_follows() -> None:
@@ -266,10 +266,10 @@ def test_a_slow_password_holds_back_what_follows() -> None:
     )
     link = world.accepted()
     link.parser.feed(connect(user="u", **{"pass": "wrong"}) + b"LS+ foo\r\n")
-    assert link.state is State.AUTHENTICATING and link.close_reason is None
+    assert link.end.state is State.AUTHENTICATING and link.end.close_reason is None
     [check] = world.edge.checks
     check()
-    assert link.close_reason is CloseReason.AUTHENTICATION_VIOLATION
+    assert link.end.close_reason is CloseReason.AUTHENTICATION_VIOLATION
 
 
 def test_a_request_may_be_answered_once_by_a_leaf_that_may_respond() -> None:
@@ -282,9 +282,9 @@ def test_a_request_may_be_answered_once_by_a_leaf_that_may_respond() -> None:
     link.parser.feed(b"LS+ ask\r\n")
     account.publish(b"ask", b"inbox.1", 0, b"?")
     link.parser.feed(b"LMSG inbox.1 3\r\nyes\r\n")
-    assert got == [b"yes"] and link.state is State.READY
+    assert got == [b"yes"] and link.end.state is State.READY
     link.parser.feed(b"LMSG inbox.1 5\r\nagain\r\n")
-    assert got == [b"yes"] and link.close_reason is CloseReason.PROTOCOL_VIOLATION
+    assert got == [b"yes"] and link.end.close_reason is CloseReason.PROTOCOL_VIOLATION
 
 
 def test_a_leaf_has_no_more_subscriptions_than_it_may() -> None:
@@ -292,7 +292,7 @@ def test_a_leaf_has_no_more_subscriptions_than_it_may() -> None:
     link = world.leaf()
     link.parser.feed(b"LS+ a\r\nLS+ b\r\nLS+ c\r\nLS+ a\r\n")
     assert said(link).endswith(b"-ERR 'maximum subscriptions exceeded'\r\n")
-    assert link.subscription_count == 2 and link.state is State.READY
+    assert link.subscription_count == 2 and link.end.state is State.READY
 
 
 def test_a_reload_keeps_whom_it_does_not_concern() -> None:
@@ -304,8 +304,8 @@ def test_a_reload_keeps_whom_it_does_not_concern() -> None:
     said(kept)
     world.hub.reload(loaded(config("q", ', mappings { old: "new" }')).options)
     world.nodes.reload()
-    assert changed.close_reason is CloseReason.AUTHENTICATION_VIOLATION
-    assert kept.state is State.READY
+    assert changed.end.close_reason is CloseReason.AUTHENTICATION_VIOLATION
+    assert kept.end.state is State.READY
     assert lines(kept) == [b"LS+ old"]
     world.hub.reload(loaded(config("q")).options)
     world.nodes.reload()

@@ -108,10 +108,10 @@ def test_of_two_links_that_this_server_dialled_one_stays(world: ReplicaWorld) ->
     world.dial(target(), slipstream_replication=True)
     first = world.dial(target().for_replicas("peer"))
     second = world.dial(target().for_replicas("peer"))
-    assert (first.close_reason, second.close_reason) == (None, CloseReason.DUPLICATE_ROUTE)
+    assert (first.end.close_reason, second.end.close_reason) == (None, CloseReason.DUPLICATE_ROUTE)
     accepted = world.peer(slipstream_replicas=True)
     first.close(CloseReason.READ_ERROR)
-    assert accepted.close_reason is None
+    assert accepted.end.close_reason is None
     assert world.listener.events == ["+peer"], "the other one is as good"
 
 
@@ -132,7 +132,7 @@ def test_a_link_is_dialled_again_while_there_is_a_route(world: ReplicaWorld) -> 
 def test_a_peer_that_says_anything_else_is_cut_off(world: ReplicaWorld, sent: bytes) -> None:
     link = world.peer(slipstream_replicas=True)
     link.parser.feed(sent)
-    assert link.state.name == "CLOSED"
+    assert link.end.state.name == "CLOSED"
     world.end_turn()
     assert world.listener.events == ["+peer", "-peer"]
 
@@ -141,5 +141,5 @@ def test_a_server_without_replication_refuses_such_a_link() -> None:
     world = LinkWorld()
     link = world.accepted()
     link.parser.feed(connect() + info_line(slipstream_replicas=True))
-    assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
+    assert link.end.close_reason is CloseReason.PROTOCOL_VIOLATION
     assert b"Replication is not configured" in said(link)

@@ -37,8 +37,8 @@ def test_what_a_peer_must_not_say_ends_its_route_and_no_other(sent: bytes, reaso
     good = world.peer(server_id="GOOD", server_name="good")
     link = world.accepted()
     link.parser.feed(sent)
-    assert link.close_reason is reason
-    assert good.close_reason is None
+    assert link.end.close_reason is reason
+    assert good.end.close_reason is None
     assert world.mesh.roster.routes() == [good]
 
 
@@ -46,7 +46,7 @@ def test_a_password_is_asked_for() -> None:
     world = LinkWorld(user="u", password="p")
     link = world.accepted()
     link.parser.feed(connect(user="u", **{"pass": "x"}))
-    assert link.close_reason is CloseReason.AUTHENTICATION_VIOLATION
+    assert link.end.close_reason is CloseReason.AUTHENTICATION_VIOLATION
     assert said(link) == b"-ERR 'Authorization Violation'\r\n"
 
 
@@ -112,7 +112,7 @@ def test_a_server_that_is_told_of_is_dialled_unless_it_is_known() -> None:
     link.parser.feed(info_line(**{**gossip, "server_id": "SELF"}))
     link.parser.feed(info_line(**{**gossip, "server_id": "BROKEN", "ip": "nats-route://[/"}))
     assert len(world.edge.dialled) == 1
-    assert link.close_reason is None
+    assert link.end.close_reason is None
 
 
 def test_the_place_in_a_pool_is_that_of_nats_server() -> None:

@@ -49,7 +49,7 @@ async def test_tokens_let_leafs_in_and_their_end_ends_the_links(tmp_path: Path) 
         assert leafs is not None and hub._operators is not None
 
         def note(link: LeafLink, reason: CloseReason) -> None:
-            ended[link.remote_name] = reason
+            ended[link.end.remote_name] = reason
 
         leafs.on_closed.append(note)
         keys = {name: Key(USER, name) for name in ("kept", "revoked", "short", "stranger")}
@@ -66,7 +66,7 @@ async def test_tokens_let_leafs_in_and_their_end_ends_the_links(tmp_path: Path) 
             revoked = account_claims(revocations={keys["revoked"].public: int(time.time())})
             hub._operators.update(app.public, token(operator, app, revoked), lambda *_: None)
             await until(lambda: ended.get("revoked") is CloseReason.REVOCATION)
-            assert [link.remote_name for link in leafs.links.values()] == ["kept"]
+            assert [link.end.remote_name for link in leafs.links.values()] == ["kept"]
             leafs.account_expired(app.public)
             assert ended["kept"] is CloseReason.AUTHENTICATION_EXPIRED and not leafs.links
         finally:

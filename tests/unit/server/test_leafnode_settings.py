@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slipstream.auth.nkeys import KeyKind, verify
-from slipstream.server.leafnodes import LeafnodeServer
+from slipstream.server.dialer import Dialer
 from slipstream.server.server import Server
 from support.clusters import heard_by_all
 from support.config_loading import loaded
@@ -213,7 +213,7 @@ async def test_a_dial_that_takes_too_long_is_given_up(monkeypatch: pytest.Monkey
     async def never(*_args: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(LeafnodeServer, "_reach", never)
+    monkeypatch.setattr(Dialer, "_connect", never)
     url = f'url: "nats-leaf://127.0.0.1:{free_port()}"'
     for config in (
         f'leafnodes {{ dial_timeout: "20ms", remotes [ {{ {url} }} ] }}',

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slipstream.errors import ConfigError
-from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo, LeafSubjects
-from slipstream.protocol import texts
+from slipstream.links.documents import SubjectLists
+from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.units import SECOND_NS
@@ -29,7 +29,7 @@ SPACES = "cluster name cannot contain spaces"
 _ANSWER_NS = 2 * SECOND_NS  # for the INFO that follows CONNECT
 
 # The link, its remote, and what this server may send to it and receive from it.
-Finish = Callable[["LeafLink", "LeafRemote", LeafSubjects | None, LeafSubjects | None], None]
+Finish = Callable[["LeafLink", "LeafRemote", SubjectLists | None, SubjectLists | None], None]
 
 
 class LeafCaller:
@@ -91,7 +91,7 @@ class LeafCaller:
             link.close(CloseReason.WRITE_ERROR)
             return
         link.outbox.write(connect.line())
-        link.state = State.AUTHENTICATING
+        link.end.authenticating()
         self._edge.await_answer(link, _ANSWER_NS)
         if not link.answers_connect:
             self._finish(link, remote, None, None)
@@ -99,11 +99,10 @@ class LeafCaller:
     def _on_later_info(self, link: LeafLink, remote: LeafRemote, info: LeafInfo) -> None:
         if info.leafnode_urls:
             remote.learn(info.leafnode_urls)
-        if not info.connect_info or link.state is not State.AUTHENTICATING:
+        if not info.connect_info or link.end.state is not State.AUTHENTICATING:
             return
         link.remote_account = info.remote_account
         try:
             self._finish(link, remote, info.export, info.import_)
         except ConfigError as error:
-            link.log("ERR", f"Error in INFO of a leaf node: {texts.escaped(str(error))}")
-            link.close(CloseReason.PROTOCOL_VIOLATION)
+            link.end.unreadable("INFO", error)

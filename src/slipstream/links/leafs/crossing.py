@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING
 from slipstream.auth.permissions import Permissions
 from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
 from slipstream.kernels.subjects.subject import is_literal
-from slipstream.links.leafs.handshake import LeafSubjects
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import ResponsePermissionOptions
 
-__all__ = ["LOOP_PREFIX", "Crossing", "subjects_of"]
+__all__ = ["LOOP_PREFIX", "Crossing"]
 
 LOOP_PREFIX = b"$LDS."
 _OF_JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
@@ -91,10 +90,3 @@ class Crossing:
 def _without(given: SubjectPermissionOptions | None, denied: Iterable[str]) -> SubjectPermissionOptions:
     given = given or SubjectPermissionOptions()
     return SubjectPermissionOptions(given.allow, tuple(dict.fromkeys((*given.deny, *denied))))
-
-
-def subjects_of(given: SubjectPermissionOptions | None) -> LeafSubjects | None:
-    """A rule as INFO has it."""
-    if given is None or given == SubjectPermissionOptions():
-        return None
-    return LeafSubjects(None if given.allow is None else list(given.allow), list(given.deny) or None)

@@ -12,7 +12,6 @@ from slipstream.auth.identity import Denied, Granted, NeedsAccount, NeedsPasswor
 from slipstream.auth.jwt.verifier import Departure
 from slipstream.auth.leaf_logins import LeafLogins
 from slipstream.protocol import texts
-from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class LeafDoor:
         self._judge(link, connect, peer, self._logins.authenticate(connect, peer), admit)
 
     def _judge(self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, verdict: Verdict, admit: Admit) -> None:
-        if link.state is State.CLOSED:
+        if not link.end.is_open:
             return
         if isinstance(verdict, NeedsPasswordCheck):
             check = verdict

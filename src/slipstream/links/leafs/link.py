@@ -10,18 +10,12 @@ Until READY nothing but the handshake is understood. Whether a peer is let in, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from slipstream.accounts.account import subscription_cost
-from slipstream.errors import UNREADABLE
 from slipstream.kernels.subjects.subject import is_valid_subscription
-from slipstream.kernels.wire import linkparser as wire
-from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF, Link
-from slipstream.kernels.wire.linkparser import LinkParser
-from slipstream.kernels.wire.outbox import Outbox
+from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF
+from slipstream.links.end import LinkEnd, LinkWords
 from slipstream.links.leafs.crossing import LOOP_PREFIX
 from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
 from slipstream.links.presence import LinkMember
@@ -34,22 +28,17 @@ from slipstream.units import SECOND_NS
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
-    from slipstream.config.options import Options
-    from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.interest import Route
-    from slipstream.kernels.wire.outbox import FlushQueue
     from slipstream.links.leafs.crossing import Crossing
     from slipstream.links.leafs.interest import LeafInterest
     from slipstream.links.leafs.remotes import LeafRemote
     from slipstream.protocol.peer import Peer
+    from slipstream.routing.hub import Hub
 
 __all__ = ["LEAF_LINE_FACTOR", "LeafHost", "LeafLink"]
 
-_PING = b"PING\r\n"
-_PONG = b"PONG\r\n"
 LEAF_LINE_FACTOR = 16  # lines of a server may be that much longer than those of a client
-_ERROR_SHOWN = 256  # characters of a peer's complaint that the log shows
-_LINE_SHOWN = 64  # bytes of a line that nobody understands
+_WORDS = LinkWords("lid", "a leaf node", "Leafnode", "Leafnode")
 # Time may heal what a configuration on the other side forbids: try again after that.
 PERMISSION_DELAY_NS = 30 * SECOND_NS
 
@@ -58,22 +47,14 @@ class LeafHost(Protocol):
     """What a leaf link needs of the leaf nodes and their server."""
 
     @property
-    def options(self) -> Options: ...
-    @property
-    def delivery(self) -> Delivery: ...
-    @property
-    def flush_queue(self) -> FlushQueue: ...
-    @property
-    def subscription_bytes_max(self) -> int: ...
-    def now_ns(self) -> int: ...
-    def log(self, level: str, link: LeafLink, text: str) -> None: ...
+    def hub(self) -> Hub: ...
+    def log(self, level: str, text: str) -> None: ...
     def on_info(self, link: LeafLink, info: LeafInfo) -> None: ...
     def on_connect(self, link: LeafLink, connect: LeafConnect) -> None: ...
     def on_peer_error(self, link: LeafLink, text: str) -> None: ...
     def on_own_loop(self, link: LeafLink) -> None: ...
     def loop_subject(self, account: Account) -> bytes: ...
     def closed(self, link: LeafLink, reason: CloseReason) -> None: ...
-    def in_steps(self, work: Iterator[None]) -> None: ...
     def mapped(self, account: Account, subject: bytes) -> bytes | None:
         """What the account's mappings make of a subject; None: nothing."""
         ...
@@ -86,27 +67,30 @@ class LeafHost(Protocol):
 class LeafLink:
     """One connection to another server, of one account here with one there. The parser's sink."""
 
-    def __init__(self, host: LeafHost, cid: int, peer: Peer, remote: LeafRemote | None = None) -> None:
-        options = host.options
-        self.cid = cid
-        self.peer = peer
-        self.remote = remote  # of one that this server dialled
-        self.start_ns = self.last_activity_ns = self.last_read_ns = host.now_ns()
-        self.state = State.GREETED
-        self.close_reason: CloseReason | None = None
-        self.outbox = Outbox(host.flush_queue, self, options.max_pending)
+    def __init__(self, host: LeafHost, peer: Peer, remote: LeafRemote | None = None) -> None:
+        options = host.hub.options
         is_spoke = remote is not None and not remote.options.hub
-        self.link = Link(SPOKE_LEAF if is_spoke else HUB_LEAF, self.outbox)
-        self.parser = LinkParser(
-            self, self.link, host.delivery, options.max_payload, LEAF_LINE_FACTOR * options.max_control_line
+        self.end = end = LinkEnd(
+            host.hub,
+            self,
+            peer,
+            _WORDS,
+            kind=SPOKE_LEAF if is_spoke else HUB_LEAF,
+            max_payload=options.max_payload,
+            max_line=LEAF_LINE_FACTOR * options.max_control_line,
+            log=host.log,
+            on_closed=self._closed,
         )
+        # What of the end never changes is the link's, too.
+        self.cid, self.peer, self.outbox, self.link, self.parser = end.cid, peer, end.outbox, end.link, end.parser
+        self.close, self.refuse, self.log = end.close, end.refuse, end.log
+        self.remote = remote  # of one that this server dialled
         self.account: Account | None = None
         self.member: LinkMember | None = None
         self.interest: LeafInterest | None = None
         self.crossing: Crossing | None = None
         self.identity: Identity | None = None
         self.nonce = ""
-        self.remote_name = ""
         self.remote_version = ""
         self.remote_cluster = ""
         self.remote_domain = ""
@@ -116,10 +100,6 @@ class LeafLink:
         self.answers_connect = False  # the peer will say INFO once more
         self.has_info = False
         self.secured = False
-        self.pings_out = 0
-        self.ping_sent_ns = 0
-        self.rtt_ns = 0
-        self.edge: object = None  # the transport side; only the edge looks at it
         self._host = host
         self._rights: Rights | None = None
 
@@ -142,15 +122,15 @@ class LeafLink:
 
     def named(self, name: str, cluster: str, domain: str) -> None:
         """The peer told who it is."""
-        self.remote_name, self.remote_cluster, self.remote_domain = name, cluster, domain
+        self.end.remote_name, self.remote_cluster, self.remote_domain = name, cluster, domain
         self.link.cluster = cluster.encode() or None
 
     def bind(self, account: Account, crossing: Crossing, identity: Identity | None) -> None:
         """Take part in an account from now on; `begin` follows."""
         self.account, self.crossing, self.identity = account, crossing, identity
-        self._rights = Rights(crossing.permissions, self._host.now_ns)
+        self._rights = Rights(crossing.permissions, self._host.hub.now_ns)
         self.member = LinkMember(
-            self, account, self.link, identity=identity, rights=self._rights, mapped=self._host.mapped
+            self.end, account, self.link, identity=identity, rights=self._rights, mapped=self._host.mapped
         )
         parser = self.parser
         parser.restricted = True
@@ -161,79 +141,40 @@ class LeafLink:
     def begin(self, interest: LeafInterest) -> None:
         """The handshake is over: take messages and interest from now on."""
         self.interest = interest
-        self.state = State.READY
-        self.parser.ready = True
+        self.end.begin()
 
-    def close(self, reason: CloseReason, error: str | None = None) -> None:
-        """End the link: say why if there is a text for it, and forget what the peer wanted."""
-        if self.state is State.CLOSED:
-            return
-        if error is not None:
-            self.outbox.write(error_line(error))
-        self.state = State.CLOSED
-        self.close_reason = reason
-        self.parser.stop()
+    def _closed(self, reason: CloseReason) -> None:
         if self.interest is not None:
             self.interest.end()
         if self.member is not None:
-            self.member.leave(self._host.in_steps)
+            self.member.leave(self._host.hub.in_steps)
         self._host.closed(self, reason)
-
-    def refuse(self, reason: CloseReason, error: str) -> None:
-        """End the link with an error that is logged here, too."""
-        self.log("ERR", error)
-        self.close(reason, error)
-
-    def overflowed(self, limit: int) -> None:
-        """End a peer that has not read the more than `limit` bytes that wait for it."""
-        self.log("INF", f"Slow Consumer Detected: MaxPending of {limit} Exceeded")
-        self.close(CloseReason.SLOW_CONSUMER_PENDING)
-
-    def log(self, level: str, text: str) -> None:
-        """A log line about this link."""
-        self._host.log(level, self, text)
-
-    def send_ping(self) -> None:
-        """Ask whether the peer lives."""
-        self.pings_out += 1
-        self.ping_sent_ns = self._host.now_ns()
-        self.outbox.write(_PING)
 
     # --- what the parser calls ---------------------------------------------------------------------------------------
 
     def on_info(self, text: bytes) -> None:
         """INFO of the peer, the first one or a later one."""
-        try:
-            info = msgspec.json.decode(text, type=LeafInfo)
-        except UNREADABLE as error:
-            self.log("ERR", f"Error in INFO of a leaf node: {texts.escaped(str(error))}")
-            self.close(CloseReason.PROTOCOL_VIOLATION)
-            return
-        self._host.on_info(self, info)
+        info = self.end.read(text, LeafInfo, "INFO")
+        if info is not None:
+            self._host.on_info(self, info)
 
     def on_connect(self, text: bytes) -> None:
         """CONNECT of a peer that dialled."""
-        if self.solicited or self.state is not State.GREETED:
+        if self.solicited or self.end.state is not State.GREETED:
             self.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
             return
-        try:
-            connect = msgspec.json.decode(text, type=LeafConnect)
-        except UNREADABLE as error:
-            self.log("ERR", f"Error in CONNECT of a leaf node: {texts.escaped(str(error))}")
-            self.close(CloseReason.PROTOCOL_VIOLATION)
-            return
-        self.state = State.AUTHENTICATING
-        self._host.on_connect(self, connect)
+        connect = self.end.read(text, LeafConnect, "CONNECT")
+        if connect is not None:
+            self.end.authenticating()
+            self._host.on_connect(self, connect)
 
     def on_ping(self) -> None:
         """The peer asks whether this server lives."""
-        self.outbox.write(_PONG)
+        self.end.keepalive.answer()
 
     def on_pong(self) -> None:
         """The peer lives."""
-        self.pings_out = 0
-        if self.ping_sent_ns:
-            self.rtt_ns = max(self._host.now_ns() - self.ping_sent_ns, 1)
+        self.end.keepalive.answered()
 
     def on_interest(
         self, _account: bytes, subject: bytes, queue: bytes | None, weight: int, _origin: bytes | None
@@ -245,16 +186,18 @@ class LeafLink:
             self._host.on_own_loop(self)
             return
         if not is_valid_subscription(subject):
-            self.outbox.write(error_line("Invalid Subscription"))
-            self.log("ERR", f"Could not insert subscription: invalid subject {texts.quoted(subject)}")
+            self.end.refuse_subject(subject)
             return
         if not crossing.may_want(subject, queue):
             self._overstepped("Subscription", subject)
             return
         if not member.has(subject, queue):
-            limits = (account.limits.max_subscriptions, self._host.options.max_subscriptions or -1)
+            limits = (account.limits.max_subscriptions, self._host.hub.options.max_subscriptions or -1)
             too_many = any(0 <= limit <= len(member) for limit in limits)
-            if too_many or account.subscription_bytes + subscription_cost(subject) > self._host.subscription_bytes_max:
+            if (
+                too_many
+                or account.subscription_bytes + subscription_cost(subject) > self._host.hub.subscription_bytes_max
+            ):
                 self.log("ERR", texts.MAXIMUM_SUBSCRIPTIONS)
                 self.outbox.write(error_line(texts.MAXIMUM_SUBSCRIPTIONS))
                 return
@@ -307,29 +250,17 @@ class LeafLink:
             groups = [members[0].queue for members in route.queues]
             groups += [group.queue for group in route.elsewhere or () if group.queue not in groups]
             queues = tuple(group for group in groups if group is not None)
-        self._host.delivery.deliver_arrived(
+        self._host.hub.delivery.deliver_arrived(
             route, self.link, self.member, queues, origin, subject, reply, header_size, body
         )
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the link then."""
-        shown = texts.escaped(text.decode("utf-8", "replace")[:_ERROR_SHOWN])
-        self.log("ERR", f"Leafnode Error {shown}")
-        self._host.on_peer_error(self, shown)
+        self._host.on_peer_error(self, self.end.complained(text))
 
     def on_violation(self, kind: int, line: bytes) -> None:
         """The bytes make no sense or break a limit; the parser takes no more."""
-        shown = texts.escaped(line[:_LINE_SHOWN].decode("utf-8", "replace"))
-        if kind == wire.EARLY_OPERATION:
-            self.log("ERR", f"Leafnode operation before its handshake: '{shown}'")
-            self.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
-        elif kind == wire.CONTROL_LINE_TOO_LONG:
-            self.refuse(CloseReason.MAX_CONTROL_LINE, texts.MAXIMUM_CONTROL_LINE)
-        elif kind == wire.PAYLOAD_TOO_LARGE:
-            self.refuse(CloseReason.MAX_PAYLOAD, texts.MAXIMUM_PAYLOAD)
-        else:
-            self.log("ERR", f"Leafnode parser ERROR: proto='{shown}...'")
-            self.close(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+        self.end.violated(kind, line)
 
     def _overstepped(self, what: str, subject: bytes) -> None:
         """The peer does what it may not: a hub ends its link, a leaf passes over it."""

@@ -18,27 +18,26 @@ from typing import TYPE_CHECKING
 from slipstream.config.account_options import SubjectPermissionOptions
 from slipstream.errors import ConfigError
 from slipstream.kernels.wire.interest import SPOKE_LEAF
+from slipstream.links.documents import SubjectLists, introduce, subject_lists
 from slipstream.links.leafs.caller import SPACES, LeafCaller
-from slipstream.links.leafs.crossing import Crossing, subjects_of
+from slipstream.links.leafs.crossing import Crossing
 from slipstream.links.leafs.door import LeafDoor
-from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo, LeafSubjects
+from slipstream.links.leafs.handshake import LEAF_PROTO, LeafConnect, LeafInfo
 from slipstream.links.leafs.interest import LeafInterest
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.wants import AccountWants
+from slipstream.links.traffic import PastTraffic
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
 from slipstream.units import SECOND_NS
-from slipstream.version import API_LEVEL, PRODUCT_VERSION, SERVER_VERSION
+from slipstream.version import API_LEVEL
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
     from slipstream.config.account_options import ResponsePermissionOptions
-    from slipstream.config.options import Options
-    from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.interest import Route
-    from slipstream.kernels.wire.outbox import FlushQueue
     from slipstream.links.leafs.edge import LeafEdge
     from slipstream.links.leafs.remotes import LeafRemote
     from slipstream.protocol.peer import Peer
@@ -57,13 +56,12 @@ class LeafNodes:
     """All leaf links, of both sides."""
 
     def __init__(self, hub: Hub, edge: LeafEdge) -> None:
-        self._hub = hub
+        self.hub = hub
         self._edge = edge
         self.host, self.port = "", 0  # where leafs are told to connect
         self.urls: list[str] = []
         self.links: dict[int, LeafLink] = {}  # READY ones
-        # Traffic of links that are gone.
-        self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
+        self.past = PastTraffic()
         # Whoever wants to know: the system account's events.
         self.on_connected: list[Callable[[LeafLink], None]] = []
         self.on_closed: list[Callable[[LeafLink, CloseReason], None]] = []
@@ -73,38 +71,9 @@ class LeafNodes:
 
     # --- as a host of links ------------------------------------------------------------------------------------------
 
-    @property
-    def options(self) -> Options:
-        """The configuration."""
-        return self._hub.options
-
-    @property
-    def delivery(self) -> Delivery:
-        """Of the server."""
-        return self._hub.delivery
-
-    @property
-    def flush_queue(self) -> FlushQueue:
-        """Of the server."""
-        return self._hub.flush_queue
-
-    @property
-    def subscription_bytes_max(self) -> int:
-        """Memory that subscriptions of one account may take."""
-        return self._hub.subscription_bytes_max
-
-    def now_ns(self) -> int:
-        """Wall clock."""
-        return self._hub.now_ns()
-
-    def in_steps(self, work: Iterator[None]) -> None:
-        """Do the first step of some work now, and the others when everybody else had a turn."""
-        self._hub.in_steps(work)
-
-    def log(self, level: str, link: LeafLink, text: str) -> None:
-        """A log line about one link."""
-        host = f"[{link.peer.ip}]" if ":" in link.peer.ip else link.peer.ip
-        self._edge.log(level, f"{host}:{link.peer.port} - lid:{link.cid} - {text}")
+    def log(self, level: str, text: str) -> None:
+        """A log line."""
+        self._edge.log(level, text)
 
     def loop_subject(self, account: Account) -> bytes:
         """The subject by which this server knows itself in an account."""
@@ -112,12 +81,12 @@ class LeafNodes:
 
     def mapped(self, account: Account, subject: bytes) -> bytes | None:
         """What the account's mappings make of a subject; None: nothing."""
-        return self._hub.topology.roll(account, subject) if account.maps_subjects else subject
+        return self.hub.topology.roll(account, subject) if account.maps_subjects else subject
 
     def mapped_route(self, account: Account, subject: bytes) -> tuple[bytes, Route] | None:
         """What a mapping makes of a subject, and where that goes; None: nowhere."""
         mapped = self.mapped(account, subject)
-        return None if mapped is None else (mapped, self._hub.topology.planned(account, mapped))
+        return None if mapped is None else (mapped, self.hub.topology.planned(account, mapped))
 
     # --- all links ---------------------------------------------------------------------------------------------------
 
@@ -136,12 +105,12 @@ class LeafNodes:
         for link in list(self.links.values()):
             account, identity = link.account, link.identity
             assert account is not None
-            if self._hub.accounts.get(account.name) is not account:
+            if self.hub.accounts.get(account.name) is not account:
                 link.close(CloseReason.MISSING_ACCOUNT)
             elif identity is not None and not self._door.still_holds(identity):
                 link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
             elif link.interest is not None:
-                self._hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
+                self.hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
 
     def accounts_changed(self, names: Iterable[str]) -> None:
         """Accounts of operator mode have other tokens now: whom these do not allow goes, and may come again."""
@@ -152,7 +121,7 @@ class LeafNodes:
             if departure is not None:
                 link.close(*departure)
             elif link.interest is not None:
-                self._hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
+                self.hub.in_steps(link.interest.begin(self._wants.importers(account), self._wants.always(account)))
 
     def account_expired(self, name: str) -> None:
         """The token of an account is no longer valid."""
@@ -164,9 +133,9 @@ class LeafNodes:
 
     def accept(self, peer: Peer) -> LeafLink:
         """A server dialled. `greet` follows, when it is time for that."""
-        link = LeafLink(self, self._hub.next_cid(), peer)
-        link.nonce = self._hub.new_nonce()
-        self.log("INF", link, "Leafnode connection created ")
+        link = LeafLink(self, peer)
+        link.nonce = self.hub.new_nonce()
+        link.log("INF", "Leafnode connection created ")
         return link
 
     def greet(self, link: LeafLink) -> None:
@@ -176,50 +145,42 @@ class LeafNodes:
         link.outbox.write(info.line())
 
     def _info(self, link: LeafLink) -> LeafInfo:
-        options, identity = self.options, self._hub.identity
+        options = self.hub.options
         tls = options.leafnodes.tls
-        return LeafInfo(
-            server_id=identity.id,
-            server_name=identity.name,
-            version=SERVER_VERSION,
+        info = LeafInfo(
             proto=LEAF_PROTO,
-            git_commit=f"slipstream-{PRODUCT_VERSION}",
-            go="python",
             host=self.host,
             port=self.port,
-            headers=not options.no_header_support,
             auth_required=True,
-            tls_required=tls is not None,
-            tls_verify=tls is not None and tls.verify,
-            max_payload=options.max_payload,
-            jetstream=self._hub.jetstream,
+            jetstream=self.hub.jetstream,
             ip=self.urls[0] if self.urls else "",
             client_id=link.cid,
-            cluster=self._hub.cluster_name,
+            cluster=self.hub.cluster_name,
             domain=options.jetstream.domain,
-            ldm=self._hub.lame_duck,
             api_lvl=API_LEVEL,
             info_on_connect=True,
             leafnode_urls=self.urls,
         )
+        introduce(info, self.hub, tls, verifies=tls is not None and tls.verify)
+        return info
 
     def on_connect(self, link: LeafLink, connect: LeafConnect) -> None:
         """A server that dialled says who it is."""
         if connect.lang:
             link.refuse(CloseReason.WRONG_PORT, LEAF_PORT_ERROR)
             return
-        link.remote_name, link.remote_version = connect.name, connect.version
+        link.end.remote_name, link.remote_version = connect.name, connect.version
         self._door.ask(link, connect, lambda identity: self._admit(link, connect, identity))
 
     def _admit(self, link: LeafLink, connect: LeafConnect, identity: Identity) -> None:
-        account = self._hub.account_of(identity)
+        account = self.hub.account_of(identity)
         if account is None:
             link.close(CloseReason.MISSING_ACCOUNT, texts.AUTHORIZATION_VIOLATION)
             return
         if not self._has_room(account):
             link.refuse(CloseReason.MAX_ACCOUNT_CONNECTIONS, texts.MAXIMUM_ACCOUNT_CONNECTIONS)
             return
-        ours = self._hub.cluster_name
+        ours = self.hub.cluster_name
         if " " in connect.cluster:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, SPACES)
         elif ours and connect.cluster == ours:
@@ -227,8 +188,8 @@ class LeafNodes:
         elif connect.gateway:
             name = texts.quoted_text(connect.gateway)
             link.refuse(CloseReason.WRONG_GATEWAY, f"Rejecting connection from gateway {name} on the leafnode port")
-        elif not _is_new_enough(connect.version, self.options.leafnodes.min_version):
-            wanted = texts.quoted_text(self.options.leafnodes.min_version)
+        elif not _is_new_enough(connect.version, self.hub.options.leafnodes.min_version):
+            wanted = texts.quoted_text(self.hub.options.leafnodes.min_version)
             link.outbox.write(self._info_of_account(link, account, None).line())
             link.refuse(CloseReason.MINIMUM_VERSION, f"{MIN_VERSION} {wanted}")
         else:
@@ -237,8 +198,8 @@ class LeafNodes:
     def _let_in(self, link: LeafLink, connect: LeafConnect, account: Account, identity: Identity) -> None:
         link.named(connect.name, connect.cluster, connect.domain)
         link.remote_account = connect.remote_account
-        link.isolated = self.options.leafnodes.isolate or connect.isolate
-        link.link.headers = connect.headers and not self.options.no_header_support
+        link.isolated = self.hub.options.leafnodes.isolate or connect.isolate
+        link.link.headers = connect.headers and not self.hub.options.no_header_support
         if connect.is_hub:
             link.link.kind = SPOKE_LEAF
         granted = None if identity.permissions is None else identity.permissions.options
@@ -252,14 +213,13 @@ class LeafNodes:
                 link, account, inward, outward, None if granted is None else granted.allow_responses
             )
         except ConfigError as error:
-            self.log("ERR", link, f"Error in CONNECT of a leaf node: {texts.escaped(str(error))}")
-            link.close(CloseReason.PROTOCOL_VIOLATION)
+            link.end.unreadable("CONNECT", error)
             return
         link.bind(account, crossing, identity)
         for other in self.of_account(account.name):
             if _is_same(other, link):
                 other.refuse(CloseReason.DUPLICATE_LEAFNODE, CloseReason.DUPLICATE_LEAFNODE.value)
-                self.log("WRN", link, "Replacing connection from same server")
+                link.log("WRN", "Replacing connection from same server")
                 break
         link.outbox.write(self._info_of_account(link, account, identity).line())
         if identity.token is not None and identity.token.until_ns:
@@ -274,7 +234,7 @@ class LeafNodes:
         info.acc_is_sys = account.is_system
         if identity is not None and identity.permissions is not None:
             granted = identity.permissions.options
-            info.import_, info.export = subjects_of(granted.subscribe), subjects_of(granted.publish)
+            info.import_, info.export = subject_lists(granted.subscribe), subject_lists(granted.publish)
         return info
 
     def _crossing(
@@ -285,11 +245,11 @@ class LeafNodes:
         outward: SubjectPermissionOptions | None,
         responses: ResponsePermissionOptions | None = None,
     ) -> Crossing:
-        domains = self.options.default_js_domain
+        domains = self.hub.options.default_js_domain
         return Crossing(
             inward,
             outward,
-            domain=self.options.jetstream.domain if self.options.jetstream.enabled else "",
+            domain=self.hub.options.jetstream.domain if self.hub.options.jetstream.enabled else "",
             strict=not link.is_spoke,
             shares_jetstream=domains.get(account.name) == "",
             responses=responses,
@@ -299,27 +259,27 @@ class LeafNodes:
 
     def dialled(self, peer: Peer, remote: LeafRemote) -> LeafLink:
         """A server was reached; it speaks first."""
-        link = LeafLink(self, self._hub.next_cid(), peer, remote)
-        link.isolated = self.options.leafnodes.isolate or remote.options.isolate
-        self.log("INF", link, f"Leafnode connection created for account: {remote.account} ")
+        link = LeafLink(self, peer, remote)
+        link.isolated = self.hub.options.leafnodes.isolate or remote.options.isolate
+        link.log("INF", f"Leafnode connection created for account: {remote.account} ")
         return link
 
     def on_info(self, link: LeafLink, info: LeafInfo) -> None:
         """The peer tells about itself, or where it can be reached."""
         if link.remote is not None:
             self._caller.on_info(link, link.remote, info)
-        elif link.state is not State.GREETED and link.state is not State.READY:
+        elif link.end.state is not State.GREETED and link.end.state is not State.READY:
             # Servers with compression say INFO before CONNECT; without a mode that is both sides' there is none.
             link.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
 
     def _finish(
-        self, link: LeafLink, remote: LeafRemote, export: LeafSubjects | None, import_: LeafSubjects | None
+        self, link: LeafLink, remote: LeafRemote, export: SubjectLists | None, import_: SubjectLists | None
     ) -> None:
         """The peer has let this server in, with these rights."""
-        account = self._hub.accounts.get(remote.account)
+        account = self.hub.accounts.get(remote.account)
         if account is None:
             name = texts.quoted_text(remote.account)
-            self.log("ERR", link, f"Unable to lookup account {name} for solicited leafnode connection")
+            link.log("ERR", f"Unable to lookup account {name} for solicited leafnode connection")
             link.close(CloseReason.MISSING_ACCOUNT)
             return
         if link.remote_cluster and any(
@@ -346,19 +306,19 @@ class LeafNodes:
     def _begin(self, link: LeafLink) -> None:
         account, crossing = link.account, link.crossing
         assert account is not None and crossing is not None
-        options = self.options.jetstream
+        options = self.hub.options.jetstream
         local, remote = texts.quoted_text(options.domain), texts.quoted_text(link.remote_domain)
         if account.is_system:
             cluster = f"/{link.remote_cluster}" if link.remote_cluster else ""
-            self.log("INF", link, f"System account connected from {texts.escaped(link.remote_name)}{cluster}")
-            self.log("INF", link, "JetStream not extended, domains differ")
+            link.log("INF", f"System account connected from {texts.escaped(link.end.remote_name)}{cluster}")
+            link.log("INF", "JetStream not extended, domains differ")
         elif options.domain != link.remote_domain or not options.enabled:
-            self.log("INF", link, f"JetStream using domains: local {local}, remote {remote}")
+            link.log("INF", f"JetStream using domains: local {local}, remote {remote}")
         interest = LeafInterest(account, link.link, crossing.is_told, self._wants.imports, isolated=link.isolated)
         self.links[link.cid] = link
         link.begin(interest)
         self._edge.ready(link)
-        self._hub.in_steps(self._announce(link, interest, account))
+        self.hub.in_steps(self._announce(link, interest, account))
         for listener in self.on_connected:
             listener(link)
         if link.parser.paused:
@@ -366,7 +326,7 @@ class LeafNodes:
 
     def _announce(self, link: LeafLink, interest: LeafInterest, account: Account) -> Iterator[None]:
         for _ in interest.begin(self._wants.importers(account), self._wants.always(account)):
-            if link.state is State.CLOSED:
+            if link.end.state is State.CLOSED:
                 return
             yield
 
@@ -382,14 +342,14 @@ class LeafNodes:
         dropped = "Leafnode connection dropped"
         if SAME_CLUSTER in text:
             self._delay(link, _SAME_CLUSTER_DELAY_NS)
-            self.log("ERR", link, f"{dropped} with same cluster name error. Delaying attempt to reconnect for 30s")
+            link.log("ERR", f"{dropped} with same cluster name error. Delaying attempt to reconnect for 30s")
         elif MIN_VERSION in text:
             self._delay(link, _VERSION_DELAY_NS)
-            self.log("ERR", link, f"{dropped} due to minimum version requirement. Delaying attempt to reconnect for 5s")
+            link.log("ERR", f"{dropped} due to minimum version requirement. Delaying attempt to reconnect for 5s")
         elif "Loop detected" in text:
             self._delay(link, _LOOP_DELAY_NS)
             name = texts.quoted_text("" if link.account is None else link.account.name)
-            self.log("ERR", link, f"Loop detected for leafnode account={name}. Delaying attempt to reconnect for 30s")
+            link.log("ERR", f"Loop detected for leafnode account={name}. Delaying attempt to reconnect for 30s")
             link.close(CloseReason.PROTOCOL_VIOLATION)
 
     def _delay(self, link: LeafLink, delay_ns: int) -> None:
@@ -398,22 +358,19 @@ class LeafNodes:
 
     def closed(self, link: LeafLink, reason: CloseReason) -> None:
         """A link ended, and forgot what its peer wanted; called once for each."""
-        remote = f" - Remote: {texts.escaped(link.remote_name)}" if link.remote_name else ""
+        remote = f" - Remote: {texts.escaped(link.end.remote_name)}" if link.end.remote_name else ""
         if self.links.pop(link.cid, None) is not None:
-            self.closed_in_msgs += link.parser.msgs
-            self.closed_in_bytes += link.parser.msg_bytes
-            self.closed_out_msgs += link.outbox.msgs
-            self.closed_out_bytes += link.outbox.msg_bytes
+            self.past.add(link.end)
             for listener in self.on_closed:
                 listener(link, reason)
-        self.log("INF", link, f"Leafnode connection closed: {reason.value}{remote}")
+        link.log("INF", f"Leafnode connection closed: {reason.value}{remote}")
         self._edge.close(link, reason)
 
 
-def _rule(given: LeafSubjects | None, denied: tuple[str, ...]) -> SubjectPermissionOptions | None:
+def _rule(given: SubjectLists | None, denied: tuple[str, ...]) -> SubjectPermissionOptions | None:
     if given is None and not denied:
         return None
-    given = given or LeafSubjects()
+    given = given or SubjectLists()
     allow = None if given.allow is None else tuple(given.allow)
     return SubjectPermissionOptions(allow, (*(given.deny or ()), *denied))
 
@@ -423,8 +380,8 @@ def _is_same(other: LeafLink, link: LeafLink) -> bool:
     return (
         not other.solicited
         and bool(link.remote_account)
-        and (other.remote_name, other.remote_cluster, other.remote_account)
-        == (link.remote_name, link.remote_cluster, link.remote_account)
+        and (other.end.remote_name, other.remote_cluster, other.remote_account)
+        == (link.end.remote_name, link.remote_cluster, link.remote_account)
     )
 
 

@@ -43,7 +43,7 @@ class RouteChanges:
         """
         mesh = self._mesh
         mesh.telling.routes_changed()
-        now = mesh.options.cluster
+        now = mesh.hub.options.cluster
         if now.name and now.name != before.name:
             mesh.introduction.cluster, mesh.introduction.dynamic = now.name, False
         if now.permissions != before.permissions:
@@ -106,7 +106,7 @@ class RouteChanges:
         roster = self._mesh.roster
         if info.route_account:
             if self._mesh.account_named(info.route_account) is None:
-                self._mesh.log("ERR", link, "Error looking up an account that is to have its own route")
+                link.log("ERR", "Error looking up an account that is to have its own route")
                 return []
             roster.pinned.setdefault(info.route_account, {})
             self._mesh.telling.routes_changed()

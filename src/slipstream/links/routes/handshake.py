@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import msgspec
 
+from slipstream.links.documents import LinkInfo, SubjectLists
+
 __all__ = [
     "GOSSIP_DEFAULT",
     "GOSSIP_DISABLED",
@@ -21,7 +23,6 @@ __all__ = [
     "PROTO",
     "RouteConnect",
     "RouteInfo",
-    "SubjectLists",
 ]
 
 PROTO = 1  # version of the protocol between servers: with accounts and changes of INFO
@@ -29,39 +30,11 @@ PROTO = 1  # version of the protocol between servers: with accounts and changes 
 GOSSIP_DEFAULT, GOSSIP_DISABLED, GOSSIP_OVERRIDE = 0, 1, 2
 
 
-class SubjectLists(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a server lets in or out over its routes."""
+class RouteInfo(LinkInfo, kw_only=True):
+    """INFO on a route."""
 
-    allow: list[str] | None = None
-    deny: list[str] | None = None
-
-
-class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """INFO on a route. Fields at their default are left out."""
-
-    server_id: str = ""
-    server_name: str = ""
-    version: str = ""
-    proto: int = 0
-    git_commit: str = ""
-    go: str = ""
-    host: str = ""
-    port: int = 0
-    headers: bool = False
-    auth_required: bool = False
-    tls_required: bool = False
-    tls_verify: bool = False
-    max_payload: int = 0
-    jetstream: bool = False
-    ip: str = ""
-    nonce: str = ""
-    cluster: str = ""
     cluster_dynamic: bool = False
-    domain: str = ""
     connect_urls: list[str] | None = None
-    ws_connect_urls: list[str] | None = None
-    ldm: bool = False
-    compression: str = ""
     lnoc: bool = False
     lnocu: bool = False
     route_pool_size: int = 0
@@ -74,10 +47,6 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     slipstream_replicas: bool = False  # this link is for what replicas say
     imports: SubjectLists | None = msgspec.field(default=None, name="import")
     exports: SubjectLists | None = msgspec.field(default=None, name="export")
-
-    def line(self) -> bytes:
-        """As it is sent."""
-        return b"INFO %b\r\n" % msgspec.json.encode(self)
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):

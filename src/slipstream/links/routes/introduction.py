@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slipstream.links.compression import NOT_SUPPORTED, configured_mode
-from slipstream.links.routes.handshake import PROTO, RouteConnect, RouteInfo, SubjectLists
-from slipstream.version import PRODUCT_VERSION, SERVER_VERSION
+from slipstream.links.documents import introduce, subject_lists
+from slipstream.links.routes.handshake import PROTO, RouteConnect, RouteInfo
 
 if TYPE_CHECKING:
-    from slipstream.config.account_options import SubjectPermissionOptions
     from slipstream.links.routes.link import RouteLink
     from slipstream.links.routes.targets import RouteTarget
     from slipstream.routing.hub import Hub
@@ -46,34 +45,25 @@ class Introduction:
 
     def info(self, link: RouteLink | None) -> RouteInfo:
         """INFO: as the first one on a route, or for all that are there."""
-        options, identity = self._hub.options.cluster, self._hub.identity
+        options = self._hub.options.cluster
         permissions = options.permissions
         info = RouteInfo(
-            server_id=identity.id,
-            server_name=identity.name,
-            version=SERVER_VERSION,
             proto=PROTO,
-            go="python",
-            git_commit=f"slipstream-{PRODUCT_VERSION}",
             host=self.host,
             port=self.port,
-            headers=not self._hub.options.no_header_support,
             auth_required=bool(options.user),
-            tls_required=options.tls is not None,
-            tls_verify=options.tls is not None,
-            max_payload=self._hub.options.max_payload,
             ip=f"nats-route://{options.advertise}/" if options.advertise else "",
             cluster=self.cluster,
             cluster_dynamic=self.dynamic,
             connect_urls=self.own_urls or None,
             ws_connect_urls=self.own_websocket_urls or None,
-            ldm=self._hub.lame_duck,
             lnoc=True,
             slipstream_replication=self._replicates,
             route_pool_size=max(options.pool_size, 0),
-            imports=None if permissions is None else _lists(permissions.publish),
-            exports=None if permissions is None else _lists(permissions.subscribe),
+            imports=None if permissions is None else subject_lists(permissions.publish),
+            exports=None if permissions is None else subject_lists(permissions.subscribe),
         )
+        introduce(info, self._hub, options.tls, verifies=True)
         if link is not None:
             info.nonce = self._hub.new_nonce()
             own = configured_mode(options.compression)
@@ -97,9 +87,3 @@ class Introduction:
             cluster_dynamic=self.dynamic,
             lnoc=True,
         )
-
-
-def _lists(permission: SubjectPermissionOptions | None) -> SubjectLists | None:
-    if permission is None:
-        return None
-    return SubjectLists(allow=None if permission.allow is None else list(permission.allow), deny=list(permission.deny))

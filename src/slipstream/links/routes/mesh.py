@@ -11,7 +11,7 @@ Invariant: a link is READY exactly when it is on the roster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.links.compression import AUTO, agreed_mode, configured_mode, is_framed, mode_by_rtt
@@ -25,6 +25,7 @@ from slipstream.links.routes.replica_links import ReplicaLinks
 from slipstream.links.routes.roster import Roster
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.links.routes.telling import InterestTelling
+from slipstream.links.traffic import PastTraffic
 from slipstream.protocol import texts
 from slipstream.protocol.host import State
 from slipstream.protocol.texts import CloseReason
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
     from slipstream.config.listener_options import ClusterOptions
-    from slipstream.config.options import Options
-    from slipstream.kernels.wire.delivery import Delivery
-    from slipstream.kernels.wire.outbox import FlushQueue
     from slipstream.links.routes.replica_links import ReplicaListener
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
@@ -98,14 +96,13 @@ class Mesh:
             dynamic: whether it was made up, and gives way to that of others.
             replicas: takes what replicas of other servers say; None: there are none here.
         """
-        self._hub = hub
+        self.hub = hub
         self._edge = edge
         self.introduction = Introduction(hub, cluster, dynamic=dynamic, replicates=replicas is not None)
         self.replicas = None if replicas is None else ReplicaLinks(replicas, edge.dial, edge.at_end_of_turn)
         self.roster = Roster(hub.options.cluster.accounts)
         self.telling = InterestTelling(hub, self.roster)
-        # Traffic of routes that are gone.
-        self.closed_in_msgs = self.closed_in_bytes = self.closed_out_msgs = self.closed_out_bytes = 0
+        self.past = PastTraffic()
         self.changes = RouteChanges(self)
         self.listeners: list[PeerListener] = []
         self._gossip = Gossip(self.roster, lambda: self._options, edge.dial, edge.log)
@@ -113,40 +110,17 @@ class Mesh:
 
     # --- as a host of links ------------------------------------------------------------------------------------------
 
-    @property
-    def options(self) -> Options:
-        """The configuration."""
-        return self._hub.options
-
-    @property
-    def delivery(self) -> Delivery:
-        """Of the server."""
-        return self._hub.delivery
-
-    @property
-    def flush_queue(self) -> FlushQueue:
-        """Of the server."""
-        return self._hub.flush_queue
-
-    def now_ns(self) -> int:
-        """Wall clock."""
-        return self._hub.now_ns()
-
-    def in_steps(self, work: Iterator[None]) -> None:
-        """Do the first step of some work now, and the others when everybody else had a turn."""
-        self._hub.in_steps(work)
-
     def account_named(self, name: str) -> Account | None:
         """An account of this server."""
-        return self._hub.accounts.get(name)
+        return self.hub.accounts.get(name)
 
     def account_names(self) -> list[str]:
         """All accounts of this server."""
-        return list(self._hub.accounts)
+        return list(self.hub.accounts)
 
-    def log(self, level: str, link: RouteLink, text: str) -> None:
-        """A log line about one route."""
-        self._edge.log(level, f"{link.peer.ip}:{link.peer.port} - rid:{link.cid} - {text}")
+    def log(self, level: str, text: str) -> None:
+        """A log line."""
+        self._edge.log(level, text)
 
     @property
     def rights(self) -> Permissions | None:
@@ -155,22 +129,22 @@ class Mesh:
 
     @property
     def _options(self) -> ClusterOptions:
-        return self._hub.options.cluster
+        return self.hub.options.cluster
 
     # --- handshake ---------------------------------------------------------------------------------------------------
 
     def accept(self, peer: Peer) -> RouteLink:
         """A server dialled: greet it."""
-        link = RouteLink(self, self._hub.next_cid(), peer)
+        link = RouteLink(self, peer)
         link.outbox.write(self.introduction.info(link).line())
-        self.log("INF", link, "Route connection created")
+        link.log("INF", "Route connection created")
         return link
 
     def dialled(self, peer: Peer, target: RouteTarget) -> RouteLink:
         """A server was reached: say who this is."""
-        link = RouteLink(self, self._hub.next_cid(), peer, target)
+        link = RouteLink(self, peer, target)
         link.outbox.write(self.introduction.connect(target).line())
-        self.log("INF", link, "Route connection created")
+        link.log("INF", "Route connection created")
         return link
 
     def on_connect(self, link: RouteLink, connect: RouteConnect) -> None:
@@ -184,7 +158,7 @@ class Mesh:
             link.refuse(CloseReason.WRONG_GATEWAY, f"Rejecting connection from gateway {name} on the Route port")
             return
         if not is_admitted(options, connect, link.peer.certificate):
-            self.log("ERR", link, "authentication error")
+            link.log("ERR", "authentication error")
             link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
             return
         if connect.cluster != self.introduction.cluster and not self._renamed(
@@ -195,8 +169,8 @@ class Mesh:
             link.refuse(CloseReason.CLUSTER_NAME_CONFLICT, text)
             return
         link.remote_id = connect.name
-        link.link.headers = connect.headers and not self.options.no_header_support
-        link.state = State.AUTHENTICATING
+        link.link.headers = connect.headers and not self.hub.options.no_header_support
+        link.end.authenticating()
 
     def _renamed(self, cluster: str, keep: str, *, dynamic: bool) -> bool:
         """Take the name of another cluster, if it counts more; peers that know the old one have to ask again."""
@@ -210,10 +184,10 @@ class Mesh:
 
     def on_info(self, link: RouteLink, info: RouteInfo) -> None:
         """The peer tells about itself, or about another server."""
-        if link.state is State.GREETED and not link.solicited:
+        if link.end.state is State.GREETED and not link.solicited:
             link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
             return
-        if info.server_id == self._hub.identity.id:
+        if info.server_id == self.hub.identity.id:
             link.remote_id = info.server_id
             link.reconnects = False
             if link.info is None:
@@ -229,16 +203,16 @@ class Mesh:
         if link.info is not None:
             self._on_later_info(link, info)
             return
-        if not link.solicited and info.server_name == self._hub.identity.name:
-            self.log("ERR", link, f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
+        if not link.solicited and info.server_name == self.hub.identity.name:
+            link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
             return
         if not link.compression and self._compresses(link, info):
             return  # the peer says it all again, compressed
         link.info = info
-        link.remote_id, link.remote_name = info.server_id, info.server_name
+        link.remote_id, link.end.remote_name = info.server_id, info.server_name
         if link.solicited:
-            link.link.headers = info.headers and not self.options.no_header_support
+            link.link.headers = info.headers and not self.hub.options.no_header_support
         elif info.route_account:
             link.account = info.route_account
         else:
@@ -258,7 +232,7 @@ class Mesh:
         if link.target is not None:
             link.outbox.write(self.introduction.info(link).line())
         self.replicas.began(link)
-        if link.state is not State.CLOSED:
+        if link.end.is_open:
             self._edge.ready(link)
 
     def on_replica_message(self, link: RouteLink, group: bytes, body: bytes) -> None:
@@ -275,7 +249,7 @@ class Mesh:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, text)
             return True
         if mode == AUTO:
-            mode = mode_by_rtt(self.now_ns() - link.start_ns, options)
+            mode = mode_by_rtt(self.hub.now_ns() - link.end.start_ns, options)
         link.compression = mode
         if not is_framed(mode):
             return False
@@ -365,7 +339,7 @@ class Mesh:
         if dials_more and link.target is not None and None in pool:
             # Credentials were right if this is answered: dial the next one of the pool then.
             self._next[link] = link.target.again()
-            link.send_ping()
+            link.end.keepalive.ask()
         return True
 
     def _inherit(self, kept: RouteLink, dropped: RouteLink) -> None:
@@ -387,7 +361,7 @@ class Mesh:
         """A peer answered: it takes one more route; and its distance may ask for another level of compression."""
         options = self._options.compression
         if is_framed(link.compression) and configured_mode(options) == AUTO:
-            mode = mode_by_rtt(link.rtt_ns, options)
+            mode = mode_by_rtt(link.end.keepalive.rtt_ns, options)
             if mode != link.compression:
                 link.compression = mode
                 self._edge.compress(link, mode)
@@ -416,12 +390,9 @@ class Mesh:
 
     def closed(self, link: RouteLink, reason: CloseReason) -> None:
         """A route ended, and forgot what its peer wanted; called once for each."""
-        self.log("INF" if link.place >= 0 or link.account else "DBG", link, f"Router connection closed: {reason.value}")
+        link.log("INF" if link.place >= 0 or link.account else "DBG", f"Router connection closed: {reason.value}")
         self._next.pop(link, None)
-        self.closed_in_msgs += link.parser.msgs
-        self.closed_in_bytes += link.parser.msg_bytes
-        self.closed_out_msgs += link.outbox.msgs
-        self.closed_out_bytes += link.outbox.msg_bytes
+        self.past.add(link.end)
         if self.replicas is not None and link.for_replicas:
             self.replicas.closed(link)
         was_known, peer_gone = self.roster.drop(link)
@@ -439,7 +410,7 @@ class Mesh:
     def is_wanted(self, target: RouteTarget) -> bool:
         """Whether a route is still to be dialled: those that were configured as long as they are."""
         if target.replicas_of:
-            return any(link.remote_name == target.replicas_of for link in self.roster.first_routes())
+            return any(link.end.remote_name == target.replicas_of for link in self.roster.first_routes())
         if target.account and target.account not in self.roster.pinned:
             return False
         return not target.explicit or target.url in self._options.routes

@@ -86,13 +86,13 @@ class ReplicaLinks:
     def route_began(self, link: RouteLink, info: RouteInfo) -> None:
         """A route is there: dial the link for replicas beside it, if that is this side's task."""
         if info.slipstream_replication and link.target is not None and not link.account:
-            if any(known.target is not None for known in self._links.get(link.remote_name, ())):
+            if any(known.target is not None for known in self._links.get(link.end.remote_name, ())):
                 return
-            self._dial(link.target.for_replicas(link.remote_name))
+            self._dial(link.target.for_replicas(link.end.remote_name))
 
     def began(self, link: RouteLink) -> None:
         """A link for replicas has shaken hands."""
-        name = link.remote_name
+        name = link.end.remote_name
         links = self._links.setdefault(name, [])
         if link.target is not None and any(known.target is not None for known in links):
             link.reconnects = False
@@ -110,7 +110,7 @@ class ReplicaLinks:
             return
         if not self._arrived:
             self._at_end(self._hand_over)
-        self._arrived.setdefault(link.remote_name, []).append((int(group), body))
+        self._arrived.setdefault(link.end.remote_name, []).append((int(group), body))
 
     def _hand_over(self) -> None:
         arrived, self._arrived = self._arrived, {}
@@ -119,10 +119,10 @@ class ReplicaLinks:
 
     def closed(self, link: RouteLink) -> None:
         """A link ended."""
-        links = self._links.get(link.remote_name)
+        links = self._links.get(link.end.remote_name)
         if links is None or link not in links:
             return
         links.remove(link)
         if not links:
-            del self._links[link.remote_name]
-            self._listener.peer_down(link.remote_name)
+            del self._links[link.end.remote_name]
+            self._listener.peer_down(link.end.remote_name)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from slipstream.auth.permissions import Permissions
 from slipstream.links.routes.interest import LocalInterest, Wanted, wanted_line
 from slipstream.links.routes.roster import pool_place
-from slipstream.protocol.host import State
 
 if TYPE_CHECKING:
     from slipstream.accounts.imports import StreamImport
@@ -90,7 +89,7 @@ class InterestTelling:
 
     def _announced(self, link: RouteLink, accounts: list[str]) -> Iterator[None]:
         for piece in self.interest.lines(accounts, link.prefix, self.may_ask):
-            if link.state is State.CLOSED:
+            if not link.end.is_open:
                 return
             link.outbox.write(piece)
             yield

@@ -1,0 +1,104 @@
+"""Connecting to other servers: one attempt after another, with pauses between them, until one is reached."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from slipstream.server.server import Server
+
+__all__ = ["Call", "Dialer"]
+
+
+class Call(Protocol):
+    """A server that is to be reached: where, how often, and what logs say of it."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is still to be reached."""
+        ...
+
+    @property
+    def timeout_ns(self) -> int:
+        """How long one attempt may take."""
+        ...
+
+    def next_address(self) -> tuple[str, int]:
+        """Where the next attempt goes."""
+        ...
+
+    def trying(self) -> str:
+        """What is logged before an attempt."""
+        ...
+
+    def failed(self, attempts: int) -> str:
+        """What is logged before the error of an attempt."""
+        ...
+
+    def pause_ns(self, attempts: int) -> int | None:
+        """How long to wait after so many attempts; None gives up."""
+        ...
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        """What gets the socket."""
+        ...
+
+
+class Dialer:
+    """The calls of one kind of links that are under way."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._calls: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def dial(self, call: Call, *, delay_ns: int = 0, again: bool = False) -> None:
+        """Connect.
+
+        Args:
+            call: what is to be reached.
+            delay_ns: before the first attempt.
+            again: there was a connection before; it decides which failures are errors in the log.
+        """
+        if self._closed:
+            return
+        task = self._server.turns.loop.create_task(self._reach(call, delay_ns, again=again))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _reach(self, call: Call, delay_ns: int, *, again: bool) -> None:
+        server = self._server
+        if delay_ns:
+            await asyncio.sleep(delay_ns / SECOND_NS)
+        attempts = 0
+        while not self._closed and call.is_wanted:
+            host, port = call.next_address()
+            server.log("DBG", call.trying())
+            try:
+                await asyncio.wait_for(self._connect(call, host, port), call.timeout_ns / SECOND_NS)
+                return
+            except (OSError, TimeoutError) as error:
+                attempts += 1
+                text = f"{call.failed(attempts)}: {str(error) or 'i/o timeout'}"
+                server.log(self._level(attempts, again=again), text)
+            pause_ns = call.pause_ns(attempts)
+            if pause_ns is None:
+                return
+            await asyncio.sleep(pause_ns / SECOND_NS)
+
+    async def _connect(self, call: Call, host: str, port: int) -> None:
+        await self._server.turns.loop.create_connection(call.protocol, host, port)
+
+    def _level(self, attempts: int, *, again: bool) -> str:
+        options = self._server.options
+        every = options.reconnect_error_reports if again else options.connect_error_reports
+        return "ERR" if attempts == 1 or attempts % max(every, 1) == 0 else "DBG"
+
+    def stop(self) -> None:
+        """Dial no more."""
+        self._closed = True
+        for task in self._calls:
+            task.cancel()

@@ -1,0 +1,106 @@
+"""Servers that are dialled: attempts and pauses until one is reached, given up, or not wanted any more."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from slipstream.server.dialer import Dialer
+from slipstream.server.listener import bind
+from slipstream.units import SECOND_NS
+
+
+class _Protocol(asyncio.Protocol):
+    def __init__(self, reached: asyncio.Event) -> None:
+        self._reached = reached
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._reached.set()
+        transport.close()
+
+
+class _Call:
+    """Goes to these ports in turn; gives up after `most` attempts."""
+
+    timeout_ns = 5 * SECOND_NS
+
+    def __init__(self, ports: list[int], most: int = 100) -> None:
+        self.is_wanted = True
+        self.reached = asyncio.Event()
+        self.pauses: list[int] = []
+        self._ports = ports
+        self._most = most
+
+    def next_address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._ports.pop(0) if len(self._ports) > 1 else self._ports[0]
+
+    def trying(self) -> str:
+        return "trying"
+
+    def failed(self, attempts: int) -> str:
+        return f"failed {attempts}"
+
+    def pause_ns(self, attempts: int) -> int | None:
+        self.pauses.append(attempts)
+        return None if attempts >= self._most else 1
+
+    def protocol(self) -> asyncio.BaseProtocol:
+        return _Protocol(self.reached)
+
+
+def _server(lines: list[str]) -> Any:
+    return SimpleNamespace(
+        turns=SimpleNamespace(loop=asyncio.get_running_loop()),
+        log=lambda level, text: lines.append(f"{level} {text}"),
+        options=SimpleNamespace(connect_error_reports=3, reconnect_error_reports=1),
+    )
+
+
+def _closed_port() -> int:
+    listening = bind("127.0.0.1", -1)
+    port: int = listening.getsockname()[1]
+    listening.close()
+    return port
+
+
+async def test_the_next_address_is_tried_until_one_answers_and_every_nth_failure_is_an_error() -> None:
+    lines: list[str] = []
+    listening = bind("127.0.0.1", -1)
+    closed = _closed_port()
+    call = _Call([closed, closed, closed, closed, listening.getsockname()[1]])
+    dialer = Dialer(_server(lines))
+    dialer.dial(call)
+    await asyncio.wait_for(call.reached.wait(), 10)
+    listening.close()
+    failures = [line.partition(":")[0] for line in lines if "failed" in line]
+    assert failures == ["ERR failed 1", "DBG failed 2", "ERR failed 3", "DBG failed 4"]
+    assert lines.count("DBG trying") == 5
+
+
+async def test_who_is_given_up_is_not_tried_again() -> None:
+    lines: list[str] = []
+    call = _Call([_closed_port()], most=2)
+    dialer = Dialer(_server(lines))
+    dialer.dial(call, again=True)
+    async with asyncio.timeout(10):
+        while len(call.pauses) < 2:
+            await asyncio.sleep(0)
+    assert [line.partition(":")[0] for line in lines if "failed" in line] == ["ERR failed 1", "ERR failed 2"]
+    assert not call.reached.is_set()
+
+
+async def test_nobody_is_dialled_who_is_not_wanted_or_after_the_end() -> None:
+    lines: list[str] = []
+    dialer = Dialer(_server(lines))
+    call = _Call([1])
+    call.is_wanted = False
+    dialer.dial(call)
+    waits = _Call([1])
+    dialer.dial(waits, delay_ns=3600 * SECOND_NS)
+    await asyncio.sleep(0)
+    dialer.stop()
+    dialer.dial(_Call([1]))
+    await asyncio.sleep(0)
+    assert lines == []
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not task.done()] == []
