@@ -16,6 +16,7 @@ from slipstream.config.load import Probes, load
 from slipstream.config.parser import parse_file
 from slipstream.config.server_keys import SERVER
 from slipstream.config.validate import problems, unsupported
+from slipstream.declared.config_block import block_problem
 from slipstream.errors import ConfigError
 from slipstream.jetstream.api import bodies
 from slipstream.jetstream.api.consumers import _CREATE, _PAUSE
@@ -193,7 +194,9 @@ def request_seeds() -> list[bytes]:
 
 # --- configurations -------------------------------------------------------------------------------------------------
 
-_PROBES = Probes(check_tls=lambda _tls: None, check_mapping=lambda _source, _destination: None)
+_PROBES = Probes(
+    check_tls=lambda _tls: None, check_mapping=lambda _source, _destination: None, check_declared=block_problem
+)
 
 
 def configuration(data: bytes) -> None:
@@ -221,6 +224,8 @@ def config_seeds() -> list[bytes]:
         b"accounts { A { users: [{user: a}], exports: [{service: q}], jetstream: {max_mem: 1k} } # c\n B { imports: "
         b"[{service: {account: A, subject: q}}], mappings: { x: [{dest: y, weight: 50%}] } } }\nsystem_account: A",
         b"jetstream { store_dir: /tmp/x, max_mem: $c }\nwebsocket { port: 1, no_tls: true }\nfoo: (\nblock\n)\n// c\n",
+        b"jetstream { declared { streams { S { subjects: [a], max_age: 1d, mirror: {name: T}, consumers { c { backoff: "
+        b"[1s] } } } } kv { b { ttl: 1h } } objects { o { max_bucket_size: $c } } } }",
         b"include 'y.conf'\ntls { cert_file: a, key_file: b, timeout: 1.5 }\nlimits { max_subs: -1 }\nmqtt {}\n",
     ]
 

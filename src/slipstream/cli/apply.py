@@ -9,12 +9,14 @@ from typing import Final
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
-from slipstream.cli.declared.plan import Step, plan
-from slipstream.cli.declared.reading import read_declarations
-from slipstream.cli.link import ApiRefusal
+from slipstream.cli.link import ApiRefusal, Link
 from slipstream.cli.prompts import confirm_or_stop
 from slipstream.cli.render import counted, print_json, say
 from slipstream.cli.types import json_flag
+from slipstream.declared.nodes import DeclarationError
+from slipstream.declared.plan import Step, consumers_needed, plan
+from slipstream.declared.reading import Declared
+from slipstream.declared.yaml_file import read_declarations
 
 __all__ = ["apply"]
 
@@ -35,8 +37,12 @@ def apply(session: Session, place: str, plan_only: bool, prune: bool, force: boo
     What is not declared is left as it is. Doing it twice changes nothing.
     """
     text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
+    try:
+        declared = read_declarations(text, place)
+    except DeclarationError as error:
+        raise Failure(str(error)) from error
     link = session.link()
-    steps = plan(link, read_declarations(text, place), prune=prune)
+    steps = _steps(link, declared, prune=prune)
     if as_json:
         print_json([{"action": step.action, "what": step.what, "changes": step.changes} for step in steps])
     else:
@@ -52,12 +58,22 @@ def apply(session: Session, place: str, plan_only: bool, prune: bool, force: boo
             link.api(step.verb, step.body)
         except ApiRefusal as error:
             failed += 1
-            where = f"{place}:{step.place}: " if step.place else ""
+            where = f"{step.place}: " if step.place else ""
             click.echo(f"{where}{step.what} was not {_done(step)}: {error}", err=True)
     if failed:
         raise Failure(f"{failed} of {counted(len(steps), 'step')} failed")
     if steps and not as_json:
         say(f"{counted(len(steps), 'step')} done")
+
+
+def _steps(link: Link, declared: Declared, *, prune: bool) -> list[Step]:
+    """What is to be done on the server behind a link."""
+    streams = {info["config"]["name"]: info for info in link.api_pages("STREAM.LIST", "streams")}
+    consumers = {
+        name: {info["name"]: info for info in link.api_pages(f"CONSUMER.LIST.{name}", "consumers")}
+        for name in consumers_needed(declared, streams)
+    }
+    return plan(declared, streams, consumers, prune=prune)
 
 
 def _done(step: Step) -> str:

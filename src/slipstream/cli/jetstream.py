@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.human import format_bytes, format_duration, parse_timestamp
+from slipstream.cli.human import parse_timestamp
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.prompts import ask_choice
+from slipstream.declared.differences import differences, user_metadata
 
 __all__ = [
     "all_consumers",
@@ -28,7 +28,6 @@ __all__ = [
 ]
 
 _INTERNAL: Final = ("KV_", "OBJ_", "MQTT_", "$MQTT_")
-_RESERVED_METADATA: Final = "_nats."
 _CONFIG_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
@@ -97,12 +96,6 @@ def api_level(config: Reply) -> str:
     return str((config.get("metadata") or {}).get("_nats.req.level", "0"))
 
 
-def user_metadata(config: Reply) -> dict[str, str]:
-    """Metadata without what the server adds."""
-    metadata = config.get("metadata") or {}
-    return {key: str(value) for key, value in metadata.items() if not key.startswith(_RESERVED_METADATA)}
-
-
 def replicas_of(info: Reply) -> str:
     """Servers that hold a stream or consumer; the leader has a star, those behind an exclamation mark."""
     cluster = info.get("cluster") or {}
@@ -136,42 +129,3 @@ def read_config_file(place: str) -> Reply:
     if "metadata" in config:
         config["metadata"] = user_metadata(config)
     return config
-
-
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """Lines `- field: value` and `+ field: value` for what differs."""
-    for field in sorted({*old, *new}):
-        before, after = old.get(field), new.get(field)
-        if before == after or (not before and not after):
-            continue
-        if before not in (None, [], {}):
-            yield f"- {field}: {_written(field, before)}"
-        if after not in (None, [], {}):
-            yield f"+ {field}: {_written(field, after)}"
-
-
-# Fields of streams and consumers that are durations or sizes: people do not read nanoseconds.
-_DURATIONS: Final = frozenset(
-    (
-        "ack_wait",
-        "duplicate_window",
-        "idle_heartbeat",
-        "inactive_threshold",
-        "max_age",
-        "max_expires",
-        "priority_timeout",
-        "subject_delete_marker_ttl",
-    )
-)
-_SIZES: Final = frozenset(("max_bytes", "max_msg_size"))
-
-
-def _written(field: str, value: Any) -> str:
-    """A value of a configuration, as the flags take it."""
-    if isinstance(value, int) and value > 0 and field in _DURATIONS:
-        return format_duration(value)
-    if isinstance(value, int) and value > 0 and field in _SIZES:
-        return format_bytes(value)
-    if field == "backoff" and isinstance(value, list):
-        return ", ".join(format_duration(step) for step in value)
-    return json.dumps(value)

@@ -68,7 +68,7 @@ class LazyGroup(Group):
         """Find the command, or say which one might be meant."""
         name = args[0]
         if name not in self._names and not name.startswith("-"):
-            from slipstream.cli.nearness import near
+            from slipstream.nearness import near
 
             nearest = [self._names[found] for found in near(name, self._names)[:1]]
             raise click.UsageError(f"No such command {name!r}.{_hint(nearest)}", ctx)
@@ -107,7 +107,7 @@ def readable_usage() -> Iterator[None]:
 
 def _unknown_flag(error: click.NoSuchOption) -> str:
     """The same with flags that are near enough; click offers whatever has a few letters in common."""
-    from slipstream.cli.nearness import near
+    from slipstream.nearness import near
 
     flags = error.ctx.command.get_params(error.ctx) if error.ctx else []
     names = (name for flag in flags for name in (*flag.opts, *flag.secondary_opts) if name.startswith("--"))

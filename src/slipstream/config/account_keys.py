@@ -20,6 +20,7 @@ from slipstream.config.checker import (
     read_map,
     refusal,
 )
+from slipstream.config.declared_keys import DECLARED
 from slipstream.config.options import GLOBAL_ACCOUNT
 from slipstream.config.parser import Value
 from slipstream.config.readers import INTEGER, text
@@ -151,6 +152,12 @@ ACCOUNT_JETSTREAM: Final = Table(
         "cluster_traffic",
         ("`system` or `owner`", _cluster_traffic),
         "Account that replication traffic is counted for.",
+        reloadable=True,
+    ),
+    Key(
+        "declared",
+        DECLARED,
+        "Streams, consumers and buckets that there should be; see [declared streams](features/declared.md).",
         reloadable=True,
     ),
 )

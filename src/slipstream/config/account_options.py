@@ -20,6 +20,7 @@ from slipstream.limits import (
 )
 
 if TYPE_CHECKING:
+    from slipstream.config.declared_options import DeclaredOptions
     from slipstream.config.oidc_options import OidcOptions
 
 __all__ = [
@@ -148,6 +149,7 @@ class AccountJetStreamOptions(Record):
     max_bytes_required: bool = False  # streams must set max_bytes
     cluster_traffic: Literal["system", "owner"] = "system"
     tiers: Mapping[str, AccountJetStreamOptions] = EMPTY  # by number of replicas, `R1`; only tokens have them
+    declared: DeclaredOptions | None = None
 
 
 class MsgTraceOptions(Record):

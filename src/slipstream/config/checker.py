@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from slipstream.config.parser import Value
 
 __all__ = [
+    "CheckDeclared",
     "Checker",
     "Key",
     "Kind",
@@ -38,24 +39,31 @@ __all__ = [
 ]
 
 
+# Takes a block; answers with a problem and its file, line and column, or None.
+CheckDeclared: TypeAlias = "Callable[[Value], tuple[str, tuple[str, int, int]] | None]"
+
+
 class Checker:
     """What one load has found wrong so far, and what it may ask the outside."""
 
-    __slots__ = ("check_mapping", "check_tls", "errors", "warnings")
+    __slots__ = ("check_declared", "check_mapping", "check_tls", "errors", "warnings")
 
     def __init__(
         self,
         check_tls: Callable[[TLSOptions], str | None] | None = None,
         check_mapping: Callable[[str, str], str | None] | None = None,
+        check_declared: CheckDeclared | None = None,
     ) -> None:
         """Start with nothing wrong.
 
         Args:
             check_tls: loads the files of a TLS block and says what is wrong with them; None skips that.
             check_mapping: says what is wrong with a subject transform; None skips that.
+            check_declared: says what is wrong with declared streams, and where; None skips that.
         """
         self.check_tls = check_tls
         self.check_mapping = check_mapping
+        self.check_declared = check_declared
         self.errors: list[ConfigError] = []
         self.warnings: list[ConfigError] = []
 

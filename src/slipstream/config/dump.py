@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from slipstream.config.declared_options import DeclaredOptions
 from slipstream.config.options import Options
 from slipstream.config.record import Record
 
@@ -27,6 +28,10 @@ def dump_options(options: Options) -> str:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, DeclaredOptions):
+        import json
+
+        return json.loads(value.text)
     if isinstance(value, Record):
         return {
             name: REDACTED if name in value._secret and getattr(value, name) else _plain(getattr(value, name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from slipstream.config.checker import Checker, Key, Kind, Reader, Table, go_type, quote, read_map, refusal
+from slipstream.config.declared_keys import DECLARED
 from slipstream.config.jetstream_options import (
     JetStreamAuditOptions,
     JetStreamBatchLimitsOptions,
@@ -217,6 +218,12 @@ JETSTREAM: Final = Table(
     Key("meta_compact_size", ("size", _not_negative(storage_size())), "Bytes after which the meta log is compacted."),
     Key("meta_compact_sync", BOOLEAN, "Compact the meta log before going on."),
     Key("max_concurrent_io", ("integer", _concurrent_io), "File operations at the same time, 4 to 8192."),
+    Key(
+        "declared",
+        DECLARED,
+        "Streams, consumers and buckets that there should be; see [declared streams](features/declared.md).",
+        reloadable=True,
+    ),
     Key(
         "audit",
         ("boolean or map", _audit),

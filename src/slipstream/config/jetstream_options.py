@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from slipstream.config.declared_options import DeclaredOptions
 from slipstream.config.record import Record
 from slipstream.limits import (
     API_REQUEST_QUEUE_LIMIT,
@@ -104,6 +105,7 @@ class JetStreamOptions(
     meta_compact_sync: bool = False
     max_concurrent_io: int = CONCURRENT_IO
     audit: JetStreamAuditOptions | None = None  # None: actions are not written down
+    declared: DeclaredOptions | None = None  # of the account that all clients have on a server without accounts
 
     @property
     def encrypts(self) -> bool:

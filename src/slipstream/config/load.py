@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slipstream.config.account_options import AccountOptions, AuthorizationOptions
-from slipstream.config.checker import Checker, quote, read_map, refusal
+from slipstream.config.checker import CheckDeclared, Checker, quote, read_map, refusal
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options
@@ -31,6 +31,7 @@ class Probes(Record):
 
     check_tls: Callable[[TLSOptions], str | None] | None = None  # do the files exist and fit together
     check_mapping: Callable[[str, str], str | None] | None = None  # is this a transform: source, destination
+    check_declared: CheckDeclared | None = None  # does the API have these fields and values
 
 
 class Loaded(Record):
@@ -69,7 +70,7 @@ def load(parsed: Value | None, *, overrides: Overrides = EMPTY, probes: Probes =
     Raises:
         ConfigErrors: something is wrong.
     """
-    checker = Checker(probes.check_tls, probes.check_mapping)
+    checker = Checker(probes.check_tls, probes.check_mapping, probes.check_declared)
     fields: dict[str, Any] = {}
     if parsed is not None:
         # A start without a file does not pay for the tables.

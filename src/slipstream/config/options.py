@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from slipstream.config.account_options import AccountOptions, AuthorizationOptions, MappingOptions, UserOptions
 from slipstream.config.addresses import is_loopback
+from slipstream.config.declared_options import DeclaredOptions
 from slipstream.config.jetstream_options import JetStreamOptions
 from slipstream.config.listener_options import (
     ClusterOptions,
@@ -183,6 +184,18 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
     def trusts_operators(self) -> bool:
         """Whether accounts and users come from tokens that operators vouch for."""
         return bool(self.operator or self.trusted_keys)
+
+    @property
+    def has_tenants(self) -> bool:
+        """Whether there are accounts besides the system's, so that the global account is nobody's."""
+        return self.trusts_operators or any(one.name != self.system_account_name for one in self.accounts)
+
+    @property
+    def declared(self) -> dict[str, DeclaredOptions]:
+        """What accounts should have, by their names."""
+        found = {GLOBAL_ACCOUNT: self.jetstream.declared}
+        found |= {one.name: one.jetstream.declared for one in self.accounts if one.jetstream is not None}
+        return {name: block for name, block in found.items() if block is not None}
 
     @property
     def may_call_out(self) -> bool:

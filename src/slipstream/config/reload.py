@@ -66,6 +66,7 @@ _HOT: Final[dict[str, ReloadKind]] = {
     **dict.fromkeys(("lame_duck_duration_ns", "lame_duck_grace_period_ns"), "lame_duck"),
     **dict.fromkeys(("authorization", "accounts", "mappings", "default_sentinel", "trusted_proxies"), "auth"),
     **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls"), "tls"),
+    "jetstream.declared": "jetstream",
     **dict.fromkeys((f"cluster.{field}" for field in _CLUSTER_HOT), "routes"),
 }
 

@@ -61,6 +61,20 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         ),
         "audit is kept in the system account: there must be one, and not $G, which has other streams",
     ),
+    (
+        "jetstream",
+        lambda o: o.jetstream.declared is not None and o.has_tenants,
+        "declared streams of a server with accounts belong to one of them: write `declared` in its `jetstream` block, "
+        "or use `slipstream apply` where accounts come from tokens",
+    ),
+    (
+        "accounts",
+        lambda o: any(
+            account.name == o.system_account_name and account.jetstream is not None and account.jetstream.declared
+            for account in o.accounts
+        ),
+        "the system account has no streams that could be declared",
+    ),
     ("cluster", lambda o: _checks_ocsp(o.cluster.tls), _NO_OCSP_PEER),
     (
         "cluster",

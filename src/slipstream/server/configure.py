@@ -194,4 +194,10 @@ def _mapping_problem(source: str, destination: str) -> str | None:
     return transform_problem(source, destination)
 
 
-_PROBES: Final = Probes(check_tls=_tls_problem, check_mapping=_mapping_problem)
+def _declared_problem(block: Value) -> tuple[str, tuple[str, int, int]] | None:
+    from slipstream.declared.config_block import block_problem  # knows the JetStream API
+
+    return block_problem(block)
+
+
+_PROBES: Final = Probes(check_tls=_tls_problem, check_mapping=_mapping_problem, check_declared=_declared_problem)

@@ -132,7 +132,7 @@ class JetStreamRunner:
         if options.trusts_operators:
             # Tokens say who has JetStream; the global account is nobody's.
             return {name: self._limits_of(name) for name in self._server.hub.accounts if self._is_token_account(name)}
-        if all(account.name == options.system_account_name for account in options.accounts):
+        if not options.has_tenants:
             return {GLOBAL_ACCOUNT: AccountLimits()}
         wanted: dict[str, AccountLimits | None] = {GLOBAL_ACCOUNT: None}
         for account in options.accounts:

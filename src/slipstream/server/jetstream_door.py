@@ -34,10 +34,10 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 def may_open_later(options: Options) -> bool:
     """Whether nothing is in the way.
 
-    An account may import the API of another, and then calls have two ways to go; and what happens before JetStream is
-    open could not be written down.
+    An account may import the API of another, and then calls have two ways to go; what happens before JetStream is
+    open could not be written down; and declared streams are there before the first client.
     """
-    if options.jetstream.audit is not None:
+    if options.jetstream.audit is not None or options.declared:
         return False
     return not options.trusts_operators and not any(account.imports for account in options.accounts)
 

@@ -11,6 +11,7 @@ from slipstream.server.errors import StartError
 if TYPE_CHECKING:
     from slipstream.jetstream.store.sealed.keys import MainKey
     from slipstream.routing.operators import OperatorMode
+    from slipstream.server.declared_streams import DeclaredStreams
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_door import JetStreamDoor
     from slipstream.server.server import Server
@@ -30,6 +31,7 @@ class JetStreamSwitch:
         self.door: JetStreamDoor | None = None  # where JetStream will be
         self._storage: Storage | None = None
         self._key: MainKey | None = None  # of encryption at rest
+        self._declared: DeclaredStreams | None = None  # while it is made what is declared
 
     def start(self, operators: OperatorMode | None) -> None:
         """Switch it on, if the options say so.
@@ -66,6 +68,26 @@ class JetStreamSwitch:
                 return
         self._open()
 
+    async def make_declared(self) -> None:
+        """Make what is declared, before the first client comes: its streams are there when it looks."""
+        self._begin_declared()
+        if self._declared is not None:
+            await self._declared.wait()
+
+    def _begin_declared(self) -> None:
+        server = self._server
+        if self._declared is not None:
+            self._declared.stop()
+            self._declared = None
+        if not server.options.declared:
+            return
+        if self.runner is None:
+            server.log("WRN", "JetStream is off: what is declared in the configuration is not there")
+            return
+        from slipstream.server.declared_streams import DeclaredStreams
+
+        self._declared = DeclaredStreams(server, server.options.declared)
+
     def finish_start(self) -> None:
         """Open the door now, if there is one."""
         door, self.door = self.door, None
@@ -74,6 +96,9 @@ class JetStreamSwitch:
 
     def stop(self) -> None:
         """Switch it off; everything acknowledged is on disk."""
+        if self._declared is not None:
+            self._declared.stop()
+            self._declared = None
         if self.door is not None:
             self.door.close()
             self.door = None
@@ -90,6 +115,7 @@ class JetStreamSwitch:
         self.finish_start()
         if self.runner is not None and self._server.options.jetstream.enabled:
             self.runner.reload()
+            self._begin_declared()
             return
         self.stop()
         try:
@@ -98,6 +124,7 @@ class JetStreamSwitch:
         except StartError as error:
             self._server.log("WRN", str(error))
             self.stop()
+        self._begin_declared()
         self.show()
 
     def show(self) -> None:

@@ -28,6 +28,11 @@ COMMIT_THREADS_MAX: Final = 16
 # Threads for all other file work, which may take a second each: upkeep, reads in bulk, backups.
 FILE_THREADS: Final = 12
 
+# How long an answer to a step of what is declared may take, and how long a start waits for all of them: then it goes on
+# meanwhile. A stream takes some milliseconds.
+DECLARED_ANSWER_S: Final = 5.0
+DECLARED_START_S: Final = 30.0
+
 # A read this short is a client that waits for answers. If no other client makes work for the end of the turn, the turn
 # ends with it: what a publisher waits for leaves one round of the event loop earlier.
 LONE_READ_BYTES_MAX: Final = 4 * KIB

@@ -176,6 +176,7 @@ class Server:
         try:
             self._start_operators()
             self._jetstream.start(self._operators)
+            await self._jetstream.make_declared()
             await self._open_listeners()
             self._write_files()
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,24 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from slipstream.buckets import bucket_config, is_bucket_name, object_config
 from slipstream.client.options import ClientError, ClientTimeout, NoResponders
 from slipstream.errors import UNREADABLE
 from slipstream.sync.client import merged
 from slipstream.sync.errors import JetStreamRefusal, refusal
 from slipstream.sync.messages import Headers, Msg, duration_ns
 from slipstream.sync.streams import StreamHandle
-from slipstream.units import MINUTE_NS
 
 if TYPE_CHECKING:
     from slipstream.sync.client import Client
     from slipstream.sync.kv import KeyValue
     from slipstream.sync.objects import ObjectBucket
 
-__all__ = ["JetStream", "PubAck", "bucket_config", "checked_bucket", "object_config"]
+__all__ = ["JetStream", "PubAck", "checked_bucket"]
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _PAGES_MAX: Final = 100_000  # of one listing; more means that a server counts wrongly
-_DUPLICATES_NS: Final = 2 * MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,60 +191,9 @@ def checked_bucket(name: str) -> str:
     Raises:
         ClientError: it cannot be one.
     """
-    if not _NAME.fullmatch(name):
+    if not is_bucket_name(name):
         raise ClientError(f"{name!r} is no name of a bucket: letters, digits, _ and - are allowed")
     return name
-
-
-def bucket_config(bucket: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The stream of a bucket of keys and values, as all clients agree on it."""
-    given = dict(fields)
-    renamed = {"history": "max_msgs_per_subject", "max_value_size": "max_msg_size", "max_bucket_size": "max_bytes"}
-    more = {field: given.pop(name) for name, field in renamed.items() if name in given}
-    ttl = given.pop("ttl", 0)
-    marker = given.pop("limit_marker_ttl", 0)
-    if marker:
-        more |= {"allow_msg_ttl": True, "subject_delete_marker_ttl": marker}
-    return {
-        "name": f"KV_{bucket}",
-        "subjects": [f"$KV.{bucket}.>"],
-        "max_msgs_per_subject": 1,
-        "max_age": ttl,
-        "duplicate_window": min(ttl or _DUPLICATES_NS, _DUPLICATES_NS),
-        "max_bytes": -1,
-        "max_msg_size": -1,
-        "max_msgs": -1,
-        "max_consumers": -1,
-        "storage": "file",
-        "num_replicas": 1,
-        "discard": "new",
-        "allow_rollup_hdrs": True,
-        "deny_delete": True,
-        "allow_direct": True,
-        **more,
-        **given,
-    }
-
-
-def object_config(bucket: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The stream of an object store, as all clients agree on it."""
-    given = dict(fields)
-    more = {"max_bytes": given.pop("max_bucket_size")} if "max_bucket_size" in given else {}
-    return {
-        "name": f"OBJ_{bucket}",
-        "subjects": [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"],
-        "max_age": given.pop("ttl", 0),
-        "max_bytes": -1,
-        "max_msgs": -1,
-        "max_consumers": -1,
-        "storage": "file",
-        "num_replicas": 1,
-        "discard": "new",
-        "allow_rollup_hdrs": True,
-        "allow_direct": True,
-        **more,
-        **given,
-    }
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any]:

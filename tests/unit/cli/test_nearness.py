@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipstream.cli.nearness import near
+from slipstream.nearness import near
 
 NAMES = ("--header", "--headers-only", "--queue", "--server", "--user", "--description", "-q", "ls", "rm", "sub", "pub")
 WORDS = st.text("abcde", max_size=6)

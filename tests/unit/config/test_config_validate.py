@@ -121,6 +121,8 @@ def test_problems(text: str, expected: list[str]) -> None:
 ASKED = {
     "jetstream: keys": "jetstream { tpm { keys_file: f } }",
     "jetstream: audit": "jetstream { audit: true }, no_system_account: true",
+    "jetstream: declared": "jetstream { declared { kv { a {} } } }, accounts { A {} }",
+    "accounts": "accounts { S { jetstream { declared { kv { a {} } } } } }, system_account: S",
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from slipstream.cli.lazy import LazyGroup
-from slipstream.cli.nearness import near
+from slipstream.nearness import near
 
 __all__ = ["BenchGroup"]
 

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from slipstream.cli.declared.reading import Declaration, Declared
-from slipstream.cli.jetstream import differences, user_metadata
-from slipstream.cli.link import Link, Reply
-from slipstream.sync.jetstream import bucket_config, checked_bucket, object_config
+from slipstream.buckets import bucket_config, object_config
+from slipstream.declared.differences import differences, user_metadata
+from slipstream.declared.nodes import Place
+from slipstream.declared.reading import Declaration, Declared
 
-__all__ = ["Step", "plan"]
+__all__ = ["Infos", "Step", "consumers_needed", "plan"]
+
+Reply = dict[str, Any]  # a configuration, or an answer of the API
+Infos = Mapping[str, Reply]  # by name: what STREAM.LIST and CONSUMER.LIST say
 
 # 0 means the server's default for these, so there is nothing to compare.
 _ZERO_IS_DEFAULT: Final = frozenset(
@@ -36,29 +39,34 @@ class Step:
     verb: str  # of the API
     body: Reply | None
     changes: tuple[str, ...] = ()  # lines `- field: value` and `+ field: value`
-    place: int = 0  # line of the declaration
+    place: Place | None = None  # of the declaration
 
 
-def plan(link: Link, declared: Declared, *, prune: bool) -> list[Step]:
+def consumers_needed(declared: Declared, streams: Infos) -> list[str]:
+    """Streams whose consumers have to be known for a plan."""
+    return [one.name for one in declared.streams.values() if one.consumers is not None and one.name in streams]
+
+
+def plan(declared: Declared, found: Infos, consumers: Mapping[str, Infos], *, prune: bool = False) -> list[Step]:
     """The steps.
 
-    Raises:
-        ClientError: the server cannot be asked, or a name cannot be one of a bucket.
+    Args:
+        declared: what there should be.
+        found: the streams that there are.
+        consumers: those of the streams that `consumers_needed` names.
+        prune: delete what is not declared.
     """
-    found: dict[str, Reply] = {}
-    for info in link.api_pages("STREAM.LIST", "streams"):
-        found[info["config"]["name"]] = info
     steps: list[Step] = []
     for one in _in_order(declared.streams):
         steps += _stream(one, f"stream {one.name}", one.name, one.fields, one.fields, found)
-        steps += _consumers(link, one, found, prune=prune)
+        steps += _consumers(one, consumers.get(one.name, {}), prune=prune)
     names = set(declared.streams)
     for prefix, kind, make, buckets in (
         ("KV_", "bucket", bucket_config, declared.kv),
         ("OBJ_", "object store", object_config, declared.objects),
     ):
         for one in buckets.values():
-            whole = make(checked_bucket(one.name), one.fields)
+            whole = make(one.name, one.fields)
             wanted = {field: whole[field] for field in _stream_fields(one.fields)}
             steps += _stream(one, f"{kind} {one.name}", f"{prefix}{one.name}", wanted, whole, found)
             names.add(f"{prefix}{one.name}")
@@ -88,38 +96,33 @@ def _in_order(streams: Mapping[str, Declaration]) -> list[Declaration]:
     return list(ordered.values())
 
 
-def _stream(
-    one: Declaration, what: str, name: str, wanted: Reply, whole: Reply, found: Mapping[str, Reply]
-) -> Iterator[Step]:
+def _stream(one: Declaration, what: str, name: str, wanted: Reply, whole: Reply, found: Infos) -> Iterator[Step]:
     if name not in found:
         body = {**whole, "name": name}
-        yield Step("create", what, f"STREAM.CREATE.{name}", body, tuple(differences({}, wanted)), one.line)
+        yield Step("create", what, f"STREAM.CREATE.{name}", body, tuple(differences({}, wanted)), one.place)
         return
     old = found[name]["config"]
     changed = {field: value for field, value in wanted.items() if not _same(field, value, old.get(field))}
     if changed:
         body = _merged(old, changed)
-        yield Step("update", what, f"STREAM.UPDATE.{name}", body, _changes(old, changed), one.line)
+        yield Step("update", what, f"STREAM.UPDATE.{name}", body, _changes(old, changed), one.place)
 
 
-def _consumers(link: Link, stream: Declaration, streams: Mapping[str, Reply], *, prune: bool) -> Iterator[Step]:
+def _consumers(stream: Declaration, found: Infos, *, prune: bool) -> Iterator[Step]:
     if stream.consumers is None:
         return
-    found: dict[str, Reply] = {}
-    if stream.name in streams:
-        found = {info["name"]: info for info in link.api_pages(f"CONSUMER.LIST.{stream.name}", "consumers")}
     for one in stream.consumers.values():
         what, verb = f"consumer {stream.name} > {one.name}", f"CONSUMER.CREATE.{stream.name}.{one.name}"
         if one.name not in found:
             config = {"ack_policy": "explicit", **one.fields, "name": one.name, "durable_name": one.name}
             body = {"stream_name": stream.name, "config": config, "action": "create"}
-            yield Step("create", what, verb, body, tuple(differences({}, one.fields)), one.line)
+            yield Step("create", what, verb, body, tuple(differences({}, one.fields)), one.place)
             continue
         old = _one_filter_form(found[one.name]["config"], one.fields)
         changed = {field: value for field, value in one.fields.items() if not _same(field, value, old.get(field))}
         if changed:
             body = {"stream_name": stream.name, "config": _merged(old, changed), "action": "update"}
-            yield Step("update", what, verb, body, _changes(old, changed), one.line)
+            yield Step("update", what, verb, body, _changes(old, changed), one.place)
     if prune:
         for name in sorted(set(found) - set(stream.consumers)):
             if found[name]["config"].get("durable_name"):  # others go by themselves

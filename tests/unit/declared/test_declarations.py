@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slipstream.cli.connection import Failure
-from slipstream.cli.declared.reading import read_declarations
+from slipstream.declared.nodes import DeclarationError
+from slipstream.declared.yaml_file import read_declarations
 
 WHOLE = """
 streams:
@@ -49,7 +49,7 @@ def test_everything_is_read_as_its_field_wants_it() -> None:
     }
     assert orders.consumers is not None
     assert orders.consumers["billing"].fields["backoff"] == [10**9, 90 * 10**9]
-    assert orders.consumers["audit"].fields == {} and orders.consumers["audit"].line == 16
+    assert orders.consumers["audit"].fields == {} and orders.consumers["audit"].place.line == 16
     assert declared.streams["COPY"].consumers is None
     assert declared.streams["COPY"].fields["mirror"]["opt_start_time"].startswith("2026-01-01T00:00:00")
     assert declared.kv["config"].fields == {"history": 5, "ttl": 3600 * 10**9, "max_value_size": 65536}
@@ -92,14 +92,14 @@ def test_shared_parts() -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, said: str) -> None:
-    with pytest.raises(Failure) as refused:
+    with pytest.raises(DeclarationError) as refused:
         read_declarations(text, "f")
-    assert refused.value.message.startswith(said)
+    assert str(refused.value).startswith(said)
 
 
 def test_aliases_do_not_make_much_of_little() -> None:
     subjects = ", ".join(f"s{number}" for number in range(2000))
     text = f"streams:\n  A: {{subjects: &s [{subjects}]}}\n"
     text += "".join(f"  B{number}: {{subjects: *s}}\n" for number in range(600))
-    with pytest.raises(Failure, match="more than 1000000 values"):
+    with pytest.raises(DeclarationError, match="more than 1000000 values"):
         read_declarations(text, "f")
