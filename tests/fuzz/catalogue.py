@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, claims, leafs, openid, rows, sealed, stored, texts, transit, wires
+from fuzz import archives, claims, leafs, meta, openid, rows, sealed, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -16,6 +16,7 @@ TARGETS = {
         stored.TARGETS,
         sealed.TARGETS,
         transit.TARGETS,
+        meta.TARGETS,
         rows.TARGETS,
         archives.TARGETS,
         texts.TARGETS,

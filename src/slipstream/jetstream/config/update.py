@@ -17,15 +17,20 @@ from slipstream.jetstream.errors import TableError, invalid_config
 __all__ = ["updated"]
 
 
-def updated(old: StreamConfig, new: StreamConfig) -> StreamConfig:
+def updated(old: StreamConfig, new: StreamConfig, *, clustered: bool = False) -> StreamConfig:
     """The configuration a stream has after an update from `old` to the checked `new`.
+
+    Args:
+        old: the stream's, until now.
+        new: what it is to be.
+        clustered: whether streams may have copies on other servers.
 
     Raises:
         TableError: the first change that is not allowed.
     """
     if new.name != old.name:
         raise invalid_config("stream configuration name must match original")
-    if new.num_replicas > 1:
+    if new.num_replicas > 1 and not clustered:
         raise TableError(table.STREAM_REPLICAS_NOT_SUPPORTED)
     if new.storage is not old.storage:
         raise invalid_config("stream configuration update can not change storage type")

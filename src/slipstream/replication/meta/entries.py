@@ -1,0 +1,154 @@
+"""What the meta group's log holds: one message a fact, under a subject that names what it is about.
+
+    node.<id>                     a server: its name, cluster, tags and room
+    stream.<account>.<stream>     an assignment: a stream, its configuration and the servers that keep it
+
+The last message of a subject counts, an empty one says that there is nothing any more. So the log is a key-value
+bucket: the store's own index, compaction and recovery are all it needs, and there is no snapshot apart from it. (Notes
+of a store, a kilobyte each and a thousand at most, are too few and too small for configurations.)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.config.stored import from_stored, to_stored
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.gojson import JsonError
+
+__all__ = ["Asked", "Assignment", "Node", "decode", "encode", "node_key", "stream_key"]
+
+_NODE: Final = b"node."
+_STREAM: Final = b"stream."
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A server as a member of the cluster."""
+
+    id: int
+    name: str
+    cluster: str
+    tags: list[str] = []
+    max_memory: int = 0
+    max_storage: int = 0
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The call that an assignment comes from: who leads the stream answers it."""
+
+    subject: str = ""
+    reply: bytes = b""
+    client: bytes = b""
+    """Who asks, as JSON, for the audit."""
+    created: bool = False
+    """The stream was made by this call, and not changed or found by it."""
+    number: int = 0
+    """Of the change, counted by the group: an answer is given once."""
+
+
+class Assignment(msgspec.Struct, frozen=True, kw_only=True):
+    """A stream, and who keeps it."""
+
+    account: str
+    config: StreamConfig
+    uid: bytes
+    """Of the stream's store, on every server: a stream made again under the same name has another."""
+    group: int
+    """Of the stream: a number that was never used before."""
+    peers: list[int]
+    """The servers that keep it."""
+    preferred: int
+    """Which of them should lead at first."""
+    cluster: str
+    created_ns: int
+    asked: Asked = Asked()
+
+    @property
+    def name(self) -> str:
+        """The stream's."""
+        return self.config.name
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether there is a Raft group for it; a stream with one copy needs none."""
+        return len(self.peers) > 1
+
+
+class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
+    """As written: the configuration is what a stream's store has, so that it outlives changes of our structures."""
+
+    account: str
+    config: bytes
+    uid: bytes
+    group: int
+    peers: list[int]
+    preferred: int
+    cluster: str
+    asked: Asked
+
+
+def node_key(node_id: int) -> bytes:
+    """The subject of a server's message."""
+    return b"%s%d" % (_NODE, node_id)
+
+
+def stream_key(account: str, stream: str) -> bytes:
+    """The subject of an assignment. Names of accounts may have any characters."""
+    return _STREAM + quote(account, safe="").replace(".", "%2E").encode() + b"." + stream.encode()
+
+
+def encode(entry: Node | Assignment) -> tuple[bytes, bytes]:
+    """Subject and payload of a message."""
+    if isinstance(entry, Node):
+        return node_key(entry.id), msgspec.msgpack.encode(entry)
+    stored = _StoredAssignment(
+        account=entry.account,
+        config=to_stored(entry.config, entry.created_ns),
+        uid=entry.uid,
+        group=entry.group,
+        peers=entry.peers,
+        preferred=entry.preferred,
+        cluster=entry.cluster,
+        asked=entry.asked,
+    )
+    return stream_key(entry.account, entry.name), msgspec.msgpack.encode(stored)
+
+
+def decode(subject: bytes, payload: bytes) -> Node | Assignment:
+    """What a message says.
+
+    Raises:
+        StorageFault: it is not one that `encode` gave.
+    """
+    try:
+        if subject.startswith(_NODE):
+            node = msgspec.msgpack.decode(payload, type=Node)
+            if node_key(node.id) == subject:
+                return node
+        elif subject.startswith(_STREAM):
+            found = _decode_assignment(payload)
+            if stream_key(found.account, found.name) == subject:
+                return found
+    except (msgspec.DecodeError, JsonError, UnicodeError) as error:
+        raise StorageFault(f"an entry of the meta group cannot be read: {error}") from error
+    raise StorageFault(f"an entry of the meta group has the wrong subject: {subject!r}")
+
+
+def _decode_assignment(payload: bytes) -> Assignment:
+    stored = msgspec.msgpack.decode(payload, type=_StoredAssignment)
+    config, created_ns = from_stored(stored.config)
+    return Assignment(
+        account=stored.account,
+        config=config,
+        uid=stored.uid,
+        group=stored.group,
+        peers=stored.peers,
+        preferred=stored.preferred,
+        cluster=stored.cluster,
+        created_ns=created_ns,
+        asked=stored.asked,
+    )
