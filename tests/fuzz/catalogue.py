@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, claims, leafs, meta, openid, rows, sealed, stored, texts, transit, wires
+from fuzz import archives, claims, leafs, meta, openid, replicas, rows, sealed, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -17,6 +17,7 @@ TARGETS = {
         sealed.TARGETS,
         transit.TARGETS,
         meta.TARGETS,
+        replicas.TARGETS,
         rows.TARGETS,
         archives.TARGETS,
         texts.TARGETS,

@@ -52,8 +52,13 @@ def frame_seeds() -> list[bytes]:
         Record(3, 2, b"", b"", number, kind=4),
         Record(4, 2, b"", b"", bytes(range(20)), kind=7),
         Record(0, 2, b"key", b"", b"value", kind=13),
+        Record(0, 2, b"consumer", b"", b"state", kind=9),
+        Record(0, 2, b"consumer", b"", b"delta", kind=10),
+        Record(0, 2, b"consumer", b"", b"", kind=11),
     ]
     whole = [encode_frame(records, no=NUMBER, salt=0, epoch=EPOCH) for records in (messages, facts, messages + facts)]
+    erased = [messages[0], Record(2, 5, b"", b"", bytes(9), kind=8), messages[2]]
+    whole.append(encode_frame(erased, no=NUMBER, salt=0, epoch=EPOCH))
     whole.append(encode_frame(messages, no=NUMBER, salt=0, epoch=EPOCH, flags=7))
     whole.append(encode_frame(messages, no=NUMBER, salt=0, epoch=EPOCH, flags=LOCAL))
     return [b"\0" + one for one in whole]

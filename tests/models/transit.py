@@ -9,7 +9,7 @@ from models.records import FRAME, LOCAL, MAGIC, crc32c
 UNIT = 1
 SEQ_TOP = 2**64 - 2
 _HEAD = struct.Struct("<IIQqHHI")
-_KINDS = {1, 2, 3, 4, 5, 7, 12, 13}  # MSG, TOMBS, TRIM, SKIP, CONFIG, ERASE, MARK, NOTE
+_KINDS = {1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 13}  # all but STATE and CHAIN
 
 
 def packed(data: bytes, salt: int) -> bytes | None:
@@ -74,6 +74,12 @@ def _rekeyed(body: bytes, count: int, old: int, new: int) -> bytes | None:
             return None
         if (kind == 7 and payload != 20) or (kind == 2 and payload % 8):
             return None
+        if (kind == 8 and (subject or not 0 < seq <= SEQ_TOP)) or (kind == 11 and payload):
+            return None
+        if kind in (9, 10, 11) and not subject:
+            return None
+        if kind == 8:
+            covered = covered[:28] + bytes(payload)
         if kind == 7:
             covered = covered[:-20] + bytes(20)
         out += struct.pack("<I", crc32c(covered, new & 0xFFFFFFFF)) + covered + bytes(stop - end)

@@ -15,6 +15,7 @@ from slipstream_raft import RawNode
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.applied_file import Applied
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.votes import VoteFile, Votes
 from slipstream.kernels.log.record import TOMBS, StoredMessage
@@ -33,6 +34,8 @@ class StoreMutant(enum.Enum):
     INDEXED_EARLY = "a follower indexes what is not committed"
     SEQUENCE_REUSED = "a deposed leader gives up what it wrote, and uses the sequences again"
     TAIL_NOT_CUT = "entries that replace others are written behind them"
+    STATE_NOT_REPLAYED = "a follower takes the messages of a frame and not the states of consumers"
+    SAVED_AHEAD = "the file of what is applied is written before the majority has its frame"
 
 
 class StoreReplica(Replica):
@@ -59,7 +62,7 @@ class StoreReplica(Replica):
         self.drafted: tuple[int, list[tuple[int, bytes]]] = (0, [])
         self.seen = (-1, "")
         self._open(votes.commit)
-        self.hard_state = (votes.term, votes.vote, votes.commit)
+        self.hard_state = (votes.term, votes.vote, max(votes.commit, self.last_applied))
         self.node = RawNode(
             self.id,
             self,
@@ -95,7 +98,13 @@ class StoreReplica(Replica):
         self.frames = self.store.replica
         if self.store.lost().seqs:
             raise Violation(f"{self.id} says that it lost {self.store.lost().seqs}")
-        self.last_applied = committed
+        self.last_applied = self.frames.applied_index
+        if self.last_applied < committed:
+            raise Violation(f"{self.id} knew that {committed} is committed, and now {self.last_applied}")
+        if self.mutant is StoreMutant.STATE_NOT_REPLAYED:
+            self.frames._states = _Deaf(self.frames._states)
+        if self.mutant is StoreMutant.SAVED_AHEAD:
+            self.store._applied._replica = _Rash(self.frames)
         self.synced_index = self.frames.last_index
 
     # --- the log's reader -------------------------------------------------------------------------------------------
@@ -127,6 +136,7 @@ class StoreReplica(Replica):
             payload = b"%d.%d.%d" % (self.id, self.sim.now, n)
             store.append(store.last_seq + 1, self.sim.now * 10 + n, b"s.%d" % rng.randrange(3), b"", payload)
             messages.append((store.last_seq, payload))
+        self._consume()
         chance = rng.random()
         if chance < 0.1:
             store.delete(rng.randrange(1, store.last_seq + 1))
@@ -143,6 +153,19 @@ class StoreReplica(Replica):
         self.drafted = len(packed), messages
         return packed
 
+    def _consume(self) -> None:
+        """Consumers come and go, and remember how far they are."""
+        rng, journal = self.sim.rng, self.store.journal
+        for _ in range(rng.randrange(3)):
+            name = b"consumer.%d" % rng.randrange(4)
+            chance = rng.random()
+            if name not in journal.entries() or chance < 0.2:
+                journal.put(name, b"whole %d" % self.sim.now + bytes(rng.choice([0, 0, 900])))
+            elif chance < 0.9:
+                journal.add(name, b"change %d" % self.sim.now)
+            else:
+                journal.remove(name)
+
     def accepted(self, first: int) -> None:
         frames, messages = self.drafted
         if first + frames - 1 != self.frames.last_index:
@@ -158,9 +181,13 @@ class StoreReplica(Replica):
     def state(self) -> object:
         """What readers see, and what the next process would: the same, with the facts that are no messages."""
         again = self._opened(self.disk.kill(), self.last_applied)
-        if _shown(again) != _shown(self.store):
+        # A leader shows its commits whole; the last may be committed in part.
+        settled = self.job is None and not self.store._commits.persisted
+        if settled and _shown(again) != _shown(self.store):
             raise Violation(f"{self.id} shows {_shown(self.store)}, and opened again {_shown(again)}")
-        return _shown(again), again.notes(), again.config
+        if settled and again.journal.entries() != self.store.journal.entries():
+            raise Violation(f"{self.id} has other consumers than the next process")
+        return _shown(again), again.notes(), again.config, again.journal.entries()
 
     def check_acked(self, acked: dict[int, bytes]) -> None:
         gone = self.sim.removed
@@ -276,6 +303,31 @@ class StoreSim(RaftSim):
             place = replica.frames._places[replica.last_applied - replica.frames._first]
             if replica.store.committed_seq > place.last_seq:
                 raise Violation(f"{replica.id} shows {replica.store.committed_seq}, committed is {place.last_seq}")
+
+
+class _Deaf:
+    """States that hear nothing of other replicas."""
+
+    def __init__(self, states: Any) -> None:
+        self._states = states
+
+    def replay(self, controls: object) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._states, name)
+
+
+class _Rash:
+    """A log that calls all of it applied."""
+
+    def __init__(self, frames: Any) -> None:
+        self._frames = frames
+
+    def applied(self, saved: int) -> Applied | None:
+        frame, place = self._frames.last_index, self._frames._places[-1:]
+        states = self._frames._states.entries()
+        return Applied(frame, place[0].epoch, self._frames._log.first_kept, states) if frame > saved else None
 
 
 def _shown(store: FileStore) -> tuple[list[tuple[int, int, bytes, bytes]], int, int, int]:

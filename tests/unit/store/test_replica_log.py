@@ -165,7 +165,7 @@ def test_expiries_of_what_was_replayed() -> None:
         frame(2, 1, message(1)),
         (1, 2, 0, frame(1, 1, message(1))[3]),
         frame(1, 1, message(2)),
-        frame(1, 1, Record(1, 1, b"c", b"", b"state", kind=9)),
+        frame(1, 1, Record(1, 1, b"", b"", b"state", kind=9)),
         (3, 1, 0, frame(3, 1, message(1))[3]),
     ],
 )

@@ -109,9 +109,11 @@ def test_what_waits_counts_as_uncommitted_until_it_is() -> None:
 
 
 @pytest.mark.parametrize("replicated", [True, False])
-def test_a_commit_without_a_frame_needs_nobody(replicated: bool) -> None:
-    """The states of consumers have a file of their own."""
+def test_a_commit_of_states_alone(replicated: bool) -> None:
+    """Alone they have a file of their own; else they are in a frame, which a majority has to have."""
     chosen = replace(options(), replicated=replicated)
     store = FileStore.create(SimDisk(), DIRECTORY, uid=UID, config=b"{}", options=chosen)
     store.journal.put(b"c", b"state")
-    assert commit(store) == Committed(0, commits=1)
+    assert commit(store) == Committed(0, commits=0 if replicated else 1)
+    if replicated:
+        assert store.commit_frames(store.log.writer.frame_no) == Committed(0, commits=1)

@@ -16,7 +16,7 @@ from slipstream.kernels.bytes_le cimport get16, get32, get64
 from slipstream.kernels.index.runtable cimport LENGTH_EXPIRES, LENGTH_HEADERS, LENGTH_MASK
 from slipstream.kernels.index.subjectindex cimport MessageIndex
 from slipstream.kernels.log.record cimport (
-    FLAG_EXPIRES, FRAME_HEAD, HEAD, KIND_MASK, KIND_MSG, KIND_SKIP, KIND_TRIM, Frame, read_frame, record_size,
+    FLAG_EXPIRES, FRAME_HEAD, HEAD, KIND_ERASED, KIND_MASK, KIND_MSG, KIND_SKIP, KIND_TRIM, Frame, read_frame, record_size,
 )
 from slipstream.kernels.log.segscan cimport SEQ_TOP
 
@@ -70,6 +70,8 @@ def replay_frame(
                 length |= LENGTH_EXPIRES
                 expiries.append((seq, <int64_t>get64(q + HEAD)))
             index.add(seq, <const char *>body, slen, <uint32_t>(offset + at), length, segment)
+        elif (flags & KIND_MASK) == KIND_ERASED:
+            index.skip_to(seq)  # what removes it is in the log as well, further on
         else:
             if (flags & KIND_MASK) == KIND_SKIP:
                 index.skip_to(get64(body + slen))
@@ -114,6 +116,10 @@ cdef bint is_sound(
                 return False
             last_seq[0] = seq
             last_ts[0] = <int64_t>get64(q + 16)
+        elif (flags & KIND_MASK) == KIND_ERASED:
+            if seq != last_seq[0] + 1 or seq > SEQ_TOP:
+                return False
+            last_seq[0] = seq
         elif (flags & KIND_MASK) == KIND_SKIP:
             if get32(q + 28) != 8 or get32(q + 4) or flags & FLAG_EXPIRES:
                 return False

@@ -3,8 +3,9 @@
 
     segment of one replica --pack_frame()--> packed frame --unpack_frame()--> the same frame for the segment of another
 
-A packed frame has the layout of `record` with salt 0 and without what only one file knows: what was synced there, and
-where an erased message lies. So every copy of a frame packs to the same bytes. Local frames do not travel.
+A packed frame has the layout of `record` with salt 0 and without what only one file knows: what was synced there, where
+an erased message lies, and the noise in its place. So every copy of a frame packs to the same bytes, but for messages that
+one of them has erased by now. Local frames do not travel.
 
 Bounds: nothing in a packed frame is believed. It is as long as it says, its records fill it without a rest, their
 checksums hold, each says what its kind can say, and number and epoch are those that it is expected to have; else there is
@@ -17,8 +18,9 @@ from libc.string cimport memset
 
 from slipstream.kernels.bytes_le cimport get16, get32, get64, put32, put64
 from slipstream.kernels.log.record cimport (
-    FLAG_EXPIRES, FRAME_HEAD, FRAME_LOCAL, FRAME_MAGIC, FRAME_UNIT, HEAD, KIND_CONFIG, KIND_ERASE, KIND_MARK,
-    KIND_MASK, KIND_MSG, KIND_NOTE, KIND_SKIP, KIND_TOMBS, KIND_TRIM, Frame, read_frame, record_size,
+    FLAG_EXPIRES, FRAME_HEAD, FRAME_LOCAL, FRAME_MAGIC, FRAME_UNIT, HEAD, KIND_ADD, KIND_CONFIG, KIND_ERASE, KIND_ERASED,
+    KIND_MARK, KIND_MASK, KIND_MSG, KIND_NOTE, KIND_PUT, KIND_REMOVE, KIND_SKIP, KIND_TOMBS, KIND_TRIM, Frame, read_frame,
+    record_size,
 )
 from slipstream.kernels.log.segscan cimport SEQ_TOP
 
@@ -104,6 +106,8 @@ cdef bint rekeyed(unsigned char *p, Py_ssize_t length, uint32_t count, uint32_t 
             return False
         if (flags & KIND_MASK) == KIND_ERASE:  # where a message lies is another place in each copy
             memset(q + total - ERASE_BYTES, 0, ERASE_BYTES)
+        elif (flags & KIND_MASK) == KIND_ERASED:
+            memset(q + HEAD, 0, total - HEAD)
         memset(q + total, 0, size - total)
         put32(q, slip_crc32c(new, q + 4, total - 4))
         at += size
@@ -121,6 +125,12 @@ cdef bint may_travel(const unsigned char *q, uint16_t flags) noexcept nogil:
         return slen > 0 and 0 < seq <= SEQ_TOP
     if hlen or flags & FLAG_EXPIRES:
         return False
+    if kind == KIND_ERASED:
+        return slen == 0 and 0 < seq <= SEQ_TOP
+    if kind == KIND_PUT or kind == KIND_ADD:
+        return slen > 0
+    if kind == KIND_REMOVE:
+        return slen > 0 and plen == 0
     if kind == KIND_SKIP:
         return plen == SKIP_BYTES and seq <= get64(q + HEAD + slen) <= SEQ_TOP
     if kind == KIND_ERASE:

@@ -24,6 +24,7 @@ from slipstream.jetstream.store.file.journal import Journal
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
+from slipstream.jetstream.store.file.replica_states import LoggedStates
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
 
@@ -42,6 +43,7 @@ class LogCommits:
         "_log",
         "_removals",
         "_state",
+        "_states",
         "committed_frame",
         "end",
         "in_flight",
@@ -60,8 +62,7 @@ class LogCommits:
         files: PendingFiles,
         disk: Disk,
         directory: str,
-        *,
-        replicated: bool,
+        states: LoggedStates | None,
     ) -> None:
         """Nothing was committed."""
         self._state = state
@@ -72,7 +73,8 @@ class LogCommits:
         self._files = files
         self._disk = disk
         self._directory = directory
-        self.replicated = replicated
+        self._states = states
+        self.replicated = states is not None
         """Whether a majority decides."""
         self.in_flight: CommitJob | None = None
         """The commit that was begun and not finished."""
@@ -92,6 +94,8 @@ class LogCommits:
         in_flight = job.size if job is not None else 0
         if self.persisted:
             in_flight += sum(job.size for job in self.persisted)
+        if self._states is not None:
+            in_flight += self._states.pending_bytes
         return self._log.pending_bytes + self._journal.pending_bytes + in_flight
 
     @property
@@ -111,6 +115,8 @@ class LogCommits:
                 self._facts.log_waiting()
             if self._removals.is_waiting:
                 self._removals.log_waiting()
+            if self._states is not None and self._states.is_waiting:
+                self._states.log_waiting()
         removed = self._removals.take()
         overwrites = self._removals.take_overwrites()
         writes = log.take_writes()
@@ -134,6 +140,8 @@ class LogCommits:
             units=len(log.unit_segments) - (1 if unit is not None else 0),
             chain=log.chain,
         )
+        if self._states is not None:
+            self._states.take(job.frame_no)
         if inline:
             job.run_inline()
         return job
@@ -225,7 +233,7 @@ class LogCommits:
             return
         if state.assigned.removals or self._removals.is_waiting:
             return
-        if self.marked and journal.vouched:
+        if (self.marked and journal.vouched) or (self._states is not None and self._states.is_waiting):
             return
         if not self.marked:
             log.mark()

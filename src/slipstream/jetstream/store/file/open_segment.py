@@ -5,6 +5,7 @@ from __future__ import annotations
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader
 from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
 from slipstream.kernels.log.logwriter import LogWriter
+from slipstream.kernels.log.record import ADD, PUT, REMOVE
 from slipstream.kernels.log.segscan import SegmentScan
 
 __all__ = ["Segment", "encode_controls", "index_path", "scan_segment"]
@@ -64,9 +65,11 @@ def scan_segment(data: bytes, header: SegmentHeader) -> SegmentScan:
 
 
 def encode_controls(scan: SegmentScan) -> bytes:
-    """The control records of a scan as an index file keeps them."""
+    """The control records of a scan as an index file keeps them: states of consumers are read in another way."""
     writer = LogWriter(None)
     writer.open_segment(0, 0, 0, 1 << 62, 0)
     for kind, seq, ts, key, payload in scan.controls:
+        if kind in (PUT, ADD, REMOVE):
+            continue
         writer.control(kind, seq, ts, key, payload)
     return writer.take()

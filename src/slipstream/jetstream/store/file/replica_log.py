@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.applied_file import Applied
 from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import CommitJob
@@ -36,6 +37,7 @@ from slipstream.jetstream.store.file.replica_recovery import (
     RecoveredReplica,
     facts_of,
 )
+from slipstream.jetstream.store.file.replica_states import LoggedStates
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed
@@ -68,6 +70,7 @@ class ReplicaLog:
         "_places",
         "_removals",
         "_state",
+        "_states",
         "expiries",
     )
 
@@ -79,6 +82,7 @@ class ReplicaLog:
         removals: LogRemovals,
         commits: LogCommits,
         files: PendingFiles,
+        states: LoggedStates,
     ) -> None:
         """No frame."""
         self._state = state
@@ -87,17 +91,19 @@ class ReplicaLog:
         self._removals = removals
         self._commits = commits
         self._files = files
+        self._states = states
         self._first = 1
         self._places: list[FramePlace] = []
         self._indexed = 0
         self.expiries: list[tuple[int, int]] = []
         """Of messages that were replayed."""
 
-    def adopt(self, found: RecoveredReplica, committed: int) -> None:
-        """The log was read back, and indexed up to the frame `committed`."""
+    def adopt(self, found: RecoveredReplica) -> None:
+        """The log was read back, and indexed as far as it is known to be committed."""
         self._first, self._places = found.first, found.places
-        self._indexed = committed
-        self._commits.commit_frames(committed)
+        self._indexed = found.committed
+        self._states.adopt(found.states)
+        self._commits.commit_frames(found.committed)
 
     # --- as Raft reads it -------------------------------------------------------------------------------------------
 
@@ -110,6 +116,11 @@ class ReplicaLog:
     def last_index(self) -> int:
         """The last one, committed or not."""
         return self._first + len(self._places) - 1
+
+    @property
+    def applied_index(self) -> int:
+        """The last one that readers see. After a start it may be above what the file of votes says: this is certain."""
+        return min(self._indexed, self._commits.committed_frame)
 
     def terms(self) -> list[tuple[int, int]]:
         """Where each term begins, from the entry before `first_index` on."""
@@ -219,6 +230,7 @@ class ReplicaLog:
             controls, expiries = found
             self._removals.replay(controls)
             self._facts.replay(controls)
+            self._states.replay(controls)
             self.expiries += expiries
             self._indexed += 1
             log.unapplied_facts.pop(self._indexed, None)
@@ -227,7 +239,16 @@ class ReplicaLog:
             state.committed_seq = place.last_seq
         if self._indexed == self.last_index:
             log.unapplied_seq = 0
+        self._states.commit(index)
         return self._commits.commit_frames(index)
+
+    def applied(self, saved: int) -> Applied | None:
+        """What is certain of this log now; None if that is no frame behind `saved`, or not on this disk yet."""
+        frame = self._states.exact(self.applied_index)
+        if frame <= saved or frame < self._first or frame > self._log.writer.synced_upto:
+            return None
+        epoch = self._places[frame - self._first].epoch
+        return Applied(frame, epoch, self._log.first_kept, self._states.committed())
 
     @property
     def _last_seq(self) -> int:

@@ -1,5 +1,7 @@
 """The log of a replica read back: everything that is in its files, of which it indexes what is known to be committed.
 
+What is known are two numbers: the one that came with the votes, and the one in the file of what is applied.
+
 Frames behind that may be committed, or replaced by others: they stay frames, and Raft is told of them.
 """
 
@@ -9,13 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.applied_file import read_applied
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
 from slipstream.jetstream.store.file.recovery import recover_log
+from slipstream.jetstream.store.file.replica_states import apply_states
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
-from slipstream.kernels.log.record import CONFIG, NOTE
+from slipstream.kernels.log.record import ADD, CONFIG, NOTE, PUT, REMOVE
 from slipstream.kernels.log.replay import frame_end
 from slipstream.kernels.log.segscan import SegmentScan
 from slipstream.kernels.log.transit import frame_heads
@@ -44,14 +48,18 @@ class FramePlace:
 
 def facts_of(frame: bytes, salt: int) -> list[Fact]:
     """What a frame says about configuration and notes."""
+    return [
+        (kind, key, payload)
+        for kind, key, payload in _said(frame, salt)
+        if kind == CONFIG or (kind == NOTE and not key.startswith(RAFT_KEY))
+    ]
+
+
+def _said(frame: bytes, salt: int) -> list[Fact]:
     scan = SegmentScan(frame, 0, salt, 1, 0)
     while scan.step(STORE_SCAN_STEP_RECORDS):
         pass
-    return [
-        (kind, key, payload)
-        for kind, _, _, key, payload in scan.controls
-        if kind == CONFIG or (kind == NOTE and not key.startswith(RAFT_KEY))
-    ]
+    return [(kind, key, payload) for kind, _, _, key, payload in scan.controls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +72,16 @@ class RecoveredReplica:
     """Number of the first frame that is as it was written."""
     places: list[FramePlace]
     """Of all frames from there on."""
+    committed: int
+    """The frame up to which it is indexed."""
+    saved: int
+    """The frame that the file of what is applied names, 0 without one."""
+    states: dict[bytes, list[bytes]]
+    """Of consumers, as they are behind the frame `committed`."""
 
 
 def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, committed: int) -> RecoveredReplica:
-    """Read a directory, and index it up to the frame `committed`.
+    """Read a directory, and index it up to the frame `committed`, or up to a later one that is certain.
 
     Raises:
         StorageFault: frames are missing that were there once; this replica must not take part as it is.
@@ -82,6 +96,11 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     if not verbatim:
         raise StorageFault("no frame of the log is as it was written", path=directory)
     first = verbatim[0].header.frame_no + 1
+    applied = read_applied(disk, directory, whole.uid)
+    saved, states = (applied.frame, applied.states) if applied is not None else (0, {})
+    if saved < first - 1:
+        raise StorageFault(f"what was applied before frame {first} cannot be read", path=directory)
+    committed = max(committed, saved)
     places: list[FramePlace] = []
     last_seq = verbatim[0].header.first_seq - 1
     for segment in verbatim:
@@ -94,11 +113,14 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
                 raise StorageFault(f"frame {first + len(places)} cannot be read", path=segment.path)
             last_seq = end[0]
             places.append(FramePlace(epoch, segment, offset, length, last_seq, end[1]))
+            if saved < number <= committed:
+                said = _said(data[offset : offset + length], segment.header.salt)
+                apply_states(states, [record for record in said if record[0] in (PUT, ADD, REMOVE)])
     last = first + len(places) - 1
     if not first - 1 <= committed <= last:
         raise StorageFault(f"frame {committed} was committed, and the log has {first} to {last}", path=directory)
     if committed == last:
-        return RecoveredReplica(whole, first, places)
+        return RecoveredReplica(whole, first, places, committed, saved, states)
     behind = places[committed + 1 - first]
     part = recover_log(
         disk,
@@ -124,4 +146,4 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
         unapplied_seq=last_seq,
         unapplied_facts=unapplied,
     )
-    return RecoveredReplica(limited, first, places)
+    return RecoveredReplica(limited, first, places, committed, saved, states)

@@ -22,8 +22,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainHead, ChainReport
+from slipstream.jetstream.store.contract.journal import StoreJournal
 from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.file.appends import LogAppends
+from slipstream.jetstream.store.file.applied_keeper import AppliedKeeper
 from slipstream.jetstream.store.file.bulk import FileBulkAccess
 from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.compactions import Compactions
@@ -42,6 +44,7 @@ from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.replica_recovery import recover_replica
+from slipstream.jetstream.store.file.replica_states import LoggedStates
 from slipstream.jetstream.store.file.units import Units
 from slipstream.jetstream.store.file.upkeep import LogUpkeep
 from slipstream.jetstream.store.indexed import IndexedReads
@@ -68,11 +71,14 @@ class FileStore(IndexedReads):
         removals = LogRemovals(state, damage, log, erasures)
         appends = LogAppends(state, log, directory)
         units = Units(state, log, facts, removals, files, options.random64, replicated=options.replicated)
-        commits = LogCommits(
-            state, log, journal, facts, removals, files, disk, directory, replicated=options.replicated
-        )
-        self.replica = ReplicaLog(state, log, facts, removals, commits, files) if options.replicated else None
+        states = LoggedStates(log) if options.replicated else None
+        commits = LogCommits(state, log, journal, facts, removals, files, disk, directory, states)
+        self.replica: ReplicaLog | None = None
         """The same log as Raft has it, if it is replicated."""
+        self._applied: AppliedKeeper | None = None
+        if states is not None:
+            self.replica = ReplicaLog(state, log, facts, removals, commits, files, states)
+            self._applied = AppliedKeeper(self.replica, log, states, disk, directory, options.random64)
         manifest = ManifestKeeper(state, damage, log, disk, directory)
         kept = KeptSegments(state, log, options.now_ns)
         compactions = Compactions(state, log, erasures, files, kept, disk, directory, options.random64)
@@ -105,12 +111,13 @@ class FileStore(IndexedReads):
             disk,
             directory,
             options.reserve,
+            self._applied,
         )
         self._disk = disk
         self.directory = directory
         self.log = log
         """The log; for tests."""
-        self.journal = journal
+        self.journal: StoreJournal = journal if states is None else states
         """See `Store.journal`."""
         self.bulk = FileBulkAccess(state, log, disk, directory)
         """See `Store.bulk`."""
@@ -153,6 +160,8 @@ class FileStore(IndexedReads):
         """
         if len(uid) != 16:
             raise ValueError("uid must be 16 bytes")
+        if chained and options.replicated:
+            raise StorageFault("a replicated log cannot have a hash chain yet", path=directory)
         store = cls(disk, directory, uid, config, options)
         try:
             if disk.list_dir(directory):
@@ -197,9 +206,10 @@ class FileStore(IndexedReads):
     def _open_replica(cls, disk: Disk, directory: str, options: FileStoreOptions, committed: int) -> FileStore:
         found = recover_replica(disk, directory, seed=options.random64(), first_id=1, committed=committed)
         store = cls(disk, directory, found.log.uid, found.log.config, options)
-        assert store.replica is not None
+        assert store.replica is not None and store._applied is not None
         store._repair.open(found.log)
-        store.replica.adopt(found, committed)
+        store.replica.adopt(found)
+        store._applied.adopt(found.saved)
         return store
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
@@ -341,6 +351,8 @@ class FileStore(IndexedReads):
                 self._commits.commit_now()
                 self._commits.mark()
                 self._manifest.write_last()
+                if self._applied is not None:
+                    self._applied.write_last()
             except (OSError, StorageFault):
                 # What was acknowledged is on disk; the rest was never promised.
                 pass

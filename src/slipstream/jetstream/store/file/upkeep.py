@@ -12,6 +12,7 @@ from collections.abc import Callable
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainHead, ChainReport
 from slipstream.jetstream.store.damage import Damage
+from slipstream.jetstream.store.file.applied_keeper import AppliedKeeper
 from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.compaction import CompactionJob
 from slipstream.jetstream.store.file.compactions import Compactions
@@ -25,6 +26,7 @@ from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.file.upkeep_jobs import (
+    AppliedJob,
     ChainCheckJob,
     IndexFileJob,
     ManifestJob,
@@ -46,6 +48,7 @@ class LogUpkeep:
     """The upkeep of one store, one piece at a time."""
 
     __slots__ = (
+        "_applied",
         "_checks",
         "_commits",
         "_compactions",
@@ -81,6 +84,7 @@ class LogUpkeep:
         disk: Disk,
         directory: str,
         reserve: Reserve | None,
+        applied: AppliedKeeper | None,
     ) -> None:
         """Nothing is in flight."""
         self._state = state
@@ -96,6 +100,7 @@ class LogUpkeep:
         self._disk = disk
         self._directory = directory
         self._reserve = reserve
+        self._applied = applied
         self._in_flight: UpkeepJob | CompactionJob | None = None
         self._failed = False  # the last piece did not succeed
         self._rewrite_failed = False  # ... and was a compaction
@@ -149,6 +154,8 @@ class LogUpkeep:
             self._finish_index_file(done)
         elif isinstance(done, ManifestJob):
             self._manifest.finish(done)
+        elif isinstance(done, AppliedJob) and self._applied is not None:
+            self._applied.finish(done)
 
     def request_check(self, wanted: ChainHead | None, done: _Tell) -> None:
         """See `Store.check_chain`."""
@@ -169,7 +176,7 @@ class LogUpkeep:
         committing = self._commits.in_flight is not None
         if self._commits.replicated:
             # Raft needs every frame as it was written; after a fault, whoever drives it opens the log again.
-            return self._index_file() or self._manifest_write() if self._state.fault is None else None
+            return self._replica_piece() if self._state.fault is None else None
         if self._state.fault is not None:
             return None if committing else self._repair.begin()
         if self._state.refusal is not None:
@@ -183,6 +190,10 @@ class LogUpkeep:
         if self._checks:
             return self._chain_check()
         return self._removal() or self._index_file() or self._manifest_write() or self._compactions.begin()
+
+    def _replica_piece(self) -> UpkeepJob | None:
+        assert self._applied is not None
+        return self._index_file() or self._manifest_write() or self._applied.begin()
 
     def _space_probe(self) -> SpaceProbeJob | None:
         if self._commits.in_flight is not None:

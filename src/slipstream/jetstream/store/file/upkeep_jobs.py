@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainBreak, ChainHead, ChainReport
+from slipstream.jetstream.store.file.applied_file import Applied, write_applied
 from slipstream.jetstream.store.file.chain_check import CheckedSegment, check_chain
 from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import Disk
@@ -23,7 +24,16 @@ from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import STORE_CONTROL_MARGIN_BYTES
 from slipstream.kernels.log.segindex import encode_index
 
-__all__ = ["ChainCheckJob", "IndexFileJob", "ManifestJob", "RemoveJob", "RepairJob", "SpaceProbeJob", "UpkeepJob"]
+__all__ = [
+    "AppliedJob",
+    "ChainCheckJob",
+    "IndexFileJob",
+    "ManifestJob",
+    "RemoveJob",
+    "RepairJob",
+    "SpaceProbeJob",
+    "UpkeepJob",
+]
 
 
 @dataclass(slots=True)
@@ -131,6 +141,20 @@ class ManifestJob(UpkeepJob):
         """One slot, synced."""
         assert self.manifest is not None
         write_manifest(self.disk, self.directory, self.manifest, doubtful=self.doubtful)
+
+
+@dataclass(slots=True)
+class AppliedJob(UpkeepJob):
+    """Write what is certain of a replica's log."""
+
+    applied: Applied | None = None
+    uid: bytes = b""
+    salt: int = 0
+
+    def work(self) -> None:
+        """One file, synced."""
+        assert self.applied is not None
+        write_applied(self.disk, self.directory, self.applied, self.uid, self.salt)
 
 
 @dataclass(slots=True)
