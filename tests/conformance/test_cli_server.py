@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.cli import Cli, steady
+from support.jwt import ACCOUNT, USER, Key, token, user_claims
 from support.server_process import ServerProcess
 from support.servers import Launcher, ServerPool
 
@@ -60,6 +62,14 @@ def server(server_pool: ServerPool, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def cli(server: ServerProcess, tmp_path: Path) -> Cli:
     return Cli(tmp_path, server.url)
+
+
+def credentials(expiry_s: int) -> str:
+    """A file of credentials that expires in so many seconds; 0: never."""
+    account, user = Key(ACCOUNT, "app"), Key(USER, "app")
+    expiry = {"exp": int(time.time()) + expiry_s} if expiry_s else {}
+    signed = token(account, user, user_claims(), **expiry)
+    return f"-----BEGIN NATS USER JWT-----\n{signed}\n------END NATS USER JWT------\n"
 
 
 def cells(screen: str) -> list[list[str]]:
@@ -180,35 +190,82 @@ def test_checks(cli: Cli) -> None:
     def check(*words: str, status: int = 0) -> str:
         return steady(cli.call("server", "check", *words, status=status).stdout)
 
-    assert cli.screen("server", "check", "connection").startswith("Connection OK connected to demo | connect_time=")
-    assert cli.screen("server", "check", "jetstream").startswith("JetStream OK 1 stream, 1 consumer | mem=0 store=88")
+    assert cli.screen("server", "check", "connection").startswith("OK Connection OK:connected to demo | connect_time=")
+    assert cli.screen("server", "check", "jetstream").startswith(
+        "OK JetStream OK:1 stream, 1 consumer | mem=0 store=88"
+    )
     assert cli.screen("server", "check", "stream", "--stream", "ORDERS") == (
-        "ORDERS OK 2 messages | messages=2 subjects=1\n"
+        "OK ORDERS OK:2 messages | messages=2 subjects=1\n"
     )
     assert cli.screen("server", "check", "consumer", "--stream", "ORDERS", "--consumer", "worker") == (
-        "ORDERS_worker OK 2 pending | ack_pending=0 pull_waiting=0 pending=2 redelivered=0\n"
+        "OK ORDERS_worker OK:2 pending | ack_pending=0 pull_waiting=0 pending=2 redelivered=0\n"
     )
-    assert cli.screen("server", "check", "server", *SYSTEM).startswith("Server OK demo is up for ")
-    assert "Crit: rtt" in check("connection", "--rtt-critical", "1ns", status=2)
+    assert cli.screen("server", "check", "server", *SYSTEM).startswith("OK Server OK:demo is up for ")
+    assert "Crit:rtt" in check("connection", "--rtt-critical", "1ns", status=2)
     assert check("stream", "--stream", "ORDERS", "--msgs-warn", "3", status=1) == (
-        "ORDERS WARNING Warn: messages 2 | messages=2;3;0 subjects=1\n"
+        "WARNING ORDERS Warn:messages 2 OK:2 messages | messages=2;3;0 subjects=1\n"
     )
-    assert "Crit: messages 2" in check("stream", "--stream", "ORDERS", "--msgs-critical", "3", status=2)
+    assert "Crit:messages 2" in check("stream", "--stream", "ORDERS", "--msgs-critical", "3", status=2)
     assert "0 sources of expected 1" in check("stream", "--stream", "ORDERS", "--min-sources", "1", status=2)
-    assert check("stream", "--stream", "NOPE", status=2) == "NOPE CRITICAL Crit: stream not found (10059): NOPE\n"
+    assert check("stream", "--stream", "NOPE", status=2) == "CRITICAL NOPE Crit:stream not found (10059): NOPE\n"
     wanted = ("--stream", "ORDERS", "--consumer", "worker", "--unprocessed-critical", "2", "--last-ack-critical", "1s")
-    assert "Crit: pending 2, no ack yet" in check("consumer", *wanted, status=2)
-    assert "Crit: tls is not required" in check("server", "--tls-required", *SYSTEM, status=2)
+    assert "Crit:pending 2 Crit:no ack yet" in check("consumer", *wanted, status=2)
+    assert "Crit:tls is not required" in check("server", "--tls-required", *SYSTEM, status=2)
     assert "JetStream is not enabled" not in check("server", "--js-required", *SYSTEM)
     assert NEEDS_SYSTEM in check("server", status=2)
     cli.call("kv", "add", "CHECKED")
-    assert "Crit: values 0" in check("kv", "--bucket", "CHECKED", "--values-critical", "1", status=2)
+    assert "Crit:values 0" in check("kv", "--bucket", "CHECKED", "--values-critical", "1", status=2)
     cli.call("kv", "put", "CHECKED", "a", "b")
-    assert check("kv", "--bucket", "CHECKED", "--key", "a").startswith("CHECKED OK 1 value | values=1 bytes=")
-    assert "Crit: CHECKED > b has no value" in check("kv", "--bucket", "CHECKED", "--key", "b", status=2)
+    assert check("kv", "--bucket", "CHECKED", "--key", "a").startswith("OK CHECKED OK:1 value | values=1 bytes=")
+    assert "Crit:CHECKED > b has no value" in check("kv", "--bucket", "CHECKED", "--key", "b", status=2)
     cli.call("kv", "del", "CHECKED", "-f")
     cli.env["NATS_URL"] = "nats://127.0.0.1:1"
-    assert check("connection", status=2).startswith("Connection CRITICAL Crit: ")
+    assert check("connection", status=2).startswith("CRITICAL Connection Crit:")
+
+
+def test_what_a_check_is_written_for(cli: Cli, tmp_path: Path) -> None:
+    found = cli.json("server", "check", "stream", "--stream", "ORDERS", "--format", "json")
+    assert (found["status"], found["check_suite"], found["check_name"]) == ("OK", "stream", "ORDERS")
+    assert found["perf_data"][0] == {"name": "messages", "value": 2, "warning": 0, "critical": 0}
+    place = tmp_path / "check.prom"
+    words = ("--format", "prometheus", "--namespace", "mine", "--outfile", str(place))
+    cli.call("server", "check", "stream", "--stream", "ORDERS", "--msgs-critical", "3", *words, status=2)
+    assert 'mine_stream_messages{item="ORDERS"} 2\n' in place.read_text()
+    assert 'mine_stream_status_code{item="ORDERS",status="CRITICAL"} 2\n' in place.read_text()
+    assert "│ OK     │ connected to demo" in cli.screen("server", "check", "--format", "text", "connection")
+    refused = cli.call("server", "check", "connection", "--format", "text", "--outfile", "x", status=2)
+    assert "--outfile needs another" in refused.stderr
+
+
+def test_checks_of_contents(cli: Cli, tmp_path: Path) -> None:
+    def check(*words: str, status: int = 0) -> str:
+        return cli.call("server", "check", *words, status=status).stdout
+
+    newest = ("message", "--stream", "ORDERS", "--subject", "orders.>")
+    assert check(*newest, "--content", "^.*$").startswith("OK Stream Message OK:Valid message on ORDERS > orders.>")
+    assert "Crit:does not match regex: nope" in check(*newest, "--content", "nope", status=2)
+    assert "Crit:age" in check(*newest, "--age-critical", "1ns", status=2)
+    assert "no time in seconds" in check(*newest, "--body-timestamp", status=2)
+    assert "no message found" in check("message", "--stream", "ORDERS", "--subject", "none", status=2)
+    assert check("request", "--subject", "$SYS.REQ.USER.INFO", "--match-payload", "user").startswith(
+        "OK $SYS.REQ.USER.INFO OK:Valid response | time="
+    )
+    assert "does not match regex" in check(
+        "request", "--subject", "$SYS.REQ.USER.INFO", "--match-payload", "#", status=2
+    )
+    assert check("request", "--subject", "nobody", status=2).startswith("CRITICAL nobody Crit:")
+    place = tmp_path / "user.creds"
+    assert "not accessible" in check("credential", "--credential", str(place), status=2)
+    place.write_text("nothing")
+    assert "no user token" in check("credential", "--credential", str(place), status=2)
+    for expiry_s, words, status in ((0, "never expires", 2), (3600, "Crit:validity", 2), (-1, "Crit:expired", 2)):
+        place.write_text(credentials(expiry_s))
+        wanted = ("--validity-critical", "2h") if expiry_s > 0 else ()
+        assert words in check("credential", "--credential", str(place), *wanted, status=status)
+    place.write_text(credentials(3600))
+    assert check("credential", "--credential", str(place), "--validity-warn", "1m").startswith(
+        "OK Credential OK:expires"
+    )
 
 
 def test_config_reload(cli: Cli, server: ServerProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -75,6 +76,16 @@ def report_connections(link: Link, given: dict[str, Any], *, account: str = "", 
         click.echo("No connections match")
     else:
         _print_table(shown, counted(len(found), "connection"))
+        if len({server for server, _ in found}) > 1:
+            click.echo()
+            _print_per_server(found)
+
+
+def _print_per_server(rows: list[tuple[str, Reply]]) -> None:
+    table = Table("Connections per server", "Server", "Connections")
+    for server, count in sorted(Counter(server for server, _ in rows).items()):
+        table.add(server, count)
+    table.print()
 
 
 def _print_table(rows: list[tuple[str, Reply]], amount: str) -> None:

@@ -27,7 +27,19 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-__all__ = ["Columns", "Table", "console", "counted", "note", "print_json", "print_names", "say", "tied", "wrapped"]
+__all__ = [
+    "Columns",
+    "Table",
+    "console",
+    "counted",
+    "json_text",
+    "note",
+    "print_json",
+    "print_names",
+    "say",
+    "tied",
+    "wrapped",
+]
 
 # A table without a terminal is as wide as it needs to be; rich wants a number.
 _WIDTH_UNLIMITED: Final = 100_000
@@ -106,8 +118,13 @@ def _moved_left(line: str, width: int) -> str:
 
 
 def print_json(value: object) -> None:
+    """Print a value as JSON that people can read."""
+    click.echo(json_text(value))
+
+
+def json_text(value: object) -> str:
     """A value as JSON that people can read."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def print_names(names: Iterable[str]) -> None:
@@ -139,11 +156,17 @@ class Table:
         self._title = title
         self._headers = headers
         self._rows: list[list[str]] = []
+        self._has_totals = False
 
     def add(self, *cells: object) -> None:
         """Add a row; numbers get separators of thousands."""
         assert len(cells) == len(self._headers)
         self._rows.append([_text(cell) for cell in cells])
+
+    def total(self, *cells: object) -> None:
+        """The last row: what all others come to, below a line."""
+        self.add(*cells)
+        self._has_totals = True
 
     def print(
         self, *, drop_empty: bool = False, spare: Sequence[str] = (), room: Mapping[str, int] = MappingProxyType({})
@@ -224,7 +247,9 @@ class Table:
         for index, room in zip(columns, widths, strict=True):
             side: Literal["left", "right"] = "right" if self._holds_quantities(index) else "left"
             table.add_column(self._headers[index], overflow="fold", width=room if fixed else None, justify=side)
-        for row in self._rows:
+        for number, row in enumerate(self._rows, 1):
+            if self._has_totals and number == len(self._rows):
+                table.add_section()
             table.add_row(*(Text(row[index]) for index in columns))
         return table
 

@@ -4,17 +4,39 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
 
 from slipstream.cli.connection import Failure
 from slipstream.cli.link import Link, Reply
 from slipstream.client.wire import ClientTimeout, NoResponders
 from slipstream.units import MILLISECOND_NS
 
-__all__ = ["ask_all", "ask_server", "ask_servers", "one_server"]
+__all__ = ["ask_all", "ask_server", "ask_servers", "choice_flags", "chosen_servers", "one_server"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _GAP_NS: Final = 300 * MILLISECOND_NS  # servers that answer at all answer within this of each other
 _NO_RIGHT: Final = "no server answers: this needs a user of the system account, as --user and --password or a context"
+
+
+def choice_flags(command: _F) -> _F:
+    """Flags that say which servers are asked."""
+    for flag in (
+        click.option("--tags", multiple=True, help="Only servers with this tag; may be repeated."),
+        click.option("--cluster", default="", help="Only servers of this cluster."),
+        click.option("--host", default="", help="Only servers with this in their host."),
+    ):
+        command = flag(command)
+    return command
+
+
+def chosen_servers(given: dict[str, Any]) -> Reply:
+    """What these flags ask for, as servers read it."""
+    fields = {"host": given["host"], "cluster": given["cluster"], "tags": list(given["tags"])}
+    return {name: value for name, value in fields.items() if value}
 
 
 def ask_servers(link: Link, what: str, body: Reply | None = None, *, expected: int = 0) -> list[tuple[Reply, int]]:

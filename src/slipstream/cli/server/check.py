@@ -12,7 +12,8 @@ from slipstream.cli.connection import Command, Group, Session
 from slipstream.cli.human import format_number, parse_timestamp
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.render import counted
-from slipstream.cli.server.verdict import Verdict, judged
+from slipstream.cli.server.check_content import credential, message, request
+from slipstream.cli.server.verdict import CHECK_FLAGS, Verdict, judged
 from slipstream.cli.types import DURATION, SIZE
 from slipstream.units import MILLISECOND_NS, SECOND_NS
 
@@ -29,8 +30,10 @@ def check() -> None:
 @click.option("--connect-critical", type=DURATION, default=SECOND_NS, help="Connecting takes too long.")
 @click.option("--rtt-warn", type=DURATION, default=500 * MILLISECOND_NS, help="A ping takes long.")
 @click.option("--rtt-critical", type=DURATION, default=SECOND_NS, help="A ping takes too long.")
+@click.option("--req-warn", type=DURATION, default=500 * MILLISECOND_NS, help="A request takes long.")
+@click.option("--req-critical", type=DURATION, default=SECOND_NS, help="A request takes too long.")
 @click.pass_obj
-def connection(session: Session, connect_warn: int, connect_critical: int, rtt_warn: int, rtt_critical: int) -> None:
+def connection(session: Session, /, **limits: int) -> None:
     """Check that a server can be reached."""
 
     def examine(link: Link, result: Verdict) -> None:
@@ -38,12 +41,25 @@ def connection(session: Session, connect_warn: int, connect_critical: int, rtt_w
         began_ns = time.monotonic_ns()
         link.client.flush()
         rtt_ns = time.monotonic_ns() - began_ns
-        result.above_ns("connect_time", connected_ns, connect_warn, connect_critical)
-        result.above_ns("rtt", rtt_ns, rtt_warn, rtt_critical)
+        result.above_ns("connect_time", connected_ns, limits["connect_warn"], limits["connect_critical"])
+        result.above_ns("rtt", rtt_ns, limits["rtt_warn"], limits["rtt_critical"])
+        result.above_ns("request_time", _request_ns(link), limits["req_warn"], limits["req_critical"])
         result.say(0, f"connected to {link.client.info.server_name or link.client.info.server_id}")
 
     started_ns = time.monotonic_ns()
-    judged(session, "Connection", examine)
+    judged(session, "connections", "Connection", examine)
+
+
+def _request_ns(link: Link) -> int:
+    """How long a message takes to the server and back."""
+    client = link.client
+    inbox = client.new_inbox()
+    sid = client.subscribe(inbox)
+    began_ns = time.monotonic_ns()
+    client.publish(inbox, b"round trip")
+    client.next_message(link.settings.timeout_ns)
+    client.unsubscribe(sid)
+    return time.monotonic_ns() - began_ns
 
 
 @check.command(cls=Command)
@@ -74,7 +90,7 @@ def jetstream(session: Session, /, **limits: int) -> None:
                 result.above(f"{name}_pct", percent, limits[f"{name}_warn"], limits[f"{name}_critical"], "%")
         result.say(0, f"{counted(account['streams'], 'stream')}, {counted(account['consumers'], 'consumer')}")
 
-    judged(session, "JetStream", examine)
+    judged(session, "jetstream", "JetStream", examine)
 
 
 @check.command(cls=Command, short_help="Check a stream, its sources included.")
@@ -101,7 +117,7 @@ def stream(session: Session, /, name: str, **limits: int) -> None:
         _check_sources(info, result, limits)
         result.say(0, counted(messages, "message"))
 
-    judged(session, name, examine)
+    judged(session, "stream", name, examine)
 
 
 def _check_sources(info: Reply, result: Verdict, limits: dict[str, int]) -> None:
@@ -142,7 +158,7 @@ def consumer(session: Session, /, stream_name: str, name: str, **limits: int) ->
                 result.say(2, f"no {label.removeprefix('last_')} " + ("yet" if age is None else f"for {age:.0f}s"))
         result.say(0, f"{format_number(info['num_pending'])} pending")
 
-    judged(session, f"{stream_name}_{name}", examine)
+    judged(session, "consumer", f"{stream_name}_{name}", examine)
 
 
 @check.command(cls=Command)
@@ -165,7 +181,7 @@ def kv(session: Session, bucket: str, values_warn: int, values_critical: int, ke
             target.get(key)
         result.say(0, counted(state["messages"], "value"))
 
-    judged(session, bucket, examine)
+    judged(session, "kv", bucket, examine)
 
 
 @check.command(cls=Command)
@@ -205,4 +221,10 @@ def server(session: Session, /, name: str, **limits: int) -> None:
                 result.say(2, f"{flag} is not required" if flag != "js" else "JetStream is not enabled")
         result.say(0, f"{varz['server_name']} is up for {varz['uptime']}")
 
-    judged(session, "Server", examine)
+    judged(session, "server", "Server", examine)
+
+
+for each in (message, request, credential):
+    check.add_command(each)
+for flagged in (check, *check.commands.values()):
+    flagged.params += CHECK_FLAGS

@@ -6,6 +6,7 @@ Without the rights of the system account only the connected server can be shown,
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from datetime import datetime
 from typing import Final
 
@@ -23,6 +24,8 @@ __all__ = ["info", "list_", "ping"]
 _SORTS: Final = {
     "conns": "connections",
     "subs": "subscriptions",
+    "routes": "routes",
+    "gws": "gateways",
     "mem": "mem",
     "cpu": "cpu",
     "slow": "slow_consumers",
@@ -54,15 +57,24 @@ def _print_varz(varz: Reply) -> None:
     columns = Columns(f"Server information for {varz['server_name']}\nID {varz['server_id']}")
     columns.section("Process Details")
     columns.row("Version", varz["version"])
+    columns.row("Git Commit", varz.get("git_commit", ""), when=varz.get("git_commit"))
     columns.row("Runtime", varz.get("go", ""))
     columns.row("Start Time", format_time(varz["start"]))
     columns.row("Configuration Load Time", format_time(varz["config_load_time"]))
+    columns.row("Configuration Digest", varz.get("config_digest", ""), when=varz.get("config_digest"))
     columns.row("Uptime", varz["uptime"])
     columns.section("Connection Details")
     columns.row("Auth Required", varz.get("auth_required", False))
     columns.row("TLS Required", varz.get("tls_required", False))
     columns.row("Host", f"{varz['host']}:{varz['port']}")
     columns.row("Client URLs", varz.get("connect_urls", []), when=varz.get("connect_urls"))
+    cluster = varz.get("cluster") or {}
+    if cluster.get("name"):
+        columns.section("Cluster")
+        columns.row("Name", cluster["name"])
+        columns.row("Host", f"{cluster['addr']}:{cluster['cluster_port']}", when=cluster.get("cluster_port"))
+        columns.row("URLs", cluster.get("urls") or [], when=cluster.get("urls"))
+        columns.row("Routes", varz.get("routes", 0))
     columns.section("JetStream")
     jetstream = varz.get("jetstream", {})
     columns.row("Enabled", bool(jetstream.get("config")))
@@ -104,22 +116,37 @@ def _print_greeting(link: Link, *, as_json: bool) -> None:
 
 @click.command(cls=Command)
 @click.argument("expect", type=int, default=0)
-@click.option("--sort", type=click.Choice(["name", *_SORTS]), default="name", help="What comes first.")
+@click.option(
+    "--sort", type=click.Choice(["name", "cluster", "rtt", *_SORTS]), default="name", help="What comes first."
+)
 @click.option("--reverse", "-R", is_flag=True, help="What comes first comes last.")
 @json_flag
 @click.pass_obj
 def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool) -> None:
     """List all servers; stop waiting after EXPECT answers."""
     answers = ask_servers(session.link(), "", expected=expect)
-    if sort != "name":
+    if sort == "cluster":
+        answers.sort(key=lambda answer: str(answer[0]["server"].get("cluster", "")))
+    elif sort == "rtt":
+        answers.sort(key=lambda answer: answer[1])
+    elif sort in ("routes", "gws"):
+        answers.sort(key=lambda answer: -len(answer[0]["statsz"].get(_SORTS[sort]) or []))
+    elif sort != "name":
         answers.sort(key=lambda answer: answer[0]["statsz"][_SORTS[sort]], reverse=sort != "uptime")
     if reverse:
         answers.reverse()
     if as_json:
         print_json([answer for answer, _ in answers])
         return
+    _print_servers(answers)
+    if len(answers) > 1:
+        click.echo()
+        _print_clusters([answer for answer, _ in answers])
+
+
+def _print_servers(answers: list[tuple[Reply, int]]) -> None:
     place = ("Name", "Cluster", "Host", "Version", "JS")
-    load = ("Conns", "Subs", "Mem", "CPU %", "Cores", "Slow", "Uptime", "RTT")
+    load = ("Conns", "Subs", "Routes", "GWs", "Mem", "CPU %", "Cores", "Slow", "Uptime", "RTT")
     table = Table("Server Overview", *place, *load)
     now = datetime.now().astimezone()
     for answer, rtt_ns in answers:
@@ -132,6 +159,8 @@ def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool
             "yes" if server.get("jetstream") else "no",
             stats["connections"],
             stats["subscriptions"],
+            len(stats.get("routes") or []) or "",
+            len(stats.get("gateways") or []) or "",
             format_bytes(stats["mem"]),
             f"{stats['cpu']:.0f}",
             stats["cores"],
@@ -139,7 +168,42 @@ def list_(session: Session, expect: int, sort: str, reverse: bool, as_json: bool
             format_age(stats["start"], now),
             format_duration(rtt_ns),
         )
+    if len(answers) > 1:
+        servers = [answer["server"] for answer, _ in answers]
+        stats = [answer["statsz"] for answer, _ in answers]
+        table.total(
+            "",
+            len({server["cluster"] for server in servers if server.get("cluster")}) or "",
+            len(servers),
+            "",
+            sum(bool(server.get("jetstream")) for server in servers),
+            sum(each["connections"] for each in stats),
+            sum(each["subscriptions"] for each in stats),
+            "",
+            "",
+            format_bytes(sum(each["mem"] for each in stats)),
+            "",
+            "",
+            sum(each["slow_consumers"] for each in stats),
+            "",
+            "",
+        )
     table.print(drop_empty=True)
+
+
+def _print_clusters(answers: list[Reply]) -> None:
+    clusters: dict[str, Counter[str]] = defaultdict(Counter)
+    for answer in answers:
+        of_cluster, stats = clusters[answer["server"].get("cluster", "")], answer["statsz"]
+        gateways = stats.get("gateways") or []
+        of_cluster.update(nodes=1, out=len(gateways), connections=stats["connections"])
+        of_cluster["in"] += sum(gateway.get("inbound_connections", 0) for gateway in gateways)
+    table = Table("Cluster Overview", "Cluster", "Node Count", "Outgoing Gateways", "Incoming Gateways", "Connections")
+    fields = ("nodes", "out", "in", "connections")
+    for name, counts in sorted(clusters.items()):
+        table.add(name, *(counts[field] for field in fields))
+    table.total("", *(sum(counts[field] for counts in clusters.values()) for field in fields))
+    table.print()
 
 
 @click.command(cls=Command)
@@ -166,7 +230,8 @@ def ping(session: Session, expect: int, count: int, show_id: bool) -> None:
             click.echo(f"{answer['server']['id' if show_id else 'name']:60} rtt={format_duration(rtt_ns)}")
         if len(answers) > 1:
             times = sorted(rtt_ns for _, rtt_ns in answers)
-            click.echo(f"\n{len(times)} replies max: {format_duration(times[-1])} min: {format_duration(times[0])}")
+            most, least, mean = (format_duration(at) for at in (times[-1], times[0], sum(times) // len(times)))
+            click.echo(f"\n---- ping statistics ----\n{len(times)} replies max: {most} min: {least} avg: {mean}")
 
 
 def _round_trip_ns(link: Link) -> int:

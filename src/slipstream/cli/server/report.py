@@ -1,4 +1,7 @@
-"""Reports over all servers: connections, accounts, JetStream, health, load. They need the system account."""
+"""Reports over all servers: connections, accounts, JetStream, health, load. They need the system account.
+
+Those on connections between servers are in `report_links`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from slipstream.cli.types import json_flag
 __all__ = ["accounts", "connections", "cpu", "health", "jetstream", "mem", "report"]
 
 _HERE: Final = "slipstream.cli.server.report"
+_LINKS: Final = "slipstream.cli.server.report_links"
 REPORTS: Final = {
     "connections": Verb(f"{_HERE}:connections", "Report on connections.", ("conn", "connz", "conns")),
     "accounts": Verb(f"{_HERE}:accounts", "Report on what accounts do.", ("acct",)),
@@ -27,6 +31,9 @@ REPORTS: Final = {
     "health": Verb(f"{_HERE}:health", "Report on the health of servers.", ()),
     "cpu": Verb(f"{_HERE}:cpu", "Report on the use of processors.", ()),
     "mem": Verb(f"{_HERE}:mem", "Report on the use of memory.", ()),
+    "routes": Verb(f"{_LINKS}:routes", "Report on routes within clusters.", ("route",)),
+    "gateways": Verb(f"{_LINKS}:gateways", "Report on gateways between clusters.", ("super", "gateway")),
+    "leafnodes": Verb(f"{_LINKS}:leafnodes", "Report on leaf nodes.", ("leaf", "leafz")),
 }
 _ACCOUNT_SORTS: Final = {
     "subs": "subscriptions",

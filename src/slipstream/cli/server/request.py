@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from slipstream.cli.connection import Command, Failure, Session
 from slipstream.cli.render import print_json
-from slipstream.cli.system import ask_servers
+from slipstream.cli.system import ask_servers, choice_flags, chosen_servers
 from slipstream.cli.types import pairs_option
 
 __all__ = ["request"]
@@ -34,24 +34,21 @@ _WORDS: Final = {**_KINDS, **{name.lower(): name for name in _KINDS.values()}}
 @click.argument("kind", type=click.Choice(list(_WORDS)), metavar="KIND")
 @click.argument("expect", type=int, default=0)
 @click.option("--name", default="", help="Only servers with this in their name.")
-@click.option("--host", default="", help="Only servers with this in their host.")
-@click.option("--cluster", default="", help="Only servers of this cluster.")
+@choice_flags
 @pairs_option("--option", "options", help="An option of the endpoint, as limit=10 or accounts=true.")
 @click.pass_obj
-def request(
-    session: Session, kind: str, expect: int, name: str, host: str, cluster: str, options: dict[str, str]
-) -> None:
+def request(session: Session, /, kind: str, expect: int, name: str, options: dict[str, str], **choice: Any) -> None:
     """Print what servers answer about KIND as JSON; stop waiting after EXPECT answers.
 
     KIND is one of variables, connections, subscriptions, routes, gateways, leafnodes, accounts, jetstream,
     jetstream-health, ipqueue, raft; or as the monitoring port has it: varz, connz and so on.
     """
     body = {key: _value(text) for key, text in options.items()}
-    body |= {key: text for key, text in (("server_name", name), ("host", host), ("cluster", cluster)) if text}
+    chosen = chosen_servers(choice) | ({"server_name": name} if name else {})
     try:
-        answers = ask_servers(session.link(), _WORDS[kind], body, expected=expect)
+        answers = ask_servers(session.link(), _WORDS[kind], body | chosen, expected=expect)
     except Failure as error:
-        if name or host or cluster:
+        if chosen:
             raise Failure(f"no server answers; are there servers like that? Also, {error.message}") from error
         raise
     print_json([answer for answer, _ in answers])

@@ -1,34 +1,81 @@
-"""What a health check found: one line, figures behind `|`, and a status, as monitoring systems read it.
+"""What a health check found: remarks, figures and a status, as monitoring systems read it.
 
-0 is OK, 1 a warning, 2 critical, 3 unknown.
+0 is OK, 1 a warning, 2 critical, 3 unknown. `--format` says for whom: a line for Nagios and its relatives, metrics for
+Prometheus, JSON, or tables for a person.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import click
 
 from slipstream.cli.connection import Failure, Session
 from slipstream.cli.link import Link
+from slipstream.cli.render import Table, json_text
 from slipstream.errors import SlipstreamError
 from slipstream.units import SECOND_NS
 
-__all__ = ["Verdict", "judged"]
+__all__ = ["CHECK_FLAGS", "Verdict", "judged", "judged_alone"]
 
+_KEY: Final = "slipstream.check."
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Remember a flag for when the check has ended; one behind the name of the check counts more."""
+    if value is not None:
+        context.meta[_KEY + str(parameter.name)] = value
+
+
+CHECK_FLAGS: Final[list[click.Parameter]] = [
+    click.Option(
+        ["--format", "shape"],
+        type=click.Choice(["nagios", "json", "prometheus", "text"]),
+        help="For whom the result is written; nagios unless it is said.",
+        expose_value=False,
+        callback=_keep,
+    ),
+    click.Option(
+        ["--namespace"],
+        help="How names of metrics for Prometheus begin; nats_server_check unless it is said.",
+        expose_value=False,
+        callback=_keep,
+    ),
+    click.Option(["--outfile"], help="Write the result to this file.", expose_value=False, callback=_keep),
+]
+"""Taken by every check, behind its name or before."""
 _WORDS: Final = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
+_MARKS: Final = ("OK", "Warn", "Crit")
+
+
+class Figure(NamedTuple):
+    """Something that was measured, with the limits it is held against."""
+
+    name: str
+    value: float
+    unit: str = ""
+    warn: float = 0
+    critical: float = 0
+
+    def shown(self) -> str:
+        """As monitoring plugins print it."""
+        limits = f";{self.warn:g};{self.critical:g}" if self.warn or self.critical else ""
+        number = f"{self.value:.4f}" if isinstance(self.value, float) else str(self.value)
+        return f"{self.name}={number}{self.unit}{limits}"
 
 
 class Verdict:
     """What a check found so far."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, suite: str, name: str) -> None:
         """Nothing yet."""
+        self._suite = suite
         self._name = name
         self._said: list[list[str]] = [[], [], []]
-        self._figures: list[str] = []
+        self._figures: list[Figure] = []
 
     def say(self, status: int, text: str) -> None:
         """Add a remark: 0 if all is well, 1 for a warning, 2 if it is critical."""
@@ -36,9 +83,7 @@ class Verdict:
 
     def figure(self, name: str, value: float, unit: str = "", *, warn: float = 0, critical: float = 0) -> None:
         """Add a figure, with the limits it is held against."""
-        limits = f";{warn:g};{critical:g}" if warn or critical else ""
-        number = f"{value:.4f}" if isinstance(value, float) else str(value)
-        self._figures.append(f"{name}={number}{unit}{limits}")
+        self._figures.append(Figure(name, value, unit, warn, critical))
 
     def above(self, name: str, value: float, warn: float, critical: float, unit: str = "") -> None:
         """Complain when a value is too high; a limit that is not positive is none."""
@@ -60,23 +105,90 @@ class Verdict:
         elif value < warn:
             self.say(1, f"{name} {value:g}{unit}")
 
-    def finish(self) -> None:
-        """Print the line and end the program."""
-        status = 2 if self._said[2] else 1 if self._said[1] else 0
-        complaints = (("Crit", self._said[2]), ("Warn", self._said[1]))
-        texts = [f"{word}: {', '.join(said)}" for word, said in complaints if said] or [", ".join(self._said[0])]
-        figures = f" | {' '.join(self._figures)}" if self._figures else ""
-        click.echo(f"{self._name} {_WORDS[status]} {' '.join(texts)}{figures}".rstrip())
-        sys.exit(status)
+    @property
+    def status(self) -> int:
+        """The worst of what was said."""
+        return 2 if self._said[2] else 1 if self._said[1] else 0
+
+    def line(self) -> str:
+        """As Nagios reads it."""
+        said = [f"{mark}:{text}" for mark, texts in zip(_MARKS[::-1], self._said[::-1], strict=True) for text in texts]
+        figures = ["|", *(figure.shown() for figure in self._figures)] if self._figures else []
+        return " ".join([_WORDS[self.status], self._name, *said, *figures])
+
+    def json(self) -> str:
+        """As the `nats` command line writes it."""
+        said = {name: texts for name, texts in zip(("ok", "warning", "critical"), self._said, strict=True) if texts}
+        figures = [
+            {"name": name, "value": value, "warning": warn, "critical": critical, **({"unit": unit} if unit else {})}
+            for name, value, unit, warn, critical in self._figures
+        ]
+        head = {"status": _WORDS[self.status], "check_suite": self._suite, "check_name": self._name}
+        return json_text({**head, **said, **({"perf_data": figures} if figures else {})})
+
+    def prometheus(self, namespace: str) -> str:
+        """As Prometheus reads it from a file."""
+        item = self._name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        samples = [(figure.name.replace("-", "_"), f'item="{item}"', figure.value) for figure in self._figures]
+        samples.append(("status_code", f'item="{item}",status="{_WORDS[self.status]}"', self.status))
+        lines: list[str] = []
+        for name, labels, value in samples:
+            metric = f"{namespace}_{self._suite}_{name}"
+            lines += [f"# TYPE {metric} gauge", f"{metric}{{{labels}}} {value:g}"]
+        return "\n".join(lines)
+
+    def print_tables(self) -> None:
+        """For a person."""
+        click.echo(f"{self._name}: {_WORDS[self.status]}\n")
+        told = Table("Status Detail", "Status", "Message")
+        for status in (2, 1, 0):
+            for text in self._said[status]:
+                told.add(_WORDS[status], text)
+        told.print()
+        if not self._figures:
+            return
+        click.echo()
+        measured = Table("Check Metrics", "Metric", "Value", "Unit", "Critical Threshold", "Warning Threshold")
+        for name, value, unit, warn, critical in self._figures:
+            number = f"{value:.3f}" if isinstance(value, float) else value
+            measured.add(name, number, unit, f"{critical:g}" if critical else "", f"{warn:g}" if warn else "")
+        measured.print()
 
 
-def judged(session: Session, name: str, examine: Callable[[Link, Verdict], None]) -> None:
-    """Run a check; a server that does not answer or refuses is critical."""
-    verdict = Verdict(name)
+def judged(session: Session, suite: str, name: str, examine: Callable[[Link, Verdict], None]) -> None:
+    """Run a check and end the program; a server that does not answer or refuses is critical."""
+    judged_alone(suite, name, lambda verdict: examine(session.link(), verdict))
+
+
+def judged_alone(suite: str, name: str, examine: Callable[[Verdict], None]) -> None:
+    """The same where no server is asked."""
+    verdict = Verdict(suite, name)
     try:
-        examine(session.link(), verdict)
+        examine(verdict)
     except SlipstreamError as error:
         verdict.say(2, str(error))
     except Failure as error:
         verdict.say(2, error.message)
-    verdict.finish()
+    _print(verdict)
+    sys.exit(verdict.status)
+
+
+def _print(verdict: Verdict) -> None:
+    given = click.get_current_context().meta
+    shape, outfile = given.get(f"{_KEY}shape", "nagios"), given.get(f"{_KEY}outfile")
+    if shape == "text":
+        if outfile:
+            raise click.UsageError("tables are shown, not written: --outfile needs another --format")
+        verdict.print_tables()
+        return
+    if shape == "prometheus":
+        text = verdict.prometheus(given.get(f"{_KEY}namespace", "nats_server_check"))
+    else:
+        text = verdict.json() if shape == "json" else verdict.line()
+    if not outfile:
+        click.echo(text)
+        return
+    try:
+        Path(outfile).write_text(text + "\n")
+    except OSError as error:
+        raise Failure(f"{outfile} cannot be written: {error.strerror}") from error
