@@ -17,6 +17,9 @@ SEEDS = 100
 BLOCKS = 20
 """Tests that share them, so that each is short."""
 
+SHOWN = {Mutant.LOST_VOTE: (244,), Mutant.EARLY_VOTE: (200,)}
+"""Where to look first: a lost vote shows itself only if a node restarts between two candidates of one term."""
+
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_seeds_hold(block: int) -> None:
@@ -35,7 +38,7 @@ def test_a_seed_is_the_whole_story() -> None:
 
 @pytest.mark.parametrize("mutant", Mutant)
 def test_a_broken_node_is_caught(mutant: Mutant) -> None:
-    for seed in range(400):
+    for seed in (*SHOWN.get(mutant, ()), *range(400)):
         try:
             RaftSim(seed, mutant=mutant).run()
         except Violation as caught:

@@ -15,6 +15,9 @@ from support.raft_store_sim import StoreMutant, StoreSim
 SEEDS = 100
 """In every run; a seed takes some hundredths of a second."""
 
+SHORT_SEEDS = 1_000
+"""With less time for trouble each."""
+
 BLOCKS = 20
 """Tests that share them, so that each is short."""
 
@@ -27,6 +30,12 @@ def test_seeds_hold(block: int) -> None:
         acked += len(sim.acked_messages)
         elections += len(sim.leaders)
     assert acked > SEEDS / BLOCKS and elections >= SEEDS / BLOCKS  # there was something to lose
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_short_seeds_hold(block: int) -> None:
+    acked = sum(len(StoreSim(seed, steps=60).run().acked_messages) for seed in range(block, SHORT_SEEDS, BLOCKS))
+    assert acked > SHORT_SEEDS / BLOCKS
 
 
 def test_a_seed_is_the_whole_story() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 from slipstream.testing.sim_disk import SimDisk
 
@@ -18,7 +19,7 @@ class PlainLog:
         self._disk = disk
         self._path = f"{directory}/log"
         self._cuts_tail = cuts_tail
-        self.entries: list[tuple[int, int, int, bytes]] = []
+        self._entries: list[tuple[int, int, int, bytes]] = []
         if "log" not in disk.list_dir(directory):
             disk.create(self._path)
             disk.sync(self._path)
@@ -30,14 +31,26 @@ class PlainLog:
         self._end = at
         disk.truncate(self._path, at)
         disk.sync(self._path)
+        self.synced_index = self.last_index
+
+    @property
+    def first_index(self) -> int:
+        return 1
 
     @property
     def last_index(self) -> int:
-        return len(self.entries)
+        return len(self._entries)
 
-    def append(self, entries: list[tuple[int, int, int, bytes]]) -> None:
+    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[tuple[int, int, int, bytes]]:
+        return self._entries[low - 1 : high - 1]
+
+    def term(self, index: int) -> int:
+        return self._entries[index - 1][1] if index else 0
+
+    def write(self, entries: Sequence[tuple[int, int, int, bytes]]) -> None:
         """Write without a sync."""
         for entry in entries:
+            self.synced_index = min(self.synced_index, entry[0] - 1)
             index, term, kind, data = entry
             body = _HEAD.pack(0, len(data), index, term, kind)[4:] + data
             self._disk.write(self._path, self._end, struct.pack("<I", zlib.crc32(body)) + body)
@@ -46,20 +59,21 @@ class PlainLog:
 
     def sync(self) -> None:
         self._disk.sync(self._path)
+        self.synced_index = self.last_index
 
     def terms(self) -> list[tuple[int, int]]:
         """Where each term begins."""
         runs = [(0, 0)]
-        for index, term, _, _ in self.entries:
+        for index, term, _, _ in self._entries:
             if runs[-1][1] != term:
                 runs.append((index, term))
         return runs
 
     def _put(self, entry: tuple[int, int, int, bytes], *, live: bool = False) -> None:
-        if entry[0] <= len(self.entries) and (live or self._cuts_tail):
-            del self.entries[entry[0] - 1 :]
-        if entry[0] == len(self.entries) + 1:
-            self.entries.append(entry)
+        if entry[0] <= len(self._entries) and (live or self._cuts_tail):
+            del self._entries[entry[0] - 1 :]
+        if entry[0] == len(self._entries) + 1:
+            self._entries.append(entry)
 
 
 def _decode(data: bytes, at: int) -> tuple[int, int, int, bytes] | None:

@@ -20,16 +20,26 @@ import hashlib
 import heapq
 import itertools
 import random
+from collections.abc import Sequence
 from typing import Any
 
-from slipstream_raft import GroupStopped, ProposalDropped, RaftError, RawNode
-
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import VoteFile, Votes
+from slipstream.replication.group import Group, GroupLog
+from slipstream.replication.settings import GroupSettings
 from slipstream.testing.sim_disk import SimDisk
 from support.raft_log import PlainLog
 
 DIRECTORY = "/replica"
-ELECTION_TICK = 10
+SETTINGS = GroupSettings(  # small, so that all of it is reached
+    election_spread=10,
+    message_bytes=256,
+    messages_in_flight=8,
+    uncommitted_bytes=1 << 20,
+    apply_bytes=512,
+    window_bytes=200,
+)
 
 
 class Mutant(enum.Enum):
@@ -37,6 +47,7 @@ class Mutant(enum.Enum):
 
     EARLY_ACK = "an entry counts as persisted before it is synced"
     LOST_VOTE = "the vote of a term is not kept"
+    EARLY_VOTE = "a vote is sent before it is saved"
     TAIL_NOT_CUT = "after a restart the old tail is in the log again, not what replaced it"
     APPLY_OUT_OF_ORDER = "entries of one ready are applied the last one first"
 
@@ -45,8 +56,40 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
+class WatchedLog:
+    """What a group writes to: the log, and who looks at it."""
+
+    def __init__(self, replica: Replica, log: GroupLog) -> None:
+        self.replica = replica
+        self.log = log
+
+    @property
+    def first_index(self) -> int:
+        return self.log.first_index
+
+    @property
+    def last_index(self) -> int:
+        return self.log.last_index
+
+    @property
+    def synced_index(self) -> int:
+        return self.log.last_index if self.replica.acks_early else self.log.synced_index
+
+    def terms(self) -> list[tuple[int, int]]:
+        return self.log.terms()
+
+    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        return self.log.entries(low, high, max_bytes)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        self.replica.write(entries)
+        self.replica.sim.logged(self.replica, entries)
+
+
 class Replica:
-    """One node: its core, its disk, what it applied."""
+    """One node: its group, its disk, what it applied. It does for the group what a server does."""
+
+    settings = SETTINGS
 
     def __init__(self, sim: RaftSim, id_: int) -> None:
         self.sim = sim
@@ -54,70 +97,53 @@ class Replica:
         self.disk = SimDisk()
         self.disk.make_dir(DIRECTORY)
         self.disk.sync_dir("/")
-        self.node: Any = None
+        self.is_up = False
         self.start()
 
     def start(self) -> None:
         """Come up from what is on the disk."""
         sim = self.sim
+        self.is_up = True
         self.file = VoteFile(self.disk, DIRECTORY)
-        self.log = PlainLog(self.disk, DIRECTORY, cuts_tail=sim.mutant is not Mutant.TAIL_NOT_CUT)
         votes = self.file.load() or Votes(voters=sim.ids)
-        terms = self.log.terms()
-        if sim.mutant is Mutant.LOST_VOTE:
-            votes = Votes(votes.version, max(votes.term, terms[-1][1]), 0, votes.commit, sim.ids)
-        self.votes = votes
-        self.synced_index = self.log.last_index
+        self.unsaved: Votes | None = None
+        self.is_due = False  # the log has to be synced
         self.applied: list[tuple[int, bytes]] = []
+        self.leads_in = 0  # the term in which it may propose
+        votes = self.open(votes)
+        log = WatchedLog(self, self.log)
+        try:
+            self.group = Group(self.id, log, votes, self, sim.rng.randrange, self.settings, applied=self.last_applied)
+        except StorageFault as error:
+            raise Violation(f"{self.id} cannot start: {error}") from error
+
+    def open(self, votes: Votes) -> Votes:
+        """The log, as it was left."""
+        self.log: Any = PlainLog(self.disk, DIRECTORY, cuts_tail=self.sim.mutant is not Mutant.TAIL_NOT_CUT)
         self.last_applied = 0
-        self.waiting: list[tuple[int, list[Any]]] = []  # readies to be synced, with what is sent then
-        self.hard_state = (votes.term, votes.vote, min(votes.commit, self.log.last_index))
-        self.seen = (-1, "")
-        self.node = RawNode(
-            self.id,
-            self,
-            hard_state=self.hard_state,
-            conf_state=(sim.ids, [], [], [], False),
-            first_index=1,
-            last_index=self.log.last_index,
-            terms=terms,
-            applied=0,
-            election_tick=ELECTION_TICK,
-            heartbeat_tick=2,
-            max_size_per_msg=256,
-            max_inflight_msgs=8,
-            max_uncommitted_size=1 << 20,
-            max_committed_size_per_ready=512,
-            window_bytes=200,
-        )
-        self.roll()
-
-    # --- the log's reader -------------------------------------------------------------------------------------------
-
-    def entries(self, low: int, high: int, max_bytes: int) -> list[tuple[int, int, int, bytes]]:
-        return self.log.entries[low - 1 : high - 1]
-
-    def snapshot(self, request_index: int, to: int) -> None:
-        raise Violation("the log is never compacted here")
+        if self.sim.mutant is Mutant.LOST_VOTE:
+            return Votes(votes.version, max(votes.term, self.log.terms()[-1][1]), 0, votes.commit, self.sim.ids)
+        return votes
 
     # --- what the simulation asks of a replica ----------------------------------------------------------------------
 
     @property
+    def acks_early(self) -> bool:
+        return self.sim.mutant is Mutant.EARLY_ACK
+
+    @property
     def last_index(self) -> int:
-        return self.log.last_index
+        return int(self.log.last_index)
 
     def term_of(self, index: int) -> int:
-        return self.log.entries[index - 1][1] if index else 0
+        return int(self.log.term(index))
 
-    def batch(self) -> list[bytes]:
+    def propose(self) -> None:
         """What a leader proposes, if it can now."""
-        return [b"%d.%d.%d" % (self.id, self.sim.now, n) for n in range(self.sim.rng.randrange(1, 4))]
-
-    def accepted(self, first: int) -> None:
-        """The batch is proposed, from this index on."""
-
-    def dropped(self) -> None:
-        """It is not."""
+        if self.leads_in:
+            batch = [b"%d.%d.%d" % (self.id, self.sim.now, n) for n in range(self.sim.rng.randrange(1, 4))]
+            self.sim.proposed.update(batch)
+            self.group.propose(batch)
 
     def state(self) -> object:
         """What a client could read."""
@@ -129,61 +155,55 @@ class Replica:
             if have.get(index) != data:
                 raise Violation(f"entry {index} was acknowledged as {data!r} and is {have.get(index)!r}")
 
-    # --- events -----------------------------------------------------------------------------------------------------
-
-    def roll(self) -> None:
-        """New dice for the election timeout when the term or the role changed."""
-        status = self.node.status()
-        if (status.term, status.role) != self.seen:
-            self.seen = (status.term, status.role)
-            self.node.set_randomized_election_timeout(self.sim.rng.randrange(ELECTION_TICK, 2 * ELECTION_TICK))
-            if status.role == "leader":
-                self.sim.elected(status.term, self.id)
-
-    def work(self) -> None:
-        """Everything the core wants done, but for syncs."""
-        while (ready := self.node.ready()) is not None:
-            if ready.hard_state is not None:
-                self.hard_state = ready.hard_state
-                self.save_votes()
-            self.log.append(ready.entries)
-            if ready.entries:
-                self.synced_index = min(self.synced_index, ready.entries[0][0] - 1)
-            self.sim.logged(self, ready.entries)
-            self.waiting.append((ready.number, ready.persisted_messages))
-            self.sim.send(self.id, ready.messages)
-            self.apply(ready.committed)
-            self.roll()
-            if self.sim.mutant is Mutant.EARLY_ACK:
-                self.persisted()
-
-    def apply(self, committed: list[tuple[int, int, int, bytes]]) -> None:
-        if self.sim.mutant is Mutant.APPLY_OUT_OF_ORDER:
-            committed = committed[::-1]
-        for index, term, _kind, data in committed:
-            self.sim.apply(self, index, term, data)
-        if committed:
-            self.node.advance_apply_to(max(entry[0] for entry in committed))
-
-    def save_votes(self) -> None:
-        """Before the log is written: what is not synced may survive all the same, and must be of a known term."""
-        term, vote, commit = self.hard_state
-        if (term, vote) != (self.votes.term, self.votes.vote):
-            self.votes = Votes(self.votes.version + 1, term, vote, min(commit, self.synced_index), self.sim.ids)
-            self.file.save(self.votes)
-
     def sync(self) -> None:
         """What waits is on disk."""
-        if self.waiting:
+        self.save_now()
+        if self.is_due:
+            self.is_due = False
             self.log.sync()
-            self.synced_index = self.log.last_index
-            self.persisted()
+            self.group.persisted()
 
-    def persisted(self) -> None:
-        waiting, self.waiting = self.waiting, []
-        self.node.on_persist_ready(waiting[-1][0])
-        for _, messages in waiting:
-            self.sim.send(self.id, messages)
+    def save_now(self) -> None:
+        votes, self.unsaved = self.unsaved, None
+        if votes is not None:
+            self.file.save(votes)
+            self.group.votes_saved(votes.version)
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        self.log.write(entries)
+
+    # --- what a group has done for it -------------------------------------------------------------------------------
+
+    def send(self, to: int, message: bytes) -> None:
+        self.sim.send(self.id, to, message)
+
+    def save_votes(self, votes: Votes) -> None:
+        self.unsaved = votes
+        if self.sim.mutant is Mutant.EARLY_VOTE:
+            self.group.votes_saved(votes.version)
+        elif self.sim.rng.random() < 0.5:  # else it takes as long as a sync
+            self.save_now()
+
+    def sync_log(self) -> None:
+        self.is_due = True
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        for index, term, _kind, data in entries[::-1] if self.sim.mutant is Mutant.APPLY_OUT_OF_ORDER else entries:
+            self.sim.apply(self, index, term, data)
+
+    def leads(self, term: int) -> None:
+        self.leads_in = term
+        if self.last_index != self.last_applied or self.term_of(self.last_index) != term:
+            raise Violation(f"{self.id} begins to lead before it has everything")
+
+    def steps_down(self) -> None:
+        self.leads_in = 0
+
+    def behind(self, to: int) -> None:
+        raise Violation("the log is never compacted here")
+
+    def stopped(self, error: Exception) -> None:
+        raise Violation(f"{self.id} stopped: {error}") from error
 
 
 class RaftSim:
@@ -208,7 +228,7 @@ class RaftSim:
         self.leaders: dict[int, int] = {}
         self.known: dict[tuple[int, int], tuple[int, bytes]] = {}
         self.committed: dict[int, tuple[int, bytes]] = {}
-        self.proposed: dict[tuple[int, int], bytes] = {}
+        self.proposed: set[bytes] = set()
         self.acked: dict[int, bytes] = {}
         self.queue: list[tuple[int, int, int, int, bytes]] = []
         self.numbers = itertools.count()
@@ -228,7 +248,7 @@ class RaftSim:
             for _ in range(self.steps):
                 self.step()
             self.heal()
-        except (Violation, GroupStopped, RaftError) as error:
+        except Violation as error:
             raise Violation(f"seed {self.seed}, {len(self.ids)} nodes, step {self.now}: {error}") from error
         return self
 
@@ -248,26 +268,22 @@ class RaftSim:
             if id_ in self.down:
                 continue
             if self.peace or rng.random() < 0.95:  # no two clocks go the same
-                replica.node.tick()
-            replica.roll()
+                replica.group.tick()
             if rng.random() < 0.3:
-                self.propose(replica)
-            replica.work()
+                replica.propose()
+            self.look(replica)
         while self.queue and self.queue[0][0] <= self.now:
             _, _, sender, to, message = heapq.heappop(self.queue)
             if to in self.down or (sender, to) in self.cut:
                 continue
             self.note(b"in", to, message)
-            try:
-                self.replicas[to].node.step(message)
-            except RaftError as error:
-                raise Violation(f"a message was refused: {error}") from error
-            self.replicas[to].roll()
-            self.replicas[to].work()
+            if not self.replicas[to].group.receive(message):
+                raise Violation("a message was refused")
+            self.look(self.replicas[to])
         for id_, replica in self.replicas.items():
             if id_ not in self.down and (self.peace or rng.random() < 0.6):  # a sync may take some steps
                 replica.sync()
-                replica.work()
+                self.look(replica)
 
     def accident(self) -> None:
         rng = self.rng
@@ -285,6 +301,10 @@ class RaftSim:
                     self.cut.add((a, b))
         elif chance < 0.07:
             self.cut.clear()
+        elif chance < 0.075:
+            for replica in self.replicas.values():
+                if replica.is_up and replica.group.is_leader:
+                    replica.group.transfer(rng.choice(self.ids))
 
     def stop(self, id_: int, *, power: bool) -> None:
         if id_ in self.down:
@@ -295,24 +315,9 @@ class RaftSim:
             replica.disk = replica.disk.crash(rng, keep=rng.choice([0.0, 0.5, 0.9]), torn=True)
         else:
             replica.disk = replica.disk.kill()
-        replica.node = None
+        replica.group.stop()
+        replica.is_up = False
         self.down[id_] = self.now + rng.randrange(1, 60)
-
-    def propose(self, replica: Replica) -> None:
-        if replica.node.status().role != "leader":
-            return
-        batch = replica.batch()
-        if not batch:
-            return
-        try:
-            first = replica.node.propose(batch)
-        except ProposalDropped:
-            replica.dropped()
-            return
-        replica.accepted(first)
-        term = replica.node.status().term
-        for index, data in enumerate(batch, first):
-            self.proposed[index, term] = data
 
     def heal(self) -> None:
         """Everything works: the group must agree, take one more proposal, and apply all of it everywhere."""
@@ -323,9 +328,9 @@ class RaftSim:
         least = None
         for _ in range(600):
             self.step()
-            states = [replica.last_applied for replica in self.replicas.values() if replica.node is not None]
+            states = [replica.last_applied for replica in self.replicas.values() if replica.is_up]
             if least is None:
-                leader = [r for r in self.replicas.values() if r.node is not None and r.seen[1] == "leader"]
+                leader = [r for r in self.replicas.values() if r.is_up and r.leads_in]
                 if len(leader) == 1 and not self.down:
                     least = leader[0].last_index + 1
             elif len(states) == len(self.ids) and min(states) >= least and len(set(states)) == 1:
@@ -341,22 +346,25 @@ class RaftSim:
 
     # --- the network ------------------------------------------------------------------------------------------------
 
-    def send(self, sender: int, messages: list[tuple[int, int, bytes]]) -> None:
+    def send(self, sender: int, to: int, message: bytes) -> None:
         rng = self.rng
-        for to, _kind, message in messages:
-            copies = 0 if rng.random() < self.loss else 2 if rng.random() < self.loss / 2 else 1
-            for _ in range(copies):
-                when = self.now + rng.randrange(self.delay)
-                heapq.heappush(self.queue, (when, next(self.numbers), sender, to, message))
+        copies = 0 if rng.random() < self.loss else 2 if rng.random() < self.loss / 2 else 1
+        for _ in range(copies):
+            when = self.now + rng.randrange(self.delay)
+            heapq.heappush(self.queue, (when, next(self.numbers), sender, to, message))
 
     # --- what must hold ---------------------------------------------------------------------------------------------
 
-    def elected(self, term: int, id_: int) -> None:
-        self.note(b"elected", id_, b"%d" % term)
-        if self.leaders.setdefault(term, id_) != id_:
-            raise Violation(f"{self.leaders[term]} and {id_} lead in term {term}")
+    def look(self, replica: Replica) -> None:
+        """Whether it leads now."""
+        if replica.group.is_leader:
+            term, id_ = replica.group.term, replica.id
+            if term not in self.leaders:
+                self.note(b"elected", id_, b"%d" % term)
+            if self.leaders.setdefault(term, id_) != id_:
+                raise Violation(f"{self.leaders[term]} and {id_} lead in term {term}")
 
-    def logged(self, replica: Replica, entries: list[tuple[int, int, int, bytes]]) -> None:
+    def logged(self, replica: Replica, entries: Sequence[Entry]) -> None:
         for index, term, _kind, data in entries:
             before = replica.term_of(index - 1)
             if self.known.setdefault((index, term), (before, data)) != (before, data):
@@ -369,7 +377,7 @@ class RaftSim:
         if self.committed.setdefault(index, (term, data)) != (term, data):
             raise Violation(f"{replica.id} applies another entry {index} than was committed")
         replica.applied.append((index, data))
-        if self.leaders.get(term) == replica.id and self.proposed.get((index, term)) == data:
+        if self.leaders.get(term) == replica.id and data in self.proposed:
             self.acked[index] = data
 
     def note(self, what: bytes, id_: int, data: bytes) -> None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import enum
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-
-from slipstream_raft import RawNode
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.applied_file import Applied
 from slipstream.jetstream.store.file.jobs import CommitJob
-from slipstream.jetstream.store.file.votes import VoteFile, Votes
+from slipstream.jetstream.store.file.replica_log import Entry
+from slipstream.jetstream.store.file.votes import Votes
 from slipstream.kernels.log.record import TOMBS, StoredMessage
 from slipstream.kernels.log.segscan import SegmentScan
 from slipstream.testing.sim_disk import SimDisk
-from support.raft_sim import DIRECTORY, ELECTION_TICK, RaftSim, Replica, Violation
+from support.raft_sim import DIRECTORY, SETTINGS, RaftSim, Replica, Violation, WatchedLog
 from support.stores import UID, options
 
 STREAM = f"{DIRECTORY}/stream"
@@ -39,98 +39,61 @@ class StoreMutant(enum.Enum):
 
 
 class StoreReplica(Replica):
-    """One node: its core, its disk, its stream."""
+    """One node: its group, its disk, its stream."""
 
-    log: Any  # the plain log is not used
-
+    settings = replace(SETTINGS, message_bytes=2048, apply_bytes=4096, window_bytes=1000)
     sim: StoreSim
 
-    def start(self) -> None:
-        sim = self.sim
-        self.mutant = sim.store_mutant
+    def open(self, votes: Votes) -> Votes:
+        self.mutant = self.sim.store_mutant
+        self.job: CommitJob | None = None
+        self.is_reopening = False
+        self.promised: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by index and term
         if not self.disk.is_dir(STREAM):
             FileStore.create(self.disk, STREAM, uid=UID, config=b"{}", options=self._options())
             self.disk.sync_dir(DIRECTORY)
-        self.file = VoteFile(self.disk, DIRECTORY)
-        votes = self.file.load() or Votes(voters=sim.ids)
-        self.votes = votes
-        self.waiting: list[tuple[int, list[Any]]] = []
-        self.job: CommitJob | None = None
-        self.applied: list[tuple[int, bytes]] = []
-        self.leads = 0  # the term in which it may append
-        self.promised: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by index and term
-        self.drafted: tuple[int, list[tuple[int, bytes]]] = (0, [])
-        self.seen = (-1, "")
-        self._open(votes.commit)
-        self.hard_state = (votes.term, votes.vote, max(votes.commit, self.last_applied))
-        self.node = RawNode(
-            self.id,
-            self,
-            hard_state=self.hard_state,
-            conf_state=(sim.ids, [], [], [], False),
-            first_index=self.frames.first_index,
-            last_index=self.frames.last_index,
-            terms=self.frames.terms(),
-            applied=self.last_applied,
-            election_tick=ELECTION_TICK,
-            heartbeat_tick=2,
-            max_size_per_msg=2048,
-            max_inflight_msgs=8,
-            max_uncommitted_size=1 << 20,
-            max_committed_size_per_ready=4096,
-            window_bytes=1000,
-        )
-        self.roll()
+        self.last_applied = votes.commit
+        self._open()
+        return votes
 
     def _options(self) -> Any:
         seed = random.Random(f"{self.sim.seed} {self.id} {self.sim.now}").getrandbits(32)
         return replace(options(segment_bytes=4096 + 3000, seed=seed), replicated=True)
 
-    def _opened(self, disk: SimDisk, committed: int) -> FileStore:
+    def _opened(self, disk: SimDisk) -> FileStore:
         try:
-            return FileStore.open(disk, STREAM, self._options(), committed=committed)
+            return FileStore.open(disk, STREAM, self._options(), committed=self.last_applied)
         except StorageFault as error:
             raise Violation(f"{self.id} cannot open its log: {error}") from error
 
-    def _open(self, committed: int) -> None:
-        self.store = self._opened(self.disk, committed)
+    def _open(self) -> None:
+        self.store = self._opened(self.disk)
         assert self.store.replica is not None
-        self.frames = self.store.replica
+        self.log = self.frames = self.store.replica
         if self.store.lost().seqs:
             raise Violation(f"{self.id} says that it lost {self.store.lost().seqs}")
-        self.last_applied = self.frames.applied_index
+        committed, self.last_applied = self.last_applied, self.frames.applied_index
         if self.last_applied < committed:
             raise Violation(f"{self.id} knew that {committed} is committed, and now {self.last_applied}")
         if self.mutant is StoreMutant.STATE_NOT_REPLAYED:
             self.frames._states = _Deaf(self.frames._states)
         if self.mutant is StoreMutant.SAVED_AHEAD:
             self.store._applied._replica = _Rash(self.frames)
-        self.synced_index = self.frames.last_index
-
-    # --- the log's reader -------------------------------------------------------------------------------------------
-
-    def entries(self, low: int, high: int, max_bytes: int) -> Any:
-        return self.frames.entries(low, high, max_bytes)
 
     # --- what the simulation asks -----------------------------------------------------------------------------------
 
     @property
-    def last_index(self) -> int:
-        return self.frames.last_index
+    def acks_early(self) -> bool:
+        return self.mutant is StoreMutant.EARLY_ACK
 
     def term_of(self, index: int) -> int:
         return next((term for first, term in reversed(self.frames.terms()) if first <= index), 0)
 
-    def batch(self) -> list[bytes]:
+    def propose(self) -> None:
         """What a stream would do in a turn, as frames."""
-        store, rng, term = self.store, self.sim.rng, self.node.status().term
-        if self.job is not None or store.log.pending_bytes:
-            return []
-        if self.leads != term:
-            if self.term_of(self.last_index) != term or self.last_applied != self.last_index:
-                return []
-            self.leads = term
-            self.frames.lead(term)
+        store, rng = self.store, self.sim.rng
+        if not self.leads_in or self.job is not None or store.log.pending_bytes:
+            return
         messages = []
         for n in range(rng.randrange(1, 4)):
             payload = b"%d.%d.%d" % (self.id, self.sim.now, n)
@@ -148,10 +111,12 @@ class StoreReplica(Replica):
             store.skip_to(store.last_seq + 2)
         job = store.begin_commit()
         assert isinstance(job, CommitJob)
-        self.job = job
         packed = self.frames.proposals(job)
-        self.drafted = len(packed), messages
-        return packed
+        last, term = self.frames.last_index, self.leads_in
+        self.sim.proposed.update(packed)
+        if self.group.propose(packed):
+            self.job = job
+            self.promised[last, term] = messages
 
     def _consume(self) -> None:
         """Consumers come and go, and remember how far they are."""
@@ -166,21 +131,9 @@ class StoreReplica(Replica):
             else:
                 journal.remove(name)
 
-    def accepted(self, first: int) -> None:
-        frames, messages = self.drafted
-        if first + frames - 1 != self.frames.last_index:
-            raise Violation(f"{self.id} has frames to {self.frames.last_index} and Raft has others")
-        self.promised[first + frames - 1, self.leads] = messages
-
-    def dropped(self) -> None:
-        """Raft knows nothing of these frames, and no byte of them is written."""
-        self.job = None
-        self._open(self.last_applied)
-        self.leads = 0
-
     def state(self) -> object:
         """What readers see, and what the next process would: the same, with the facts that are no messages."""
-        again = self._opened(self.disk.kill(), self.last_applied)
+        again = self._opened(self.disk.kill())
         # A leader shows its commits whole; the last may be committed in part.
         settled = self.job is None and not self.store._commits.persisted
         if settled and _shown(again) != _shown(self.store):
@@ -198,60 +151,17 @@ class StoreReplica(Replica):
             if message is not None and message.payload != payload:
                 raise Violation(f"message {seq} was acknowledged as {payload!r} and is {message.payload!r}")
 
-    # --- events -----------------------------------------------------------------------------------------------------
-
-    def roll(self) -> None:
-        was = self.seen[1]
-        super().roll()
-        if was == "leader" and self.seen[1] != "leader":
-            self.step_down()
-
-    def step_down(self) -> None:
-        """Drop what was indexed ahead of the majority, keep the frames."""
-        self.write_all()
-        self.leads = 0
-        self._open(self.last_applied)
-        if self.mutant is StoreMutant.SEQUENCE_REUSED and self.frames.last_index > self.last_applied:
-            self.frames._cut(self.last_applied + 1)
-
-    def work(self) -> None:
-        while True:
-            self.roll()
-            ready = self.node.ready()
-            if ready is None:
-                break
-            if ready.hard_state is not None:
-                self.hard_state = ready.hard_state
-                self.save_votes()
-            self.roll()
-            if ready.entries:
-                self.synced_index = min(self.synced_index, ready.entries[0][0] - 1)
-                if self.mutant is StoreMutant.TAIL_NOT_CUT:
-                    del self.frames._places[ready.entries[0][0] - self.frames._first :]
-                try:
-                    self.frames.write(ready.entries)
-                except StorageFault as error:
-                    raise Violation(f"{self.id}: {error}") from error
-                if self.mutant is StoreMutant.INDEXED_EARLY:
-                    self.frames.commit(self.frames.last_index)
-            self.sim.logged(self, ready.entries)
-            self.waiting.append((ready.number, ready.persisted_messages))
-            self.sim.send(self.id, ready.messages)
-            self.apply(ready.committed)
-            if self.mutant is StoreMutant.EARLY_ACK:
-                self.persisted()
-
-    def apply(self, committed: list[tuple[int, int, int, bytes]]) -> None:
-        for index, term, _kind, data in committed:
-            self.sim.apply(self, index, term, data)
-            self.sim.acked_messages.update(self.promised.pop((index, term), ()))
-        if committed:
-            try:
-                self.frames.commit(committed[-1][0])
-            except StorageFault as error:
-                raise Violation(f"{self.id}: {error}") from error
-            self.node.advance_apply_to(committed[-1][0])
-        self.sim.check_seen(self)
+    def sync(self) -> None:
+        self.save_now()
+        if self.is_reopening:
+            self.reopen()
+        if self.is_due or self.job is not None or self.acks_early:
+            self.is_due = False
+            self.write_all()
+            self.group.persisted()
+        if self.sim.rng.random() < 0.05 and (piece := self.store.begin_upkeep()) is not None:
+            piece.run()
+            self.store.finish_upkeep(piece)
 
     def write_all(self) -> None:
         """End the commit in flight, and commit what waits behind it."""
@@ -265,18 +175,42 @@ class StoreReplica(Replica):
             if done.fault is not None:
                 raise Violation(f"{self.id}: {done.fault}")
 
-    def sync(self) -> None:
-        if self.waiting or self.mutant is StoreMutant.EARLY_ACK:
-            self.write_all()
-            self.synced_index = self.frames.last_index
-            self.persisted()
-        if self.sim.rng.random() < 0.05 and (piece := self.store.begin_upkeep()) is not None:
-            piece.run()
-            self.store.finish_upkeep(piece)
+    def write(self, entries: Sequence[Entry]) -> None:
+        if self.mutant is StoreMutant.TAIL_NOT_CUT:
+            del self.frames._places[entries[0][0] - self.frames._first :]
+        self.frames.write(entries)
+        if self.mutant is StoreMutant.INDEXED_EARLY:
+            self.frames.commit(self.frames.last_index)
 
-    def persisted(self) -> None:
-        if self.waiting:
-            super().persisted()
+    # --- what a group has done for it -------------------------------------------------------------------------------
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        for index, term, _kind, data in entries:
+            self.sim.apply(self, index, term, data)
+            self.sim.acked_messages.update(self.promised.pop((index, term), ()))
+        self.frames.commit(entries[-1][0])
+        self.sim.check_seen(self)
+
+    def leads(self, term: int) -> None:
+        super().leads(term)
+        self.frames.lead(term)
+
+    def steps_down(self) -> None:
+        """Drop what was indexed ahead of the majority, keep the frames: now, or when there is time."""
+        self.leads_in = 0
+        self.group.hold()
+        self.is_reopening = True
+        if self.sim.rng.random() < 0.5:
+            self.reopen()
+
+    def reopen(self) -> None:
+        if self.job is not None:  # Raft knows of these frames
+            self.write_all()
+        self.is_reopening = False
+        self._open()
+        if self.mutant is StoreMutant.SEQUENCE_REUSED and self.frames.last_index > self.last_applied:
+            self.frames._cut(self.last_applied + 1)
+        self.group.resume(WatchedLog(self, self.log))
 
 
 class StoreSim(RaftSim):
@@ -299,6 +233,8 @@ class StoreSim(RaftSim):
 
     def check_seen(self, replica: StoreReplica) -> None:
         """No reader may see what is not committed."""
+        if replica.last_applied > replica.last_index:
+            raise Violation(f"{replica.id} has applied {replica.last_applied} and has {replica.last_index}")
         if replica.last_applied and replica.store.committed_seq:
             place = replica.frames._places[replica.last_applied - replica.frames._first]
             if replica.store.committed_seq > place.last_seq:

@@ -8,9 +8,12 @@ from typing import Final, Protocol
 from slipstream_raft._engine import GroupStopped, ProposalDropped, RaftError, RawNode, Ready, Status
 
 __all__ = [
+    "ADD_LEARNER",
+    "ADD_VOTER",
     "CONF_CHANGE",
     "CONF_CHANGE_V2",
     "NORMAL",
+    "REMOVE",
     "ConfState",
     "Entry",
     "GroupStopped",

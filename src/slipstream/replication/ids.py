@@ -7,8 +7,10 @@ from typing import Final
 
 from slipstream.jetstream.config.enums import StorageType
 
-__all__ = ["META_GROUP", "group_name", "node_id", "short_id"]
+__all__ = ["META_GROUP", "NO_NODE", "group_name", "node_id", "short_id"]
 
+NO_NODE: Final = 0
+"""In the place of a server's number: nobody."""
 META_GROUP: Final = 1
 """The group of all servers; every other number is a stream's."""
 

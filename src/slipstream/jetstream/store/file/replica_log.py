@@ -122,6 +122,11 @@ class ReplicaLog:
         """The last one that readers see. After a start it may be above what the file of votes says: this is certain."""
         return min(self._indexed, self._commits.committed_frame)
 
+    @property
+    def synced_index(self) -> int:
+        """Those up to here are on stable storage."""
+        return min(self._log.writer.synced_upto, self.last_index)
+
     def terms(self) -> list[tuple[int, int]]:
         """Where each term begins, from the entry before `first_index` on."""
         runs = [(0, 0)] if self._first == 1 else []

@@ -1,0 +1,429 @@
+"""One member of one Raft group: between the Raft core, which only computes, and a log, a file of votes and a network.
+
+    tick, receive, propose ──► RawNode ──► Ready ─┬─ votes changed: save them; everything below waits for it
+                                                  ├─ entries: into the log, which has to be synced
+                                                  ├─ a leader's messages: sent
+                                                  └─ committed: applied
+    persisted (the log is on disk up to `synced_index`) ──► what depended on it is sent: answers, votes
+
+It decides nothing of the protocol. It keeps its promises to it: an entry is written after the term and the vote it
+belongs to are saved, an answer leaves after what it promises is on disk, in the order they were made, a membership is
+saved before anything is said under it.
+
+What this is not: who writes. `GroupPorts` does all that takes time, and says when it is done; meanwhile messages are
+taken in and nothing goes out. Nor does it know streams: `leads` and `steps_down` are where one begins and ends.
+
+Invariants: `applied` moves forward, one `Ready` after another. A leader is told `leads` once a term, when everything in
+its log is applied, and `steps_down` before anything of another leader is written. After `stopped` nothing is called.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, Protocol
+
+from msgspec.structs import replace
+from slipstream_raft import (
+    ADD_LEARNER,
+    ADD_VOTER,
+    NORMAL,
+    REMOVE,
+    ConfState,
+    GroupStopped,
+    ProposalDropped,
+    RaftError,
+    RawNode,
+    Ready,
+)
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.replica_log import Entry
+from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.ids import NO_NODE
+from slipstream.replication.settings import DEFAULTS, GroupSettings
+
+__all__ = ["Group", "GroupLog", "GroupPorts", "MemberKind"]
+
+MemberKind = Literal["voter", "learner", "gone"]
+_CHANGES: Final[dict[MemberKind, int]] = {"voter": ADD_VOTER, "learner": ADD_LEARNER, "gone": REMOVE}
+_LEADER: Final = "leader"
+
+
+class GroupLog(Protocol):
+    """The entries. `ReplicaLog` is one."""
+
+    @property
+    def first_index(self) -> int:
+        """The first that can be read."""
+        ...
+
+    @property
+    def last_index(self) -> int:
+        """The last that was written, synced or not."""
+        ...
+
+    @property
+    def synced_index(self) -> int:
+        """Those up to here are on stable storage."""
+        ...
+
+    def terms(self) -> list[tuple[int, int]]:
+        """Where each term begins, from the entry before the first on."""
+        ...
+
+    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        """From `low` to below `high` as far as they fit into `max_bytes`, at least one."""
+        ...
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Append; the first replaces what is at its index and behind."""
+        ...
+
+
+class GroupPorts(Protocol):
+    """What a group has done for it. Calls back only where it says so."""
+
+    def send(self, to: int, message: bytes) -> None:
+        """To this node; it may get lost."""
+        ...
+
+    def save_votes(self, votes: Votes) -> None:
+        """Keep them, synced, and then call `votes_saved`, now or later. One at a time."""
+        ...
+
+    def sync_log(self) -> None:
+        """Entries were written: sync them soon, and then call `persisted`, not now."""
+        ...
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        """A majority has these, and all before: apply them.
+
+        Raises:
+            StorageFault: they cannot be read here; the group stops.
+        """
+        ...
+
+    def leads(self, term: int) -> None:
+        """This node leads, and all that is in its log is applied: the next entries are those that it proposes."""
+        ...
+
+    def steps_down(self) -> None:
+        """It leads no more. If it takes time to let go of what was not committed: `hold`, later `resume`."""
+        ...
+
+    def behind(self, to: int) -> None:
+        """This follower needs entries that the log no longer has."""
+        ...
+
+    def stopped(self, error: Exception) -> None:
+        """The group is of no use any more; it can be made again from its files."""
+        ...
+
+
+class Group:
+    """A member."""
+
+    def __init__(
+        self,
+        node: int,
+        log: GroupLog,
+        votes: Votes,
+        ports: GroupPorts,
+        random_below: Callable[[int], int],
+        settings: GroupSettings = DEFAULTS,
+        *,
+        applied: int,
+    ) -> None:
+        """As its files say: the log, which is applied up to `applied`, and the votes. A follower at first.
+
+        Raises:
+            StorageFault: they contradict each other; this member must not take part as it is.
+        """
+        self.node = node
+        """This node."""
+        self._log = log
+        self._votes = votes
+        self._ports = ports
+        self._random_below = random_below
+        self.settings = settings
+        """Its numbers."""
+        self.applied = applied
+        """Index of the last entry that is applied."""
+        self._applied_term = 0
+        self.term = votes.term
+        """The latest it has heard of."""
+        self.leader = NO_NODE
+        """Who leads, as far as is known here."""
+        self._role = ""
+        self._hard_state = (votes.term, votes.vote, max(votes.commit, applied))
+        self._leads = False  # ... and `leads` was called
+        self._transfer_ticks = 0  # a transfer may still be under way
+        self._saving = 0  # version of the votes that are being saved
+        self._holding = False
+        self._ended = False
+        self._draining = False
+        self._ready: Ready | None = None  # taken, and waits for its votes
+        self._waiting: deque[tuple[int, int, list[tuple[int, int, bytes]]]] = deque()
+        """Of each `Ready` that is not on disk: its number, the index that has to be synced, what is sent then."""
+        self._far_behind: set[int] = set()
+        try:
+            self._node = RawNode(
+                node,
+                self,
+                hard_state=self._hard_state,
+                conf_state=(votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave),
+                first_index=log.first_index,
+                last_index=log.last_index,
+                terms=log.terms(),
+                applied=applied,
+                election_tick=settings.election_ticks,
+                heartbeat_tick=settings.heartbeat_ticks,
+                max_size_per_msg=settings.message_bytes,
+                max_inflight_msgs=settings.messages_in_flight,
+                max_uncommitted_size=settings.uncommitted_bytes,
+                max_committed_size_per_ready=settings.apply_bytes,
+                window_bytes=settings.window_bytes,
+            )
+        except RaftError as error:
+            raise StorageFault(f"log and votes contradict each other: {error}") from error
+        self._roll()
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether Raft has it for the leader; `leads` comes later."""
+        return self._role == _LEADER
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it does nothing any more."""
+        return self._ended
+
+    @property
+    def votes(self) -> Votes:
+        """As they were saved last, or are being saved."""
+        return self._votes
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing waits for a disk or for whoever holds it."""
+        return not (self._saving or self._holding or self._waiting)
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """A tick has passed. One that was missed is never made up for."""
+        self._transfer_ticks = max(self._transfer_ticks - 1, 0)
+        self._do(lambda: self._node.tick())
+
+    def receive(self, message: bytes) -> bool:
+        """A message of another member; False: it says nothing to this group, and was dropped."""
+        try:
+            return self._do(lambda: self._node.step(message))
+        except RaftError:
+            return False
+
+    def propose(self, frames: Sequence[bytes]) -> bool:
+        """A leader's next entries, which are in its log already. False: it leads no more, and has been told."""
+        try:
+            if self._leads and self._do(lambda: self._node.propose(frames)):
+                return self._leads
+        except ProposalDropped:
+            self._step_down()
+        return False
+
+    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> bool:
+        """Propose another membership: what becomes of which node. False: not now.
+
+        More than one change at once makes a joint state, which has to be left: nothing in the list. The entry is Raft's
+        own: it is written now, so whatever the leader appended before must be proposed.
+        """
+        joint = 2 if len(changes) > 1 else 0
+        steps = [(_CHANGES[kind], node) for kind, node in changes]
+        try:
+            return self._leads and self._do(lambda: self._node.propose_conf_change(steps, transition=joint))
+        except RaftError:
+            return False
+
+    def persisted(self) -> None:
+        """The log is on disk up to its `synced_index`."""
+        if self._ended or not self._waiting:
+            return
+        synced = self._log.synced_index
+        done = max((number for number, index, _ in self._waiting if index <= synced), default=0)
+        if done:
+            self._do(lambda: self._persist(done))
+
+    def votes_saved(self, version: int) -> None:
+        """The votes of this version are on disk."""
+        if version == self._saving:
+            self._saving = 0
+            self._drain()
+
+    def hold(self) -> None:
+        """Write and apply nothing until `resume`: the log is being opened again."""
+        self._holding = True
+
+    def resume(self, log: GroupLog) -> None:
+        """Go on with this log: all it has is on disk."""
+        self._log = log
+        self._holding = False
+        self.persisted()
+        self._drain()
+
+    def transfer(self, to: int) -> None:
+        """Have this member lead, if it can. This one takes nothing more, and leads again if nothing comes of it."""
+        if self._leads:
+            self._transfer_ticks = self.settings.election_ticks + 1  # so long Raft would drop proposals
+            self._step_down()
+            self._do(lambda: self._node.transfer_leader(to))
+
+    def campaign(self) -> None:
+        """Ask for votes now."""
+        self._do(lambda: self._node.campaign())
+
+    def unreachable(self, node: int) -> None:
+        """Something for this node was lost on the way."""
+        if self.is_leader:
+            self._do(lambda: self._node.report_unreachable(node))
+
+    def stop(self) -> None:
+        """Do nothing any more, and call nobody."""
+        self._ended = True
+
+    def fail(self, error: Exception) -> None:
+        """Something that it needs is broken."""
+        if not self._ended:
+            self._ended = True
+            self._ports.stopped(error)
+
+    # --- the Raft core reads ----------------------------------------------------------------------------------------
+
+    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        """See `slipstream_raft.LogReader`."""
+        return self._log.entries(low, high, max_bytes)
+
+    def snapshot(self, request_index: int, to: int) -> None:
+        """See `slipstream_raft.LogReader`: whoever is so far behind gets whole segments, beside Raft."""
+        self._far_behind.add(to)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _do(self, work: Callable[[], object]) -> bool:
+        """Something for the core, and all that follows from it; False: the group is or was stopped."""
+        if self._ended:
+            return False
+        try:
+            work()
+        except GroupStopped as error:
+            self.fail(error)
+            return False
+        self._drain()
+        return not self._ended
+
+    def _drain(self) -> None:
+        """Everything the core wants done, until something has to be waited for."""
+        if self._draining or self._ended:
+            return
+        self._draining = True
+        try:
+            while not (self._saving or self._holding or self._ended):
+                if self._ready is not None:
+                    ready, self._ready = self._ready, None
+                    self._carry_out(ready)
+                elif (new := self._node.ready()) is not None:
+                    self._ready = new  # what it says of votes and roles comes first, and may have to be waited for
+                    self._take_note(new)
+                elif not self._look_at_lead():
+                    break
+        except (GroupStopped, StorageFault) as error:
+            self.fail(error)
+        finally:
+            self._draining = False
+        while self._far_behind and not self._ended:
+            self._ports.behind(self._far_behind.pop())
+
+    def _take_note(self, ready: Ready) -> None:
+        """Term, vote, membership and roles that are new with this."""
+        if ready.hard_state is not None:
+            self._hard_state = ready.hard_state
+        term, vote, commit = self._hard_state
+        if ready.soft_state is not None:
+            self.leader, self._role = ready.soft_state
+        if term != self.term or ready.soft_state is not None:
+            self._roll()
+        if self._leads and (term != self.term or self._role != _LEADER):
+            self._step_down()
+        self.term = term
+        votes = self._votes
+        for index, _, kind, data in ready.committed:
+            if kind != NORMAL and index > votes.applied_conf:
+                votes = _with_membership(votes, index, self._node.apply_conf_change(kind, data))
+        if votes is not self._votes or (term, vote) != (votes.term, votes.vote):
+            hint = min(commit, self.applied)  # what is applied is synced, and its memberships are in these votes
+            self._votes = replace(votes, version=votes.version + 1, term=term, vote=vote, commit=hint)
+            self._saving = self._votes.version
+            self._ports.save_votes(self._votes)
+
+    def _carry_out(self, ready: Ready) -> None:
+        log, ports = self._log, self._ports
+        if ready.entries:
+            log.write(ready.entries)
+        # Answers leave in their order: one that promises nothing new waits for those before it all the same.
+        self._waiting.append((ready.number, log.last_index, ready.persisted_messages))
+        if log.synced_index == log.last_index:
+            self._persist(ready.number)
+        else:
+            ports.sync_log()
+        for to, _, message in ready.messages:
+            ports.send(to, message)
+        if ready.committed:
+            ports.committed(ready.committed)
+            self.applied, self._applied_term = ready.committed[-1][:2]
+            self._node.advance_apply_to(self.applied)
+
+    def _persist(self, number: int) -> None:
+        """All up to this `Ready` is on disk."""
+        self._node.on_persist_ready(number)
+        while self._waiting and self._waiting[0][0] <= number:
+            for to, _, message in self._waiting.popleft()[2]:
+                self._ports.send(to, message)
+
+    def _look_at_lead(self) -> bool:
+        """Nothing is left to do: whether a leader has everything applied, and begins."""
+        begins = (
+            self._role == _LEADER
+            and not (self._leads or self._transfer_ticks)
+            and self._applied_term == self.term
+            and self.applied == self._log.last_index
+        )
+        if begins:
+            self._leads = True
+            self._ports.leads(self.term)
+        return begins
+
+    def _step_down(self) -> None:
+        if self._leads:
+            self._leads = False
+            self._ports.steps_down()
+
+    def _roll(self) -> None:
+        """Dice for the next election."""
+        settings = self.settings
+        ticks = settings.election_ticks + self._random_below(settings.election_spread)
+        self._node.set_randomized_election_timeout(ticks)
+
+
+def _with_membership(votes: Votes, index: int, membership: ConfState) -> Votes:
+    voters, learners, outgoing, next_learners, auto_leave = membership
+    return replace(
+        votes,
+        voters=voters,
+        learners=learners,
+        outgoing=outgoing,
+        next_learners=next_learners,
+        auto_leave=auto_leave,
+        applied_conf=index,
+    )

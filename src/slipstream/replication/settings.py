@@ -1,0 +1,32 @@
+"""The numbers of a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["DEFAULTS", "GroupSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Times are in ticks (`groups.TICK_NS`)."""
+
+    election_ticks: int = 10
+    """Without a word of the leader for so long, a follower may ask for votes."""
+    election_spread: int = 5
+    """... and waits up to so many more, by dice, so that two rarely ask at once. At most `election_ticks`."""
+    heartbeat_ticks: int = 2
+    message_bytes: int = 256 * 1024
+    """Entries in one message, if there is more than one."""
+    messages_in_flight: int = 16
+    """To a follower that has not answered them: with `message_bytes` about 4 MB, more would delay heartbeats."""
+    uncommitted_bytes: int = 1 << 62
+    """The stream itself bounds what waits for its commit (`STREAM_MAX_BUFFERED_BYTES`); here nothing is dropped."""
+    apply_bytes: int = 1 << 20
+    """Committed entries handled at once, so that no event takes long."""
+    window_bytes: int = 1 << 20
+    """Newest entries kept in memory for followers."""
+
+
+DEFAULTS: Final = GroupSettings()

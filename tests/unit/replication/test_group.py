@@ -1,0 +1,309 @@
+"""A member of a group keeps its promises to Raft: what is saved, written and sent, and in which order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import pytest
+
+pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.replica_log import Entry
+from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.group import Group
+
+
+class MemoryLog:
+    """Entries in a list; `sync` is the disk."""
+
+    def __init__(self) -> None:
+        self.held: list[Entry] = []
+        self.synced_index = 0
+        self.error: StorageFault | None = None
+
+    first_index = 1
+
+    @property
+    def last_index(self) -> int:
+        return len(self.held)
+
+    def terms(self) -> list[tuple[int, int]]:
+        runs = [(0, 0)]
+        for index, term, _, _ in self.held:
+            if runs[-1][1] != term:
+                runs.append((index, term))
+        return runs
+
+    def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
+        return self.held[low - 1 : high - 1]
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        if self.error is not None:
+            raise self.error
+        for entry in entries:
+            del self.held[entry[0] - 1 :]
+            self.synced_index = min(self.synced_index, entry[0] - 1)
+            self.held.append(entry)
+
+    def sync(self) -> None:
+        self.synced_index = self.last_index
+
+
+class Member:
+    """A group with its ports; `happened` is what it did, in order."""
+
+    def __init__(self, world: dict[int, Member], id_: int, voters: Sequence[int], *, saves: bool = True) -> None:
+        self.world = world
+        self.id = id_
+        self.saves = saves  # votes, at once
+        self.reopens = False  # its log, in its own time
+        self.log = MemoryLog()
+        self.happened: list[str] = []
+        self.sent: deque[tuple[int, bytes]] = deque()
+        self.saved: list[Votes] = []
+        self.error: Exception | None = None
+        world[id_] = self
+        self.group = Group(id_, self.log, Votes(voters=list(voters)), self, lambda _: 0, applied=0)
+
+    def send(self, to: int, message: bytes) -> None:
+        self.happened.append("sent")
+        self.sent.append((to, message))
+
+    def save_votes(self, votes: Votes) -> None:
+        self.happened.append(f"votes {votes.term} {votes.vote}")
+        self.saved.append(votes)
+        if self.saves:
+            self.group.votes_saved(votes.version)
+
+    def sync_log(self) -> None:
+        self.happened.append("sync")
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        self.happened.append(f"committed {entries[-1][0]}")
+
+    def leads(self, term: int) -> None:
+        self.happened.append(f"leads {term}")
+
+    def steps_down(self) -> None:
+        self.happened.append("steps down")
+        if self.reopens:
+            self.group.hold()
+
+    def behind(self, to: int) -> None:
+        self.happened.append(f"behind {to}")
+
+    def stopped(self, error: Exception) -> None:
+        self.error = error
+
+    def disk(self) -> None:
+        self.log.sync()
+        self.group.persisted()
+
+
+def three() -> dict[int, Member]:
+    world: dict[int, Member] = {}
+    for id_ in (1, 2, 3):
+        Member(world, id_, (1, 2, 3))
+    return world
+
+
+def run(world: dict[int, Member], *, without: Sequence[int] = ()) -> None:
+    """Until nobody has anything to say; disks are quick."""
+    moved = True
+    while moved:
+        moved = False
+        for member in world.values():
+            if member.id not in without and member.log.synced_index < member.log.last_index:
+                member.disk()
+                moved = True
+            while member.sent:
+                to, message = member.sent.popleft()
+                if to not in without and member.id not in without:
+                    moved = True
+                    world[to].group.receive(message)
+
+
+def elect(world: dict[int, Member], id_: int) -> None:
+    world[id_].group.campaign()
+    run(world)
+    assert world[id_].group.is_leader
+
+
+def test_a_vote_is_saved_before_it_is_asked_for_or_given() -> None:
+    world = three()
+    one, two = world[1], world[2]
+    one.saves = two.saves = False
+    one.group.campaign()
+    run(world)  # the round that changes nothing needs no disk
+    assert one.happened[-1] == "votes 1 1"
+    asked = list(one.sent)
+    one.group.votes_saved(one.saved[-1].version)
+    assert not asked and len(one.sent) == 2
+    run(world, without=[3])
+    assert two.happened[-1] == "votes 1 1" and not one.group.is_leader
+    two.group.votes_saved(two.saved[-1].version)
+    run(world)
+    assert one.group.is_leader
+
+
+def test_the_version_of_older_votes_says_nothing() -> None:
+    world = three()
+    one = world[1]
+    one.saves = False
+    one.group.campaign()
+    run(world)
+    one.group.votes_saved(one.saved[-1].version - 1)
+    assert not one.sent and not one.group.is_settled
+
+
+def test_a_leader_begins_when_all_it_has_is_applied() -> None:
+    world = three()
+    elect(world, 1)
+    one = world[1]
+    assert one.happened.index("committed 1") < one.happened.index("leads 1")
+    assert one.happened.count("leads 1") == 1
+    assert not world[2].group.is_leader and world[2].group.leader == 1
+
+
+def test_a_follower_answers_when_it_is_on_its_disk() -> None:
+    world = three()
+    elect(world, 1)
+    assert world[1].group.propose([b"a", b"b"])
+    two = world[2]
+    while world[1].sent:
+        to, message = world[1].sent.popleft()
+        world[to].group.receive(message)
+    assert two.log.last_index == 3 and not two.sent and two.happened[-1] == "sync"
+    two.disk()
+    assert len(two.sent) == 1
+    run(world)
+    assert {member.group.applied for member in world.values()} == {3}
+
+
+def test_a_leader_needs_no_disk_of_its_own_to_commit_but_to_apply() -> None:
+    world = three()
+    elect(world, 1)
+    one = world[1]
+    one.group.propose([b"a"])
+    for member in (world[2], world[3]):
+        while one.sent:
+            to, message = one.sent.popleft()
+            world[to].group.receive(message)
+        member.disk()
+    for member in (world[2], world[3]):
+        while member.sent:
+            to, message = member.sent.popleft()
+            if to == 1:
+                one.group.receive(message)
+    assert one.group.applied == 1
+    one.disk()
+    assert one.group.applied == 2
+
+
+def test_who_does_not_lead_cannot_propose() -> None:
+    world = three()
+    elect(world, 1)
+    assert not world[2].group.propose([b"a"])
+    assert world[2].log.last_index == 1
+
+
+def test_a_deposed_leader_lets_go_before_anything_of_another_is_written() -> None:
+    world = three()
+    elect(world, 1)
+    one = world[1]
+    one.group.propose([b"lost"])
+    one.sent.clear()
+    one.disk()
+    for _ in range(10):  # the others hear nothing of it any more
+        world[2].group.tick()
+        world[3].group.tick()
+    run(world, without=[1])
+    world[2].group.campaign()
+    run(world, without=[1])
+    assert world[2].group.is_leader and one.log.held[-1][3] == b"lost"
+    again = MemoryLog()
+    again.held, again.synced_index = list(one.log.held), one.log.last_index
+    one.happened.clear()
+    one.reopens = True
+    world[2].group.tick()
+    world[2].group.tick()
+    run(world)
+    assert "steps down" in one.happened and one.log.held[-1][3] == b"lost"
+    one.log = again
+    one.group.resume(again)
+    run(world)
+    assert again.held == world[2].log.held and b"lost" not in [entry[3] for entry in again.held]
+    assert one.group.applied == world[2].group.applied
+
+
+def test_a_transfer_that_fails_ends_and_it_leads_again() -> None:
+    world = three()
+    elect(world, 1)
+    one = world[1]
+    one.group.transfer(2)
+    assert "steps down" in one.happened and not one.group.propose([b"a"])
+    one.sent.clear()  # the other never hears of it
+    for _ in range(one.group.settings.election_ticks):
+        one.group.tick()
+        run(world)
+    assert one.happened.count("leads 1") == 1
+    one.group.tick()
+    assert one.happened.count("leads 1") == 2 and one.group.propose([b"a"])
+
+
+def test_a_transfer_makes_the_other_lead() -> None:
+    world = three()
+    elect(world, 1)
+    world[1].group.transfer(3)
+    run(world)
+    assert world[3].group.is_leader and "steps down" in world[1].happened
+
+
+def test_a_cut_off_leader_steps_down() -> None:
+    world = three()
+    elect(world, 1)
+    for _ in range(40):
+        world[1].group.tick()
+        world[1].sent.clear()
+    assert not world[1].group.is_leader and world[1].happened.count("steps down") == 1
+
+
+def test_bytes_that_are_no_message_are_dropped() -> None:
+    world = three()
+    assert not world[1].group.receive(b"\xff" * 20)
+    elect(world, 1)
+
+
+def test_a_log_that_cannot_be_written_stops_the_group() -> None:
+    world = three()
+    world[2].log.error = StorageFault("broken")
+    world[1].group.campaign()
+    run(world)
+    assert isinstance(world[2].error, StorageFault) and world[2].group.is_stopped
+    assert world[1].group.is_leader and world[3].group.leader == 1
+    assert not world[2].group.receive(b"") and not world[2].group.propose([b"a"])
+
+
+def test_files_that_contradict_each_other_are_refused() -> None:
+    member = three()[1]
+    with pytest.raises(StorageFault, match="contradict"):
+        Group(1, member.log, Votes(term=1, commit=5, voters=[1]), member, lambda _: 0, applied=5)
+
+
+def test_a_membership_is_saved_before_anything_is_said_under_it() -> None:
+    world = three()
+    elect(world, 1)
+    four = Member(world, 4, (1, 2, 3))  # as the group was founded: the rest is in the log
+    one = world[1]
+    assert one.group.change([("learner", 4)])
+    run(world)
+    assert one.saved[-1].learners == [4] and one.saved[-1].applied_conf == 2
+    assert four.log.held == one.log.held
+    assert one.group.change([("voter", 4), ("gone", 3)])
+    run(world)
+    assert one.saved[-1].outgoing == [1, 2, 3] and sorted(one.saved[-1].voters) == [1, 2, 4]
+    assert one.group.change([])
+    run(world)
+    assert one.saved[-1].outgoing == [] and sorted(four.saved[-1].voters) == [1, 2, 4]
