@@ -12,7 +12,6 @@ from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue
 from slipstream.links.routes.link import RouteLink
 from slipstream.links.routes.mesh import Mesh
-from slipstream.links.routes.replica_links import ReplicaListener
 from slipstream.links.routes.targets import RouteTarget
 from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
@@ -46,14 +45,14 @@ class LinkEdge:
 class LinkWorld:
     """A server of a cluster, and hands to play its peers."""
 
-    def __init__(self, replicas: ReplicaListener | None = None, **cluster: object) -> None:
+    def __init__(self, *, replicates: bool = False, **cluster: object) -> None:
         self.edge = LinkEdge()
         cluster = {"name": "C", "port": -1, "pool_size": 1, **cluster}
         options = Options(cluster=ClusterOptions(**cluster))  # type: ignore[arg-type]
         identity = ServerIdentity("SELF", "self", "", 1)
         queue = FlushQueue(lambda: None)
         self.hub = Hub(options, identity, SystemClock(), random.Random(1), self.edge, queue)  # type: ignore[arg-type]
-        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False, replicas=replicas)
+        self.mesh = Mesh(self.hub, self.edge, "C", dynamic=False, replicates=replicates)
         self.mesh.telling.watch_accounts()
 
     def accepted(self) -> RouteLink:

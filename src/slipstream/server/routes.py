@@ -71,7 +71,8 @@ class Routes:
         self._server = server
         name = options.name or new_nuid(server.hub.rng)
         self._tls = RouteTls.of(options)
-        self.mesh = Mesh(server.hub, self, name, dynamic=not options.name)
+        replicates = server.options.jetstream.enabled
+        self.mesh = Mesh(server.hub, self, name, dynamic=not options.name, replicates=replicates)
         self.sockets: LinkSockets[RouteLink] = LinkSockets(server)
         self._by_name = True  # a peer that was told of by address shows the name of a configured one
         self.port = 0

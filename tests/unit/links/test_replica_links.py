@@ -34,9 +34,10 @@ class ReplicaWorld(LinkWorld):
 
     def __init__(self) -> None:
         self.listener = Listener()
-        super().__init__(self.listener)
+        super().__init__(replicates=True)
         assert self.mesh.replicas is not None
         self.replicas = self.mesh.replicas
+        self.replicas.tell(self.listener)
 
     def dial(self, target: RouteTarget, **info: object) -> RouteLink:
         link = self.mesh.dialled(Peer("10.0.0.1", 1, "route"), target)
@@ -66,6 +67,13 @@ def test_who_dialled_the_route_dials_the_link_for_replicas(world: ReplicaWorld) 
     assert b'"slipstream_replicas":true' in said(link)
     assert world.listener.events == ["+peer"]
     assert link not in world.mesh.roster.routes()
+
+
+def test_who_comes_later_is_told_who_is_there(world: ReplicaWorld) -> None:
+    world.peer(slipstream_replicas=True)
+    late = Listener()
+    world.replicas.tell(late)
+    assert late.events == ["+peer"]
 
 
 def test_a_peer_that_does_not_take_part_is_left_alone(world: ReplicaWorld) -> None:

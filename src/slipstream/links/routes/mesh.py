@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
     from slipstream.config.listener_options import ClusterOptions
-    from slipstream.links.routes.replica_links import ReplicaListener
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 
@@ -84,9 +83,7 @@ class MeshEdge(Protocol):
 class Mesh:
     """The routes of one server."""
 
-    def __init__(
-        self, hub: Hub, edge: MeshEdge, cluster: str, *, dynamic: bool, replicas: ReplicaListener | None = None
-    ) -> None:
+    def __init__(self, hub: Hub, edge: MeshEdge, cluster: str, *, dynamic: bool, replicates: bool = False) -> None:
         """No route yet.
 
         Args:
@@ -94,12 +91,12 @@ class Mesh:
             edge: sockets.
             cluster: the name of the cluster.
             dynamic: whether it was made up, and gives way to that of others.
-            replicas: takes what replicas of other servers say; None: there are none here.
+            replicates: whether it takes part in replication.
         """
         self.hub = hub
         self._edge = edge
-        self.introduction = Introduction(hub, cluster, dynamic=dynamic, replicates=replicas is not None)
-        self.replicas = None if replicas is None else ReplicaLinks(replicas, edge.dial, edge.at_end_of_turn)
+        self.introduction = Introduction(hub, cluster, dynamic=dynamic, replicates=replicates)
+        self.replicas = ReplicaLinks(edge.dial, edge.at_end_of_turn) if replicates else None
         self.roster = Roster(hub.options.cluster.accounts)
         self.telling = InterestTelling(hub, self.roster)
         self.past = PastTraffic()

@@ -51,22 +51,26 @@ class ReplicaLinks:
     """The links of one server's replicas to those of others, by the names of servers.
 
     Args:
-        listener: takes what comes.
         dial: connects to a target.
         at_end: calls once when what was read in this turn is handled.
     """
 
     def __init__(
         self,
-        listener: ReplicaListener,
         dial: Callable[[RouteTarget], None],
         at_end: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._listener = listener
+        self._listeners: list[ReplicaListener] = []
         self._dial = dial
         self._at_end = at_end
         self._links: dict[str, list[RouteLink]] = {}
         self._arrived: dict[str, list[tuple[int, bytes]]] = {}
+
+    def tell(self, listener: ReplicaListener) -> None:
+        """Somebody takes part from now on; what came before is lost, as if there had been no link."""
+        self._listeners.append(listener)
+        for name in self._links:
+            listener.peer_up(name)
 
     @property
     def peers(self) -> list[str]:
@@ -101,7 +105,8 @@ class ReplicaLinks:
         link.take_replica_messages(Interest(), REPLICA_MESSAGE_MAX)
         links.append(link)
         if len(links) == 1:
-            self._listener.peer_up(name)
+            for listener in self._listeners:
+                listener.peer_up(name)
 
     def message(self, link: RouteLink, group: bytes, body: bytes) -> None:
         """One message of a peer."""
@@ -115,7 +120,8 @@ class ReplicaLinks:
     def _hand_over(self) -> None:
         arrived, self._arrived = self._arrived, {}
         for name, batch in arrived.items():
-            self._listener.received(name, batch)
+            for listener in self._listeners:
+                listener.received(name, batch)
 
     def closed(self, link: RouteLink) -> None:
         """A link ended."""
@@ -125,4 +131,5 @@ class ReplicaLinks:
         links.remove(link)
         if not links:
             del self._links[link.end.remote_name]
-            self._listener.peer_down(link.end.remote_name)
+            for listener in self._listeners:
+                listener.peer_down(link.end.remote_name)

@@ -1,0 +1,74 @@
+"""Servers of a cluster with replicas: each reaches each, over links of their own, and again after one was gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from slipstream.config.record import replace
+from slipstream.replication.ids import node_id
+from slipstream.server.replica_transport import ReplicaTransport
+from slipstream.server.server import Server
+from support.clusters import until
+from support.config_loading import loaded
+from support.ports import free_port
+
+
+class Member:
+    """A server that takes part, and what it hears."""
+
+    def __init__(self, name: str, port: int, routes: list[int], directory: Path) -> None:
+        self.name = name
+        self.id = node_id(name)
+        text = (
+            f'listen: "127.0.0.1:-1", server_name: {name}\n'
+            f'cluster {{ name: C, listen: "127.0.0.1:{port}", '
+            f"routes: [{', '.join(f'nats://127.0.0.1:{route}' for route in routes)}] }}"
+        )
+        options = loaded(text).options
+        jetstream = replace(options.jetstream, enabled=True, store_dir=str(directory / name))
+        self.server = Server(replace(options, jetstream=jetstream), log=lambda _level, _line: None)
+        self.heard: list[tuple[int, Sequence[tuple[int, bytes]]]] = []
+        self.peers: set[int] = set()
+
+    async def start(self) -> None:
+        await self.server.start()
+        assert self.server.routes is not None
+        links = self.server.routes.mesh.replicas
+        assert links is not None
+        self.transport = ReplicaTransport(
+            links,
+            lambda sender, batch: self.heard.append((sender, batch)),
+            lambda node, _name: self.peers.add(node),
+            self.peers.discard,
+        )
+
+
+async def test_each_reaches_each_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slipstream.server.server.unsupported", lambda _options: [])  # until streams have replicas
+    ports = [free_port() for _ in range(3)]
+    members = [Member(f"n{number}", port, ports, tmp_path) for number, port in enumerate(ports)]
+    for member in members:
+        await member.start()
+    ids = {member.id for member in members}
+    try:
+        for member in members:
+            await until(lambda member=member: member.peers == ids - {member.id}, "all are reached")  # type: ignore[misc]
+        first, second, third = members
+        assert first.transport.send(second.id, [(1, b"a"), (2, b"b" * 300_000)])
+        assert third.transport.send(second.id, [(1, b"c")])
+        await until(lambda: sum(len(batch) for _, batch in second.heard) == 3)
+        assert dict(second.heard)[third.id] == [(1, b"c")]
+        await third.server.stop()
+        await until(lambda: first.peers == {second.id} and second.peers == {first.id}, "one is gone")
+        assert not first.transport.send(third.id, [(1, b"x")])
+        again = members[2] = Member(third.name, ports[2], ports, tmp_path)
+        await again.start()
+        await until(lambda: first.peers == ids - {first.id}, "it is back")
+        await until(lambda: first.transport.send(again.id, [(7, b"again")]))
+        await until(lambda: again.heard == [(first.id, [(7, b"again")])])
+    finally:
+        await asyncio.gather(*(member.server.stop() for member in members))
