@@ -1,0 +1,259 @@
+"""The meta group as this server sees it: what is agreed on, and on the leader, what is to be.
+
+The leader judges requests against its draft, appends what follows from them, and is told when that is committed. Every
+server is told of changes when they are committed, in the same order.
+
+    propose(entries) ──► draft, log ──► committed ──► state, `changed` ──► `done`
+
+Entries that a later one of the same subject replaces are removed by the leader, and so are those that say "gone", once
+they are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.groups import RAFT_MESSAGE
+from slipstream.replication.ids import META_GROUP, NO_NODE
+from slipstream.replication.meta.entries import Assignment, Node, encode
+from slipstream.replication.meta.log import LogPorts, MetaLog, OpenedLog
+from slipstream.replication.meta.state import MetaState
+
+__all__ = ["Change", "MetaGroup", "MetaListener", "MetaPorts"]
+
+Entry = Node | Assignment
+Change = tuple[Entry | None, Entry | None]
+"""What was there, and what is."""
+
+_GONE_KEPT: Final = 64  # messages that only say "gone", before they are removed
+_LEADERLESS_TICKS: Final = 30  # without a leader for so long, callers are told
+
+
+class MetaPorts(LogPorts, Protocol):
+    """What the meta group needs from its surroundings."""
+
+    def now_ns(self) -> int:
+        """Wall clock."""
+        ...
+
+
+class MetaSender(Protocol):
+    """Where messages of groups go out. `Groups` is one."""
+
+    def send(self, group_id: int, to: int, message: bytes, *, kind: int = RAFT_MESSAGE) -> None:
+        """With the next batch for this node."""
+        ...
+
+
+class MetaListener(Protocol):
+    """Who acts on what is agreed."""
+
+    def changed(self, old: Entry | None, new: Entry | None) -> None:
+        """An entry was made, replaced or removed."""
+        ...
+
+    def leads(self) -> None:
+        """This server leads the meta group."""
+        ...
+
+    def steps_down(self) -> None:
+        """It does no more."""
+        ...
+
+    def stopped(self, error: Exception) -> None:
+        """This server does not take part any more."""
+        ...
+
+
+class MetaGroup:
+    """This server's member of the meta group. Implements `LogListener`."""
+
+    def __init__(
+        self, node: int, opened: OpenedLog, ports: MetaPorts, sender: MetaSender, listener: MetaListener
+    ) -> None:
+        """As its files say; `start` follows.
+
+        Raises:
+            StorageFault: they contradict each other.
+        """
+        self.state = MetaState()
+        """What is agreed on."""
+        self.draft: MetaState | None = None
+        """On the leader: the same with what it has proposed."""
+        self._node = node
+        self._ports = ports
+        self._sender = sender
+        self._listener = listener
+        self._seqs: dict[bytes, int] = {}  # subject → the message that counts
+        self._proposed: dict[bytes, int] = {}  # the same of what this leader has proposed
+        self._gone: dict[bytes, int] = {}  # the same of committed messages that say "gone"
+        self._waiting: list[tuple[int, Callable[[bool], None]]] = []  # sequence, what is called when it is committed
+        self._leaderless_ticks = 0
+        self._log = MetaLog(node, opened, ports, self)
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this server leads, and knows all that was agreed on."""
+        return self.draft is not None
+
+    @property
+    def leader(self) -> int:
+        """The number of who leads, as far as it is known here; 0 for nobody."""
+        return self._log.group.leader
+
+    @property
+    def is_leaderless(self) -> bool:
+        """Whether nobody has led for a while."""
+        return self._leaderless_ticks >= _LEADERLESS_TICKS
+
+    @property
+    def term(self) -> int:
+        """Raft's."""
+        return self._log.group.term
+
+    @property
+    def applied_index(self) -> int:
+        """Of the log."""
+        return self._log.group.applied
+
+    @property
+    def votes(self) -> Votes:
+        """Term, vote and members."""
+        return self._log.group.votes
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Tell of all that is known to be agreed on."""
+        self._log.start()
+
+    def tick(self) -> None:
+        """See `GroupMember.tick`."""
+        self._log.group.tick()
+        self._leaderless_ticks = 0 if self.leader != NO_NODE else self._leaderless_ticks + 1
+
+    def receive(self, message: bytes) -> bool:
+        """See `GroupMember.receive`."""
+        return self._log.group.receive(message)
+
+    def unreachable(self, node: int) -> None:
+        """See `GroupMember.unreachable`."""
+        self._log.group.unreachable(node)
+
+    def transfer(self, to: int) -> None:
+        """Have another server lead."""
+        self._log.group.transfer(to)
+
+    def close(self) -> None:
+        """End."""
+        self._log.close()
+
+    # --- the leader -------------------------------------------------------------------------------------------------
+
+    @property
+    def next_group(self) -> int:
+        """The number of the group of a stream that is proposed next: never used before, and never again."""
+        return META_GROUP + self._log.next_seq
+
+    def propose(self, entries: Iterable[Entry | bytes], done: Callable[[bool], None]) -> None:
+        """On the leader: have entries agreed on, or the ones under these subjects removed.
+
+        Args:
+            entries: at least one. A stream that is new has `next_group` as its group, and is the first.
+            done: called when they are, with True; with False if this server no longer leads, and nobody here knows.
+        """
+        draft, log, seq = self.draft, self._log, 0
+        assert draft is not None
+        for entry in entries:
+            if isinstance(entry, bytes):
+                draft.remove(entry)
+                subject, payload = entry, b""
+            else:
+                draft.put(entry)
+                subject, payload = encode(entry)
+            seq = log.append(self._ports.now_ns(), subject, payload)
+            replaced = self._proposed.get(subject) or self._seqs.get(subject)
+            if replaced is not None:
+                log.remove(replaced)
+            self._proposed[subject] = seq
+            self._gone.pop(subject, None)
+        self._waiting.append((seq, done))
+
+    # --- what the log tells -----------------------------------------------------------------------------------------
+
+    def send(self, to: int, message: bytes) -> None:
+        """See `LogListener.send`."""
+        self._sender.send(META_GROUP, to, message)
+
+    def message(self, seq: int, subject: bytes, payload: bytes) -> None:
+        """See `LogListener.message`."""
+        self._note(seq, subject, payload)
+        old, new = self.state.apply(subject, payload)
+        if old != new:
+            self._listener.changed(old, new)
+
+    def messages_anew(self, messages: list[tuple[int, bytes, bytes]]) -> None:
+        """See `LogListener.messages_anew`."""
+        before = dict(self.state.keys())
+        self._seqs.clear()
+        self._gone.clear()
+        for seq, subject, payload in messages:
+            self._note(seq, subject, payload)
+            self.state.apply(subject, payload)
+        present = {subject for _, subject, payload in messages if payload}
+        for subject in before.keys() - present:
+            self.state.remove(subject)
+        now = self.state.keys()
+        for subject in [*before.keys() - present, *now]:
+            if before.get(subject) != now.get(subject):
+                self._listener.changed(before.get(subject), now.get(subject))
+
+    def applied(self) -> None:
+        """See `LogListener.applied`."""
+        done_seq = self._log.handed_seq
+        while self._waiting and self._waiting[0][0] <= done_seq:
+            self._waiting.pop(0)[1](True)
+        if self.draft is not None and len(self._gone) > _GONE_KEPT:
+            self._sweep()
+
+    def leads(self, term: int) -> None:
+        """See `LogListener.leads`."""
+        self.draft = self.state.copy()
+        self._sweep()
+        self._listener.leads()
+
+    def steps_down(self) -> None:
+        """See `LogListener.steps_down`."""
+        self.draft = None
+        self._proposed.clear()
+        waiting, self._waiting = self._waiting, []
+        self._listener.steps_down()
+        for _, done in waiting:
+            done(False)
+
+    def stopped(self, error: Exception) -> None:
+        """See `LogListener.stopped`."""
+        if self.draft is not None:
+            self.steps_down()
+        self._listener.stopped(error)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _note(self, seq: int, subject: bytes, payload: bytes) -> None:
+        self._seqs[subject] = seq
+        if self._proposed.get(subject) == seq:
+            del self._proposed[subject]
+        if payload:
+            self._gone.pop(subject, None)
+        elif subject not in self._proposed:
+            self._gone[subject] = seq
+
+    def _sweep(self) -> None:
+        for subject, seq in self._gone.items():
+            self._log.remove(seq)
+            self._seqs.pop(subject, None)
+        self._gone.clear()

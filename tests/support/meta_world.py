@@ -1,0 +1,190 @@
+"""Servers of a meta group in one process: simulated disks, a network without sockets, threads that are steps."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from slipstream.jetstream.store.values import Job
+from slipstream.replication.groups import Groups
+from slipstream.replication.ids import META_GROUP, node_id
+from slipstream.replication.meta.entries import Assignment, Node
+from slipstream.replication.meta.founding import Charter
+from slipstream.replication.meta.group import MetaGroup
+from slipstream.replication.meta.log import open_log
+from slipstream.testing.sim_disk import SimDisk
+from support.stores import options
+
+DIRECTORY = "/store/jetstream/meta"
+Entry = Node | Assignment | None
+
+
+class MetaServer:
+    """One process, and its disk."""
+
+    def __init__(self, world: MetaWorld, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.id = node_id(name)
+        self.disk = SimDisk()
+        self.disk.make_dir("/store")
+        self.lives = 0
+        self.is_up = False
+        self.changes: list[tuple[Entry, Entry]] = []
+        self.led = 0
+
+    def start(self) -> None:
+        self.lives += 1
+        self.is_up = True
+        self.changes.clear()
+        self.queue: list[Callable[[], None]] = []
+        self.stopped_by: Exception | None = None
+        seed = random.Random(f"{self.world.seed} {self.name} {self.lives}").getrandbits(32)
+        opened = open_log(
+            self.disk, DIRECTORY, self.world.charter, replace(options(segment_bytes=8192, seed=seed), replicated=True)
+        )
+        self.groups = Groups(self, self.call_soon)
+        self.meta = MetaGroup(self.id, opened, self, self.groups, self)
+        self.groups.add(META_GROUP, self.meta)
+        self.meta.start()
+
+    def kill(self) -> None:
+        """The process dies, the machine goes on."""
+        self.is_up = False
+        self.disk = self.disk.kill()
+
+    def lose_power(self) -> None:
+        """... and the machine does not."""
+        self.is_up = False
+        self.disk = self.disk.crash(self.world.rng, keep=self.world.rng.random(), torn=True)
+
+    # --- the ports ---
+
+    def now_ns(self) -> int:
+        return next(self.world.clock)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.queue.append(callback)
+
+    def run_commit(self, job: Job, on_done: Callable[[], None]) -> None:
+        self.run_blocking(job.run, on_done)
+
+    def run_blocking(self, job: Callable[[], None], on_done: Callable[[], None]) -> None:
+        def run() -> None:
+            job()
+            self.queue.append(on_done)
+
+        self.queue.append(run)
+
+    def random_below(self, bound: int) -> int:
+        return self.world.rng.randrange(bound)
+
+    def send(self, to: int, batch: Sequence[tuple[int, bytes]]) -> bool:
+        return self.world.post(self, to, batch)
+
+    # --- what the group tells ---
+
+    def changed(self, old: Entry, new: Entry) -> None:
+        self.changes.append((old, new))
+
+    def leads(self) -> None:
+        self.led += 1
+
+    def steps_down(self) -> None:
+        pass
+
+    def stopped(self, error: Exception) -> None:
+        self.stopped_by = error
+
+
+class MetaWorld:
+    """All servers, and time."""
+
+    def __init__(self, seed: int = 1, names: Sequence[str] = ("a", "b", "c")) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.clock = itertools.count(1_000_000)
+        self.charter = Charter("C1", sorted(names), b"c" * 16)
+        self.servers = {name: MetaServer(self, name) for name in names}
+        self.mail: list[tuple[int, int, list[tuple[int, bytes]]]] = []
+        self.loss = 0.0
+        self.cut_off: set[str] = set()
+        for server in self.servers.values():
+            server.start()
+
+    def named(self, number: int) -> MetaServer:
+        return next(server for server in self.servers.values() if server.id == number)
+
+    def post(self, sender: MetaServer, to: int, batch: Sequence[tuple[int, bytes]]) -> bool:
+        receiver = self.named(to)
+        if {sender.name, receiver.name} & self.cut_off or not receiver.is_up:
+            return False
+        if self.rng.random() >= self.loss:
+            self.mail.append((sender.id, to, list(batch)))
+        return True
+
+    def step(self) -> bool:
+        """One thing happens, if anything can: a message, or a piece of work."""
+        busy = [server for server in self.servers.values() if server.is_up and server.queue]
+        if self.mail and (not busy or self.rng.random() < 0.5):
+            sender, to, batch = self.mail.pop(self.rng.randrange(len(self.mail)) if self.loss else 0)
+            if self.named(to).is_up:
+                self.named(to).groups.received(sender, batch)
+            return True
+        if busy:
+            self.rng.choice(busy).queue.pop(0)()
+            return True
+        return False
+
+    def settle(self) -> None:
+        while self.step():
+            pass
+
+    def tick(self) -> None:
+        for server in self.servers.values():
+            if server.is_up:
+                server.groups.tick()
+        self.settle()
+
+    def until(self, holds: Callable[[], bool], ticks: int = 200) -> None:
+        for _ in range(ticks):
+            if holds():
+                return
+            self.tick()
+        raise AssertionError("it never came to it")
+
+    def leader(self) -> MetaServer:
+        """Who leads, sooner or later, as all who can be reached see it."""
+        self.until(lambda: self._leader() is not None)
+        found = self._leader()
+        assert found is not None
+        return found
+
+    def _leader(self) -> MetaServer | None:
+        up = [server for server in self.servers.values() if server.is_up and server.name not in self.cut_off]
+        for server in up:
+            if server.meta.is_leader and all(other.meta.leader == server.id for other in up):
+                return server
+        return None
+
+    def agree(self) -> None:
+        """All servers that are up have the same state, and what they were told adds up to it."""
+        up = [server for server in self.servers.values() if server.is_up]
+        states = [dict(server.meta.state.keys()) for server in up]
+        assert all(state == states[0] for state in states)
+        for server in up:
+            told: dict[object, Entry] = {}
+            for old, new in server.changes:
+                key = _key(old or new)
+                assert told.get(key) == old
+                told[key] = new
+            assert {key: one for key, one in told.items() if one is not None} == {
+                _key(one): one for one in states[0].values()
+            }
+
+
+def _key(entry: Entry) -> object:
+    assert entry is not None
+    return entry.id if isinstance(entry, Node) else (entry.account, entry.name)
