@@ -18,9 +18,10 @@ from slipstream.monitoring.query import Query
 from slipstream.protocol.info import decode_connect
 from slipstream.protocol.texts import CloseReason
 from slipstream.protocol.ws_origin import OriginPolicy
-from slipstream.rest.call import ApiCall
+from slipstream.rest.call import ApiCall, CallHeaders
 from slipstream.rest.handlers import steps_of
 from slipstream.rest.http_side import HttpSide
+from slipstream.rest.known_heads import KnownHeads
 from slipstream.rest.pages import allowed_origin
 from slipstream.rest.session import RestSession
 from slipstream.rest.steps import Answer, HttpProblem
@@ -206,8 +207,10 @@ def http_requests(data: bytes) -> None:
     """What is asked does not depend on how the bytes come, and every request gets an answer or a step of NATS."""
     calls = _http_calls([data])
     assert _http_calls(cut(data)) == calls
+    # What is remembered of a first time says the same the second time.
+    assert _http_calls([data, data]) == _http_calls([data, data], remembers=False)
     for method, path, query, headers, body in calls:
-        call = ApiCall(method, path, Query(query), headers, body)
+        call = ApiCall(method, path, Query(query), CallHeaders(headers), body)
         session = RestSession({}, "", "_INBOX.x")
         session.receive(b"PONG\r\n")
         login = session.output()
@@ -222,8 +225,11 @@ def http_requests(data: bytes) -> None:
         assert session.outcome is not None or lines
 
 
-def _http_calls(pieces: list[bytes]) -> list[tuple[str, tuple[str, ...], str, tuple[tuple[str, str], ...], bytes]]:
-    http, found = HttpSide(lambda: "now", HTTP_BODY_MAX), []
+def _http_calls(
+    pieces: list[bytes], *, remembers: bool = True
+) -> list[tuple[str, tuple[str, ...], str, tuple[tuple[str, str], ...], bytes]]:
+    heads = None if remembers else KnownHeads(0)
+    http, found = HttpSide(lambda: "now", HTTP_BODY_MAX, heads=heads), []
     for piece in pieces:
         if not piece:
             continue
@@ -231,7 +237,7 @@ def _http_calls(pieces: list[bytes]) -> list[tuple[str, tuple[str, ...], str, tu
         while (call := http.next_call()) is not None:
             if isinstance(call, ApiCall):
                 query = "&".join(f"{name}={value}" for name, value in sorted(call.query._values.items()))
-                found.append((call.method, call.path, query, call.headers, call.body))
+                found.append((call.method, call.path, query, call.headers.lines, call.body))
                 http.answer(Answer(204))
     return found
 

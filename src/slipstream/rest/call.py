@@ -3,39 +3,69 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cached_property
+
+import msgspec
 
 from slipstream.config.durations import parse_duration
 from slipstream.monitoring.query import BadRequest, Query
 from slipstream.rest.limits import ANSWER_TIMEOUT_MAX_NS, ANSWER_TIMEOUT_NS
-from slipstream.rest.message_headers import from_http
+from slipstream.rest.message_headers import from_http, header_block
 from slipstream.rest.steps import HttpProblem
 
-__all__ = ["ApiCall", "subject_of"]
+__all__ = ["ApiCall", "CallHeaders", "subject_of"]
 
 # What a PUB line can carry; whether it is a subject that may be published to, the server says.
 _BLANKS = re.compile(r"[\x00-\x20\x7f]")
 
 
-@dataclass(frozen=True)
-class ApiCall:
+class CallHeaders:
+    """The headers of a request, or of many that have the same: what they mean is found out once."""
+
+    def __init__(self, lines: tuple[tuple[str, str], ...] = ()) -> None:
+        """Keep the lines; names are in lower case."""
+        self.lines = lines
+
+    def first(self, name: str) -> str:
+        """The first value of a header, empty if there is none."""
+        return next((value for found, value in self.lines if found == name), "")
+
+    @cached_property
+    def for_message(self) -> list[tuple[str, str]]:
+        """What is meant for the message.
+
+        Raises:
+            HttpProblem: there are too many.
+        """
+        return from_http(self.lines)
+
+    @cached_property
+    def message_block(self) -> bytes:
+        """The same as a message carries it.
+
+        Raises:
+            HttpProblem: there are too many.
+        """
+        return header_block(self.for_message)
+
+
+class ApiCall(msgspec.Struct, frozen=True):
     """What is asked."""
 
     method: str
     path: tuple[str, ...]  # decoded, without the empty piece in front
     query: Query
-    headers: tuple[tuple[str, str], ...] = ()  # names in lower case
-    body: bytes = field(default=b"", repr=False)
+    headers: CallHeaders
+    body: bytes = b""
 
     def header(self, name: str) -> str:
         """The first value of a header, empty if there is none."""
-        return next((value for found, value in self.headers if found == name), "")
+        return self.headers.first(name)
 
-    @cached_property
+    @property
     def message_headers(self) -> list[tuple[str, str]]:
         """What of the headers is meant for the message."""
-        return from_http(self.headers)
+        return self.headers.for_message
 
     @property
     def timeout_ns(self) -> int:

@@ -1,5 +1,8 @@
 """The HTTP side of a connection without its socket, on the sans-io library h11.
 
+A request whose head is known (`known_heads`), and that is there in full, does not go through h11, nor does its answer
+if that is a plain one. Any other answer needs h11 to know of the request, which it is then given.
+
     receive(bytes) ──► next_call() ──► answer(…)                      ──► bytes for the wire ──► next_call() …
                                   └──► begin(…) ──► piece(…)* ──► end() ──┘
 
@@ -9,16 +12,21 @@ Invariants: after a call comes its whole answer before the next call; after `is_
 from __future__ import annotations
 
 from collections.abc import Callable
-from http import HTTPStatus
+from typing import Final
 
 import h11
 
 from slipstream.monitoring.query import Query, decode_component
-from slipstream.rest.call import ApiCall
+from slipstream.rest.call import ApiCall, CallHeaders
+from slipstream.rest.known_heads import KnownAnswers, KnownHeads, phrase
 from slipstream.rest.limits import HEAD_BYTES_MAX
 from slipstream.rest.steps import Answer, HttpProblem
 
 __all__ = ["HttpSide"]
+
+_NO_CONTENT: Final = 204
+# What every answer says; the date is the current one.
+_ALWAYS: Final = (("Date", ""), ("X-Content-Type-Options", "nosniff"))
 
 
 class HttpSide:
@@ -27,9 +35,17 @@ class HttpSide:
     Args:
         date: the value of the Date header now.
         body_max: bytes that a body may have.
+        answers: heads of answers that other connections know as well.
+        heads: what is remembered of requests.
     """
 
-    def __init__(self, date: Callable[[], str], body_max: int) -> None:
+    def __init__(
+        self,
+        date: Callable[[], str],
+        body_max: int,
+        answers: KnownAnswers | None = None,
+        heads: KnownHeads | None = None,
+    ) -> None:
         self.is_closing = False
         self.is_idle = True  # between two requests
         self._date = date
@@ -38,6 +54,13 @@ class HttpSide:
         self._head: h11.Request | None = None
         self._body = bytearray()
         self._origin = ""  # of a page that may read the answer
+        self._answers = answers or KnownAnswers()
+        self._heads = heads or KnownHeads()
+        self._waiting = b""  # bytes that h11 was not given
+        self._has_ended = False  # the client will send no more, which h11 does not know yet
+        self._is_fresh = True  # h11 is between two requests, and has no bytes
+        self._first = b""  # what h11 was given when it was fresh
+        self._known: bytes | None = None  # the request that is being answered, if h11 does not know of it
 
     @property
     def has_head(self) -> bool:
@@ -47,15 +70,22 @@ class HttpSide:
     def receive(self, data: bytes) -> None:
         """Bytes came; no bytes: the client will send no more."""
         self.is_idle = self.is_idle and not data
-        try:
-            self._http.receive_data(data)
-        except RuntimeError:
-            self.is_closing = True
+        if data:
+            self._waiting = self._waiting + data if self._waiting else data
+        else:
+            self._has_ended = True
+        if self._known is None and not self._is_fresh:
+            self._hand_over()
 
     def next_call(self) -> ApiCall | bytes | None:
         """The next whole request, None when there is none yet; bytes are to be sent, and then asked again."""
-        if self.is_closing:
+        if self.is_closing or self._known is not None:
             return None
+        if self._is_fresh and self._waiting:
+            call = self._known_call()
+            if call is not None:
+                return call
+        self._hand_over()
         try:
             return self._next_call()
         except h11.RemoteProtocolError as error:
@@ -69,9 +99,14 @@ class HttpSide:
 
     def answer(self, answer: Answer) -> bytes:
         """A whole answer."""
-        headers = [*answer.headers]
-        if answer.status != HTTPStatus.NO_CONTENT:
-            headers += [("Content-Type", answer.content_type), ("Content-Length", str(len(answer.body)))]
+        headers = answer.headers
+        if answer.status != _NO_CONTENT:
+            headers += (("Content-Type", answer.content_type), ("Content-Length", str(len(answer.body))))
+        if self._known is not None and not answer.headers and not self._origin:
+            self._known = None
+            self.is_idle = not self._waiting
+            head = self._answers.head(answer.status, (*headers, *_ALWAYS), self._date())
+            return head + answer.body
         sent = self._send_head(answer.status, headers)
         if not self._asks_for_head and answer.body:
             sent += self._http.send(h11.Data(data=answer.body)) or b""
@@ -79,7 +114,7 @@ class HttpSide:
 
     def begin(self, content_type: str) -> bytes:
         """The head of an answer that follows piece by piece."""
-        return self._send_head(200, [("Content-Type", content_type), ("Cache-Control", "no-store")])
+        return self._send_head(200, (("Content-Type", content_type), ("Cache-Control", "no-store")))
 
     def piece(self, data: bytes) -> bytes:
         """A piece of it."""
@@ -93,7 +128,8 @@ class HttpSide:
         self._body = bytearray()
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
-            self.is_idle = not self._http.trailing_data[0]
+            self._is_fresh = self._http.trailing_data == (b"", False)
+            self.is_idle = not self._waiting and not self._http.trailing_data[0]
         else:
             self.is_closing = True
         return sent
@@ -101,6 +137,47 @@ class HttpSide:
     @property
     def _asks_for_head(self) -> bool:
         return self._head is not None and self._head.method == b"HEAD"
+
+    def _known_call(self) -> ApiCall | None:
+        """The request that waits, if its head is known and all of it is there."""
+        data = self._waiting
+        found = self._heads.find(data)
+        if found is None:
+            return None
+        line, lines, at = found
+        end = at + lines.length
+        if len(data) < end:
+            return None
+        if len(data) == end:
+            self._known, self._waiting = data, b""
+        else:
+            self._known, self._waiting = data[:end], data[end:]
+        return ApiCall(line.method, line.path, line.query, lines.headers, data[at:end])
+
+    def _hand_over(self) -> None:
+        """Give h11 what waits."""
+        if self._is_fresh:
+            self._first = self._waiting
+        if self._waiting:
+            self._is_fresh = False
+        data, self._waiting = self._waiting, b""
+        try:
+            if data:
+                self._http.receive_data(data)
+            if self._has_ended:
+                self._is_fresh = self._has_ended = False
+                self._http.receive_data(b"")
+        except RuntimeError:
+            self.is_closing = True
+
+    def _admit_known(self) -> None:
+        """Let h11 know of the request that is being answered."""
+        if self._known is not None:
+            self._http.receive_data(self._known)
+            self._known, self._is_fresh = None, False
+            while not isinstance(event := self._http.next_event(), h11.EndOfMessage):
+                if isinstance(event, h11.Request):
+                    self._head = event
 
     def _next_call(self) -> ApiCall | bytes | None:
         while True:
@@ -141,7 +218,10 @@ class HttpSide:
         target = head.target.decode("latin-1")
         path, _, query = target.partition("#")[0].partition("?")
         pieces = tuple(_decoded(piece) for piece in path.removeprefix("/").split("/"))
-        headers = tuple((name.decode("ascii"), _text(value)) for name, value in head.headers)
+        headers = CallHeaders(tuple((name.decode("ascii"), _text(value)) for name, value in head.headers))
+        if self._first:
+            self._heads.learn(self._first, head, headers)
+            self._first = b""
         return ApiCall(head.method.decode("ascii"), pieces, Query(query), headers, bytes(self._body))
 
     def _refuse(self, problem: HttpProblem) -> bytes | None:
@@ -154,12 +234,13 @@ class HttpSide:
             Answer(answer.status, answer.body, answer.content_type, (*answer.headers, ("Connection", "close")))
         )
 
-    def _send_head(self, status: int, headers: list[tuple[str, str]]) -> bytes:
-        headers = [*headers, ("Date", self._date()), ("X-Content-Type-Options", "nosniff")]
+    def _send_head(self, status: int, given: tuple[tuple[str, str], ...]) -> bytes:
+        self._admit_known()
+        headers = [*given, *((name, self._date() if name == "Date" else value) for name, value in _ALWAYS)]
         if self._origin:
             headers += [("Access-Control-Allow-Origin", self._origin), ("Vary", "Origin")]
             headers.append(("Access-Control-Expose-Headers", "*"))
-        return self._http.send(h11.Response(status_code=status, reason=_phrase(status), headers=headers)) or b""
+        return self._http.send(h11.Response(status_code=status, reason=phrase(status), headers=headers)) or b""
 
 
 def _decoded(piece: str) -> str:
@@ -174,10 +255,3 @@ def _text(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return value.decode("latin-1")
-
-
-def _phrase(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""

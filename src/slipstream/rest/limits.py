@@ -8,6 +8,12 @@ from slipstream.units import KIB, SECOND_NS
 
 # A request line and its headers; what other web servers allow.
 HEAD_BYTES_MAX: Final = 16 * KIB
+# What is remembered of a connection: header lines of requests, by their bytes, and request lines; and of a port: heads
+# of answers.
+KNOWN_HEADS_MAX: Final = 8
+KNOWN_HEAD_BYTES_MAX: Final = 2 * KIB
+KNOWN_LINES_MAX: Final = 64
+KNOWN_ANSWERS_MAX: Final = 256
 # NATS headers of one message that come from HTTP headers; they count against the payload as well.
 HEADERS_MAX: Final = 64
 # How long a client may take with each step of a connection.

@@ -16,6 +16,8 @@ import msgspec
 
 from slipstream.client.frames import message_frame
 from slipstream.kernels.client.serverdecode import Decoder, Message
+from slipstream.kernels.subjects.subject import is_valid_publish
+from slipstream.protocol.texts import INVALID_PUBLISH_SUBJECT
 from slipstream.rest.steps import Answer, Ask, HttpProblem, Listen, NatsReply, PublishStep, Step, Steps, Tail
 from slipstream.version import PRODUCT_VERSION
 
@@ -68,7 +70,7 @@ class RestSession:
         self._http = bytearray()  # of a tail
         connect = {
             "verbose": False,
-            "pedantic": True,  # a subject that nobody can match is refused, not published into the void
+            "pedantic": False,
             "lang": "http",
             "version": PRODUCT_VERSION,
             "protocol": 1,
@@ -93,6 +95,11 @@ class RestSession:
         data = bytes(self._output)
         self._output.clear()
         return data
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the server is to get something."""
+        return bool(self._output)
 
     def tail_output(self) -> bytes:
         """What a tail has for the HTTP client."""
@@ -166,6 +173,10 @@ class RestSession:
 
     def _run(self, step: Step) -> None:
         self._step = step
+        if not isinstance(step, Listen) and not is_valid_publish(step.subject.encode()):
+            # It would be published into the void: nobody can match it.
+            self._throw(HttpProblem(400, INVALID_PUBLISH_SUBJECT))
+            return
         try:
             if isinstance(step, PublishStep):
                 self._output += message_frame(step.subject, step.payload, header=step.header)

@@ -25,8 +25,7 @@ __all__ = ["Answer", "Ask", "HttpProblem", "Listen", "NatsReply", "PublishStep",
 JSON_TYPE = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishStep:
+class PublishStep(msgspec.Struct, frozen=True):
     """Publish, and go on when the server has looked at it. Gives None."""
 
     subject: str
@@ -34,8 +33,7 @@ class PublishStep:
     header: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Send a request and wait for the first reply, which is given.
 
     A time-out and a subject without anybody behind it are `HttpProblem`s, raised where the step was yielded.
@@ -55,8 +53,7 @@ class Listen:
 Step = PublishStep | Ask | Listen
 
 
-@dataclass(frozen=True, slots=True)
-class NatsReply:
+class NatsReply(msgspec.Struct, frozen=True):
     """What came back."""
 
     header: bytes
@@ -69,8 +66,7 @@ class NatsReply:
         return int(code) if self.header.startswith(b"NATS/1.0 ") and code.isdigit() else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What the HTTP client gets."""
 
     status: int

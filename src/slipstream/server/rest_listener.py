@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from typing import TYPE_CHECKING, cast
 
 from slipstream.limits import LISTEN_BACKLOG, TLS_TIMEOUT_NS
 from slipstream.monitoring.http import http_date
 from slipstream.protocol.ws_origin import OriginPolicy
-from slipstream.rest.call import ApiCall
+from slipstream.rest.call import ApiCall, CallHeaders
 from slipstream.rest.credentials import credentials
 from slipstream.rest.handlers import steps_of
 from slipstream.rest.http_side import HttpSide
+from slipstream.rest.known_heads import KnownAnswers
 from slipstream.rest.limits import (
     BODY_TIMEOUT_NS,
     CONNECTIONS_MAX,
@@ -31,8 +33,9 @@ from slipstream.rest.limits import (
 )
 from slipstream.rest.pages import allowed_origin, preflight
 from slipstream.rest.session import RestSession
-from slipstream.rest.steps import Answer, HttpProblem
+from slipstream.rest.steps import Answer, HttpProblem, Steps
 from slipstream.server.listener import ClientProtocol, address_of
+from slipstream.server.patience import Patience
 from slipstream.server.pipe import Pipe
 from slipstream.server.tls import TlsContext
 from slipstream.units import SECOND_NS
@@ -58,6 +61,8 @@ class RestListener:
         self.tls = None if options.tls is None else TlsContext.for_server(options.tls)
         self.origins = OriginPolicy.from_options(False, options.allowed_origins)
         self.connections: set[RestProtocol] = set()
+        self.answers = KnownAnswers()
+        self._date = (0, "")  # a second, and how HTTP writes it
         self._listener: asyncio.Server | None = None
 
     @classmethod
@@ -80,6 +85,13 @@ class RestListener:
         )
         server.log("INF", f"Listening for HTTP API requests on {listener.url}")
         return listener
+
+    def date(self) -> str:
+        """Now, as HTTP writes it."""
+        second = int(time.time())
+        if self._date[0] != second:
+            self._date = second, http_date()
+        return self._date[1]
 
     @property
     def url(self) -> str:
@@ -104,15 +116,19 @@ class RestProtocol(asyncio.Protocol):
         self._listener = listener
         self._server = listener.server
         self._transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self._http = HttpSide(http_date, self._server.hub.options.max_payload)
+        self._http = HttpSide(listener.date, self._server.hub.options.max_payload, listener.answers)
         self._session: RestSession | None = None
         self._pipe: Pipe | None = None
         self._call: ApiCall | None = None  # being answered
         self._is_tail = False  # the answer goes on
         self._silence = 0  # heartbeats in a row in which the server said nothing
         self._blocked = False  # the transport holds bytes it could not send
-        self._step_timeout_ns = 0  # for which the timer was set
-        self._timer: asyncio.TimerHandle | None = None
+        self._judged: tuple[CallHeaders | None, dict[str, str]] = (None, {})  # headers of no page, and their login
+        self._step_timeout_ns = 0  # that is awaited
+        turns = self._server.turns
+        self._patience = Patience(turns, time.monotonic_ns, self.abort)  # with the client
+        self._step_patience = Patience(turns, time.monotonic_ns, self._on_step_timeout)
+        self._heartbeat: asyncio.TimerHandle | None = None  # of a tail
 
     # --- asyncio ------------------------------------------------------------------------------------------------
 
@@ -123,20 +139,23 @@ class RestProtocol(asyncio.Protocol):
             self._transport.abort()
             return
         self._listener.connections.add(self)
-        self._await(HEAD_TIMEOUT_NS)
+        self._patience.set(HEAD_TIMEOUT_NS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, and with it the client."""
-        self._stop_waiting()
+        self._patience.close()
+        self._step_patience.close()
+        self._stop_heartbeat()
         self._listener.connections.discard(self)
         self._leave()
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        if self._http.is_idle:
-            self._await(HEAD_TIMEOUT_NS)
+        was_idle = self._http.is_idle
         self._http.receive(data)
         self._take_calls()
+        if was_idle and self._call is None and not self._http.is_idle and not self._http.has_head:
+            self._patience.set(HEAD_TIMEOUT_NS)  # a head that is not whole
 
     def eof_received(self) -> bool:
         """The client sends no more; what is under way is still answered, unless it goes on for ever."""
@@ -153,7 +172,7 @@ class RestProtocol(asyncio.Protocol):
         if self._pipe is not None:
             self._pipe.block()
         if not self._is_tail:
-            self._await(WRITE_TIMEOUT_NS)  # of a tail the server's own deadline for slow clients holds
+            self._patience.set(WRITE_TIMEOUT_NS)  # of a tail the server's own deadline for slow clients holds
 
     def resume_writing(self) -> None:
         """It has read."""
@@ -181,33 +200,49 @@ class RestProtocol(asyncio.Protocol):
             elif call is not None:
                 self._begin(call)
             if http.is_closing and self._call is None:
-                self._await(WRITE_TIMEOUT_NS)
+                self._patience.set(WRITE_TIMEOUT_NS)
                 transport.close()
             elif call is None:
                 break
         if self._call is None and not (self._blocked or transport.is_closing()):
             if http.is_idle:
-                self._await(IDLE_TIMEOUT_NS)
+                self._patience.set(IDLE_TIMEOUT_NS)
             elif http.has_head:
-                self._await(BODY_TIMEOUT_NS)
+                self._patience.set(BODY_TIMEOUT_NS)
 
     def _begin(self, call: ApiCall) -> None:
-        self._stop_waiting()
+        self._patience.clear()
         self._call = call
         try:
-            origin = allowed_origin(call, self._listener.origins)
-            self._http.allow_origin(origin)
-            if call.method == "OPTIONS":
+            steps, login = self._judge(call)
+            if steps is None:
                 self._answer(preflight(call))
                 return
-            steps = steps_of(call)
-            login = credentials(call.header("authorization"), operator_mode=self._server.options.trusts_operators)
         except HttpProblem as problem:
             self._answer(problem.answer())
             return
         session = self._session_of(login, call)
         session.begin(steps)
         self._drive()
+
+    def _judge(self, call: ApiCall) -> tuple[Steps | None, dict[str, str]]:
+        """What is to be done and as whom; no steps: a browser asks what a page may send.
+
+        Raises:
+            HttpProblem: nothing is.
+        """
+        known, login = self._judged
+        if known is call.headers and call.method != "OPTIONS":
+            return steps_of(call), login
+        origin = allowed_origin(call, self._listener.origins)
+        self._http.allow_origin(origin)
+        if call.method == "OPTIONS":
+            return None, {}
+        steps = steps_of(call)
+        login = credentials(call.header("authorization"), operator_mode=self._server.options.trusts_operators)
+        if not origin:
+            self._judged = call.headers, login
+        return steps, login
 
     def _session_of(self, login: dict[str, str], call: ApiCall) -> RestSession:
         """The client that asks: the one of before, if it is the same."""
@@ -232,7 +267,10 @@ class RestProtocol(asyncio.Protocol):
         assert self._session is not None
         self._silence = 0
         self._session.receive(data)
-        self._server.turns.call_soon(self._drive)
+        if isinstance(self._session.outcome, Answer) and not self._session.has_output and self._call is not None:
+            self._drive()  # only the socket is written to
+        else:
+            self._server.turns.call_soon(self._drive)
 
     def _lost(self) -> None:
         """The server closed the client."""
@@ -266,13 +304,13 @@ class RestProtocol(asyncio.Protocol):
             self._send_tail()
 
     def _await_step(self, session: RestSession) -> None:
-        self._stop_waiting()
         self._step_timeout_ns = session.timeout_ns
         if session.timeout_ns:
-            self._timer = self._server.turns.call_later(session.timeout_ns, self._on_step_timeout)
+            self._step_patience.set(session.timeout_ns)
+        else:
+            self._step_patience.clear()
 
     def _on_step_timeout(self) -> None:
-        self._timer = None
         if self._session is not None:
             self._session.timed_out()
             self._drive()
@@ -281,12 +319,14 @@ class RestProtocol(asyncio.Protocol):
 
     def _answer(self, answer: Answer) -> None:
         self._call = None
-        self._step_timeout_ns = 0
         self._stop_waiting()
         if self._transport.is_closing():
             return
         self._transport.write(self._http.answer(answer))
-        self._server.turns.call_soon(self._take_calls)
+        if self._http.is_idle and not self._blocked:
+            self._patience.set(IDLE_TIMEOUT_NS)
+        else:
+            self._server.turns.call_soon(self._take_calls)
 
     def _begin_tail(self, content_type: str) -> None:
         self._stop_waiting()
@@ -296,7 +336,7 @@ class RestProtocol(asyncio.Protocol):
         if self._call is not None and self._call.method == "HEAD":
             self._end_tail()
         else:
-            self._timer = self._server.turns.call_later(HEARTBEAT_NS, self._on_heartbeat)
+            self._heartbeat = self._server.turns.call_later(HEARTBEAT_NS, self._on_heartbeat)
 
     def _send_tail(self) -> None:
         session = self._session
@@ -309,7 +349,7 @@ class RestProtocol(asyncio.Protocol):
 
     def _on_heartbeat(self) -> None:
         """Show the client that more may come; end what nobody feeds any more."""
-        self._timer = None
+        self._heartbeat = None
         session = self._session
         self._silence += 1
         if session is None or self._silence > HEARTBEATS_MISSED:
@@ -317,7 +357,7 @@ class RestProtocol(asyncio.Protocol):
             return
         if not self._blocked:
             self._transport.write(self._http.piece(session.tail_heartbeat()))
-        self._timer = self._server.turns.call_later(HEARTBEAT_NS, self._on_heartbeat)
+        self._heartbeat = self._server.turns.call_later(HEARTBEAT_NS, self._on_heartbeat)
 
     def _end_tail(self) -> None:
         """The answer is whole, or breaks off; the consumer goes with its client."""
@@ -336,12 +376,14 @@ class RestProtocol(asyncio.Protocol):
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def _await(self, timeout_ns: int) -> None:
-        """Give the client so long for its next step."""
-        self._stop_waiting()
-        self._timer = self._server.turns.call_later(timeout_ns, self._transport.abort)
-
     def _stop_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Neither the client nor NATS is awaited."""
+        self._step_timeout_ns = 0
+        self._patience.clear()
+        self._step_patience.clear()
+        self._stop_heartbeat()
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None

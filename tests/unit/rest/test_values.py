@@ -8,7 +8,7 @@ import pytest
 
 from slipstream.monitoring.query import Query
 from slipstream.protocol.ws_origin import OriginPolicy
-from slipstream.rest.call import ApiCall
+from slipstream.rest.call import ApiCall, CallHeaders
 from slipstream.rest.credentials import credentials
 from slipstream.rest.message_headers import from_http, header_block, to_http
 from slipstream.rest.pages import allowed_origin
@@ -68,7 +68,8 @@ def test_a_message_sets_no_headers_of_http() -> None:
 
 
 def call(**headers: str) -> ApiCall:
-    return ApiCall("GET", (), Query(""), tuple((name.replace("_", "-"), value) for name, value in headers.items()))
+    lines = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return ApiCall("GET", (), Query(""), CallHeaders(lines))
 
 
 def test_pages_need_to_be_allowed() -> None:
