@@ -30,6 +30,7 @@ class MetaServer:
         self.id = node_id(name)
         self.disk = SimDisk()
         self.disk.make_dir("/store")
+        self.disk.sync_dir("/")
         self.lives = 0
         self.is_up = False
         self.changes: list[tuple[Entry, Entry]] = []
