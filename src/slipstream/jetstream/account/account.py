@@ -24,6 +24,7 @@ from slipstream.jetstream.advisories import Advisories
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import Prechecked, with_level
 from slipstream.jetstream.config.sources import check_filters
+from slipstream.jetstream.config.stored import from_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.update import updated
 from slipstream.jetstream.config.validate import ConfigContext, checked
@@ -37,6 +38,7 @@ from slipstream.jetstream.guard import call, each, guarded, guarded_with
 from slipstream.jetstream.ports import ONE_REPLICA, AccountLimits, Ports, Recovered, StreamStores
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.notes import RESTORING
+from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.commit.faults import fault_of, store_error
 from slipstream.jetstream.stream.stream import Stream
 
@@ -283,6 +285,30 @@ class JetStreamAccount:
         stream.after_commit(guarded_with(lambda _: self._destroy(stream, done, broke), broke))
         self._busy.take(name)
 
+    # --- streams that other servers have, too ---
+
+    def lead_stream(self, store: Store, replication: Replication) -> Stream:
+        """Run a replicated stream here, from what its store says: this server leads its replicas from now on.
+
+        Raises:
+            ApiError, StorageFault, JsonError: it cannot run here.
+        """
+        config, created_ns = from_stored(store.config)
+        stream = self._make(config, store, created_ns, replication)
+        try:
+            self._start(stream, recovered=True)
+        except Exception:
+            self.release_stream(config.name)
+            raise
+        return stream
+
+    def release_stream(self, name: str) -> None:
+        """Another server may lead it now: it stops here, and nobody who waits is answered."""
+        stream = self._forget(name)
+        if stream is not None:
+            self._stop(stream, deleted=False)
+            self.holdings.give_back(name)
+
     # --- facts ---
 
     def snapshot(self, *, streams: bool = True) -> AccountFacts:
@@ -446,9 +472,11 @@ class JetStreamAccount:
         removal = partial(self.ports.run_blocking, remove, guarded(removed, broke))
         stream.committer.upkeep.when_quiet(guarded(removal, broke))
 
-    def _make(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
+    def _make(
+        self, config: StreamConfig, store: Store, created_ns: int, replication: Replication | None = None
+    ) -> Stream:
         share = StreamShare(self.budgets[config.storage], store)
-        return Stream(config, store, created_ns, self.ports, self.facts, share)
+        return Stream(config, store, created_ns, self.ports, self.facts, share, replication)
 
     def _forget(self, name: str) -> Stream | None:
         self._names = None

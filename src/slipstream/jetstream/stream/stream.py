@@ -35,7 +35,7 @@ from slipstream.jetstream.stream.admission.ingest_ports import Resources
 from slipstream.jetstream.stream.admission.known_subjects import known_subjects, remember_others
 from slipstream.jetstream.stream.admission.traced import TracedStream
 from slipstream.jetstream.stream.admission.verdict import Origin
-from slipstream.jetstream.stream.commit.committer import Committer
+from slipstream.jetstream.stream.commit.committer import Committer, Replication
 from slipstream.jetstream.stream.commit.health import StoreHealth
 from slipstream.jetstream.stream.commit.point import AfterCommit, Removed
 from slipstream.jetstream.stream.commit.pubacks import PubAcks
@@ -67,8 +67,12 @@ class Stream:
         ports: Ports,
         facts: ServerFacts,
         resources: Resources,
+        replication: Replication | None = None,
     ) -> None:
-        """Take over a store, new or recovered. Nothing is listened to before `start`."""
+        """Take over a store, new or recovered. Nothing is listened to before `start`.
+
+        With `replication` this server leads the stream's replicas.
+        """
         self.config = config  # checked; replaced as a whole by `update`
         self.created_ns = created_ns
         self.store = store
@@ -90,8 +94,9 @@ class Stream:
             self,
             acks,
             intake,
-            sync_always=facts.sync_always and config.persist_mode is not PersistMode.ASYNC,
+            sync_always=replication is not None or (facts.sync_always and config.persist_mode is not PersistMode.ASYNC),
             sync_interval_ns=facts.sync_interval_ns,
+            replication=replication,
         )
         self.ingest = Ingest(config, store, ports, facts, self, intake, self.committer, acks, resources)
         self._traced = TracedStream(self.name, self.ingest)

@@ -358,6 +358,10 @@ class FileStore(IndexedReads):
                 pass
         self.state.closed = True
 
+    def let_go(self) -> None:
+        """Write nothing any more, not even what waits: the directory is opened anew."""
+        self.state.closed = True
+
     def destroy(self) -> None:
         """See `Store.destroy`."""
         self.state.closed = True

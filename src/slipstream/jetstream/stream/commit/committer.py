@@ -17,6 +17,8 @@ fault.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from slipstream.errors import StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.errors import TableError
@@ -32,7 +34,19 @@ from slipstream.jetstream.stream.commit.pubacks import PubAcks
 from slipstream.jetstream.stream.commit.upkeep import Upkeep
 from slipstream.kernels.fastpath.intake import Intake
 
-__all__ = ["Committer"]
+__all__ = ["Committer", "Replication"]
+
+
+class Replication(Protocol):
+    """Who replicates the commits of a stream. It says when they are committed: `Committer.committed`."""
+
+    def begun(self, job: Job) -> bool:
+        """A commit begins, nothing of it is written yet. False: this server leads no more, and it must not be."""
+        ...
+
+    def synced(self, fault: StorageFault | None) -> None:
+        """The commit is on this disk, or failed; also after the stream was stopped."""
+        ...
 
 
 class Committer:
@@ -46,6 +60,7 @@ class Committer:
         "_more",
         "_point",
         "_ports",
+        "_replication",
         "_start",
         "_stopped",
         "_store",
@@ -64,12 +79,17 @@ class Committer:
         *,
         sync_always: bool,
         sync_interval_ns: int,
+        replication: Replication | None = None,
     ) -> None:
-        """Commit `store` for `listener`; with `sync_always` an ack waits for the device, else for the write."""
+        """Commit `store` for `listener`; with `sync_always` an ack waits for the device, else for the write.
+
+        With `replication` it waits for the devices of a majority.
+        """
         self._store = store
         self._ports = ports
         self._intake = intake
         self._sync_always = sync_always
+        self._replication = replication
         self._point = CommitPoint(store, ports, listener, acks, intake)
         self._erasures = Erasures(store, ports, self._overwrite)
         self.upkeep = Upkeep(store, ports, listener, intake, self._erasures, self.wake)
@@ -171,13 +191,18 @@ class Committer:
         sync = sync or (self._sync_always and (not unit_open or point.is_told))
         # The loop may wait a moment for the device for somebody who waits, if there is nobody else.
         alone = ports.alone
-        job = self._store.begin_commit(sync=sync, inline=not sync or (alone and point.is_awaited))
+        if (replication := self._replication) is None:
+            job = self._store.begin_commit(sync=sync, inline=not sync or (alone and point.is_awaited))
+        else:
+            job = self._store.begin_commit(sync=True)  # others learn of it before it is written here
         point.begin(unit_open=unit_open)
         if job is None:
             self.idle = True
             point.unchanged()
             return
         self.idle = False
+        if replication is not None and not replication.begun(job):
+            return
         if job.ended:
             self._finish(job, flushes=alone)
         else:
@@ -186,6 +211,10 @@ class Committer:
 
     def _finish(self, job: Job, *, flushes: bool = False) -> None:
         fault = self._point.synced(job, flushes=flushes)
+        if self._replication is not None:
+            self._replication.synced(fault)
+            if fault is not None:
+                return  # nobody is told that it did not happen: others may have it
         if self._stopped:
             return
         if fault is not None:
@@ -210,9 +239,12 @@ class Committer:
     def _broke(self, error: Exception) -> None:
         """A commit ended with an exception that nobody expected: as if the disk had failed, for what is known of it."""
         self._ports.report("A commit", error)
+        fault = fault_of(error)
+        if self._replication is not None:
+            self._replication.synced(fault)
+            return
         if self._stopped:
             return
-        fault = fault_of(error)
         call(self._ports, "What follows from a failed commit", self._store.give_up, fault)
         self._failed(fault)
         self.idle = True

@@ -1,0 +1,112 @@
+"""Commits and upkeep of a replica that does not lead: nobody waits for it but Raft.
+
+    wake ──end of turn──► a commit in its thread ──► persisted ──► again if more was written meanwhile
+                                                 └─► upkeep now and then, a piece at a time
+
+What this is not: what a stream does. Nothing is decided here, and nobody is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.values import Job
+from slipstream.jetstream.stream.commit.faults import fault_of
+from slipstream.jetstream.stream.limits import STREAM_UPKEEP_INTERVAL_NS
+
+__all__ = ["FollowerWork"]
+
+
+class FollowerWork:
+    """Drives one store until it is stopped."""
+
+    def __init__(
+        self, store: FileStore, ports: Ports, persisted: Callable[[], None], failed: Callable[[StorageFault], None]
+    ) -> None:
+        """`persisted` is called after each commit, `failed` instead, and then nothing more happens."""
+        self._store = store
+        self._ports = ports
+        self._persisted = persisted
+        self._failed = failed
+        self._scheduled = False
+        self._commits = False  # one is in its thread
+        self._keeps = False  # a piece of upkeep is
+        self._more = False
+        self._stopped: Callable[[], None] | None = None
+        self._timer: Cancel | None = None
+
+    def wake(self) -> None:
+        """Something was written: commit it at the end of this turn, or behind the commit that runs."""
+        if self._commits or self._keeps:
+            self._more = True
+        elif not self._scheduled and self._stopped is None:
+            self._scheduled = True
+            self._ports.call_soon(guarded(self._begin, self._broke))
+
+    def stop(self, quiet: Callable[[], None]) -> None:
+        """No more; `quiet` is called when no thread works on the store: now, if none does."""
+        self._stopped = quiet
+        if self._timer is not None:
+            self._timer()
+            self._timer = None
+        self._look_quiet()
+
+    def _begin(self) -> None:
+        self._scheduled = False
+        if self._stopped is not None or self._commits or self._keeps:
+            return
+        self._more = False
+        job = self._store.begin_commit(sync=True)
+        if job is not None:
+            self._commits = True
+            self._ports.run_commit(job, guarded(lambda: self._finish(job), self._broke))
+
+    def _finish(self, job: Job) -> None:
+        self._commits = False
+        fault = self._store.finish_commit(job).fault
+        if self._stopped is not None:
+            self._look_quiet()
+        elif fault is not None:
+            self._failed(fault)
+        else:
+            self._persisted()
+            if self._more:
+                self.wake()
+            if self._timer is None and self._stopped is None:
+                self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, guarded(self._keep_up, self._broke))
+
+    def _keep_up(self) -> None:
+        self._timer = None
+        if self._stopped is not None or self._keeps:
+            return
+        if self._commits:
+            self._timer = self._ports.call_later(STREAM_UPKEEP_INTERVAL_NS, guarded(self._keep_up, self._broke))
+        elif (job := self._store.begin_upkeep()) is not None:
+            self._keeps = True
+            self._ports.run_blocking(job.run, guarded(lambda: self._kept_up(job), self._broke))
+
+    def _kept_up(self, job: Job) -> None:
+        self._keeps = False
+        self._store.finish_upkeep(job)
+        if self._stopped is not None:
+            self._look_quiet()
+            return
+        self._keep_up()
+        if self._more:
+            self.wake()
+
+    def _look_quiet(self) -> None:
+        if self._stopped is not None and not (self._commits or self._keeps):
+            self._stopped()
+
+    def _broke(self, error: Exception) -> None:
+        self._commits = self._keeps = False
+        self._ports.report("A replica", error)
+        if self._stopped is not None:
+            self._look_quiet()
+        else:
+            self._failed(fault_of(error))

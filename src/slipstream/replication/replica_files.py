@@ -1,0 +1,109 @@
+"""The directory of one replica.
+
+    VOTE     term, vote and membership; a replica without it was never more than begun
+    log/     the store
+
+What this is not: the decision that a replica is made. A directory that should be there and is not belongs to a server
+that was wiped: a replica that began anew in it could vote twice in a term, so it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file import FileStore, FileStoreOptions
+from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
+
+__all__ = ["ReplicaFiles"]
+
+
+class ReplicaFiles:
+    """Every call blocks."""
+
+    def __init__(self, disk: Disk, directory: str, options: Callable[[], FileStoreOptions]) -> None:
+        """Nothing is read or made yet; `options` are those of a replicated store."""
+        self._disk = disk
+        self._options = options
+        self.directory = directory
+        self._log = f"{directory}/log"
+        self._votes = VoteFile(disk, directory)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a replica was made here."""
+        return VOTE_NAME in self._disk.list_dir(self.directory)
+
+    def create(self, uid: bytes, config: bytes, voters: Sequence[int], *, first_seq: int = 1) -> None:
+        """Make a replica that has nothing, of a group that was founded by these. Nothing happens if it is there.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        try:
+            if self.is_there:
+                return
+            disk = self._disk
+            above = self.directory.rsplit("/", 1)[0]
+            while above and not disk.is_dir(above):
+                above = above.rsplit("/", 1)[0]
+            make_dirs(disk, self.directory, below=above)
+            while above:  # made at some start, perhaps just now, and a start does not wait for disks
+                above = above.rpartition("/")[0]
+                with suppress(PermissionError):  # not every directory up there is ours to open
+                    disk.sync_dir(above)
+            if disk.is_dir(self._log):
+                self._remove_log()  # begun, and cut short
+            FileStore.create(
+                disk, self._log, uid=uid, config=config, options=self._options(), first_seq=first_seq
+            ).let_go()
+            self._votes.save(Votes(version=1, voters=list(voters)))
+        except OSError as error:
+            raise StorageFault(str(error), path=self.directory) from error
+
+    def open(self, *, applied: int = 0) -> tuple[Votes, FileStore]:
+        """The replica as it was left; `applied` is known to be committed, whatever the files say.
+
+        Raises:
+            StorageFault: it cannot be read, or is not there: it must not take part.
+        """
+        try:
+            votes = self._votes.load() if self.is_there else None
+        except OSError as error:
+            raise StorageFault(str(error), path=self.directory) from error
+        if votes is None:
+            raise StorageFault("this replica was made, and its votes are gone", path=self.directory)
+        return votes, FileStore.open(self._disk, self._log, self._options(), committed=max(votes.commit, applied))
+
+    def save(self, votes: Votes) -> None:
+        """Keep these.
+
+        Raises:
+            OSError: they may not be kept.
+        """
+        self._votes.save(votes)
+
+    def destroy(self) -> None:
+        """Remove all of it. The votes go first: what is left then was never more than begun.
+
+        Raises:
+            StorageFault: the disk refused.
+        """
+        try:
+            if self.is_there:
+                self._disk.remove(f"{self.directory}/{VOTE_NAME}")
+                self._disk.sync_dir(self.directory)
+            if self._disk.is_dir(self._log):
+                self._remove_log()
+            if self._disk.is_dir(self.directory):
+                self._disk.remove_dir(self.directory)
+                self._disk.sync_dir(self.directory.rsplit("/", 1)[0])
+        except OSError as error:
+            raise StorageFault(str(error), path=self.directory) from error
+
+    def _remove_log(self) -> None:
+        for name in self._disk.list_dir(self._log):
+            self._disk.remove(f"{self._log}/{name}")
+        self._disk.remove_dir(self._log)

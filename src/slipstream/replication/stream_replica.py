@@ -1,0 +1,306 @@
+"""This server's replica of one stream: its store, its member of the group, and the stream while it leads.
+
+    opening ──► following ──leads──► quiet ──► leading (a `Stream`) ──steps down──► quiet ──► opening the log again
+       ▲            ▲                                                                              │
+       │            └──────────────────────────────────────────────────────────────────────────────┘
+       └── failed, after a while ◄── the disk, or anything that nobody expected
+
+A follower has no `Stream`: frames are written, and committed ones replayed into the index. A leader has the ordinary
+one, made as after a recovery, whose commits are proposed before they are written and committed when a majority has
+them. When it steps down, nobody who waits is answered: what was not committed may still come to be.
+
+What this is not: which replicas there are, who asked for them, and where they are.
+
+Invariants: one of `FollowerWork` and `Committer` works on a store, never both. A store that is let go is never written
+to again, and the next one is opened when no thread works on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.guard import guarded
+from slipstream.jetstream.ports import Cancel, Ports
+from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.jobs import CommitJob
+from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
+from slipstream.jetstream.store.file.votes import Votes
+from slipstream.jetstream.store.values import Job
+from slipstream.jetstream.stream.commit.committer import Replication
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.replication.follower import FollowerWork
+from slipstream.replication.group import Group
+from slipstream.replication.groups import Groups
+from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.settings import DEFAULTS, GroupSettings
+
+__all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
+
+RETRY_NS = 1_000_000_000
+"""After a failure, until the replica is opened again."""
+
+
+class StreamHost(Protocol):
+    """Where streams run. `JetStreamAccount` is one."""
+
+    def lead_stream(self, store: Store, replication: Replication) -> Stream:
+        """Run a replicated stream here."""
+        ...
+
+    def release_stream(self, name: str) -> None:
+        """Run it no more, and answer nobody."""
+        ...
+
+
+class StreamReplica:
+    """One replica."""
+
+    def __init__(
+        self,
+        name: str,
+        group_id: int,
+        node: int,
+        host: StreamHost,
+        files: ReplicaFiles,
+        groups: Groups,
+        ports: Ports,
+        settings: GroupSettings = DEFAULTS,
+        *,
+        on_change: Callable[[StreamReplica], None] | None = None,
+    ) -> None:
+        """Of the stream `name`, as its files have it; nothing happens before `start`. `on_change`: who leads is."""
+        self.name = name
+        self.group_id = group_id
+        self._node = node
+        self._host = host
+        self._files = files
+        self._groups = groups
+        self._ports = ports
+        self._settings = settings
+        self._on_change = on_change
+        self.group: Group | None = None
+        """Its member of the group, while it takes part."""
+        self.stream: Stream | None = None
+        """The stream, while this server leads it."""
+        self.fault: Exception | None = None
+        """Why it does not take part."""
+        self._store: FileStore | None = None
+        self._work: FollowerWork | None = None
+        self._commit_runs = False  # one of the leader's is proposed and not on disk
+        self._when_synced: Callable[[], None] | None = None
+        self._known_leader = 0
+        self._retry: Cancel | None = None
+        self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the files, and take part."""
+        self._retry = None
+        self._open(0, self._take_part)
+
+    def stop(self, ended: Callable[[], None]) -> None:
+        """Take part no more; `ended` is called when nothing works on the files any more, and they can go."""
+
+        def end() -> None:
+            self._let_go()
+            ended()
+
+        if self._retry is not None:
+            self._retry()
+            self._retry = None
+        self._leave_group()
+        self._when_quiet(end)
+
+    @property
+    def _log(self) -> ReplicaLog:
+        assert self._store is not None and self._store.replica is not None
+        return self._store.replica
+
+    def _open(self, applied: int, take: Callable[[Votes], None]) -> None:
+        """Read the files; then there is another store, and `take` goes on with it."""
+        found: list[tuple[Votes, FileStore] | Exception] = []
+
+        def open_() -> None:
+            try:
+                found.append(self._files.open(applied=applied))
+            except Exception as error:
+                found.append(error)
+
+        def opened() -> None:
+            if isinstance(found[0], Exception):
+                self._fail(found[0])
+                return
+            votes, store = found[0]
+            self._store = store
+            self._work = FollowerWork(store, self._ports, self._persisted, self._fail)
+            if store.fault is not None:
+                raise store.fault
+            take(votes)
+
+        assert self._next is None
+        self._next = guarded(opened, self._fail)
+        self._ports.run_blocking(open_, guarded(self._quiet, self._fail))
+
+    def _take_part(self, votes: Votes) -> None:
+        log, roll = self._log, self._ports.random_below
+        self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
+        self.fault = None
+        self._groups.add(self.group_id, self.group)
+
+    def _leave_group(self) -> None:
+        group, self.group = self.group, None
+        if group is not None:
+            group.stop()
+            self._groups.remove(self.group_id)
+
+    def _when_quiet(self, then: Callable[[], None]) -> None:
+        """Let neither stream nor follower work on the store, and then go on like this; what was to follow does not."""
+        settles, self._next = self._next is not None, then
+        if settles:
+            return
+        stream, self.stream = self.stream, None
+        work, self._work = self._work, None
+        if stream is not None:
+            self._host.release_stream(self.name)
+            upkeep = stream.committer.upkeep
+            if self._commit_runs:
+                self._when_synced = lambda: upkeep.when_quiet(self._quiet)
+            else:
+                upkeep.when_quiet(self._quiet)
+        elif work is not None:
+            work.stop(self._quiet)
+        else:
+            self._quiet()
+
+    def _quiet(self) -> None:
+        then, self._next = self._next, None
+        assert then is not None
+        then()
+
+    def _let_go(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.let_go()
+
+    def _fail(self, error: Exception) -> None:
+        """It cannot go on like this: from the beginning, after a while."""
+        if self.fault is None or str(self.fault) != str(error):
+            self._ports.log("ERR", f"The replica of stream '{self.name}' does not take part: {error}")
+        self.fault = error
+        self._leave_group()
+        self._when_quiet(self._wait)
+        self._changed()
+
+    def _wait(self) -> None:
+        self._let_go()
+        self._retry = self._ports.call_later(RETRY_NS, self.start)
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self)
+
+    # --- what the group has done for it (`GroupPorts`) --------------------------------------------------------------
+
+    def send(self, to: int, message: bytes) -> None:
+        """See `GroupPorts`."""
+        self._groups.send(self.group_id, to, message)
+
+    def save_votes(self, votes: Votes) -> None:
+        """See `GroupPorts`."""
+        failed: list[Exception] = []
+        group = self.group
+
+        def save() -> None:
+            try:
+                self._files.save(votes)
+            except Exception as error:
+                failed.append(error)
+
+        def saved() -> None:
+            if group is None or group is not self.group:
+                return
+            if failed:
+                group.fail(failed[0])
+            else:
+                group.votes_saved(votes.version)
+
+        self._ports.run_blocking(save, guarded(saved, self._fail))
+
+    def sync_log(self) -> None:
+        """See `GroupPorts`."""
+        if self.stream is not None:
+            self.stream.committer.wake()
+        elif self._work is not None:
+            self._work.wake()
+
+    def committed(self, entries: Sequence[Entry]) -> None:
+        """See `GroupPorts`."""
+        done = self._log.commit(entries[-1][0])
+        if self.stream is not None:
+            self.stream.committer.committed(done)
+        group = self.group
+        if group is not None and group.leader != self._known_leader:
+            self._known_leader = group.leader
+            self._changed()
+
+    def leads(self, term: int) -> None:
+        """See `GroupPorts`."""
+
+        def begin() -> None:
+            self._log.lead(term)
+            assert self._store is not None
+            self.stream = self._host.lead_stream(self._store, self)
+            self._persisted()
+            self._changed()
+
+        self._when_quiet(guarded(begin, self._fail))
+
+    def steps_down(self) -> None:
+        """See `GroupPorts`."""
+        group = self.group
+        if group is not None:
+            group.hold()
+            self._when_quiet(lambda: self._reopen(group))
+            self._changed()
+
+    def behind(self, to: int) -> None:
+        """See `GroupPorts`."""
+
+    def stopped(self, error: Exception) -> None:
+        """See `GroupPorts`."""
+        self._fail(error)
+
+    def _reopen(self, group: Group) -> None:
+        """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped."""
+        self._let_go()
+        self._open(group.applied, lambda _: group.resume(self._log))
+
+    # --- what the leader's committer says (`Replication`) -----------------------------------------------------------
+
+    def begun(self, job: Job) -> bool:
+        """See `Replication`."""
+        assert isinstance(job, CommitJob) and self.group is not None
+        frames = self._log.proposals(job)
+        if frames and not self.group.propose(frames):
+            return False
+        self._commit_runs = True
+        return True
+
+    def synced(self, fault: StorageFault | None) -> None:
+        """See `Replication`."""
+        self._commit_runs = False
+        when_synced, self._when_synced = self._when_synced, None
+        if when_synced is not None:
+            when_synced()
+        elif fault is not None:
+            self._fail(fault)
+        else:
+            self._persisted()
+
+    def _persisted(self) -> None:
+        if self.group is not None:
+            self.group.persisted()

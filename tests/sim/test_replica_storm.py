@@ -1,0 +1,50 @@
+"""Whole replicas of a stream in a storm: seeds that must hold, and a leader that acknowledges early and is caught."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
+
+from slipstream.errors import StorageFault
+from slipstream.replication.stream_replica import StreamReplica
+from support.replica_world import Storm
+
+SEEDS = 30
+BLOCKS = 10
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_seeds_hold(block: int) -> None:
+    for seed in range(block, SEEDS, BLOCKS):
+        storm = Storm(seed, nodes=5 if seed % 5 == 0 else 3).run()
+        assert storm.acked and storm.leaders
+
+
+class EarlyAck(StreamReplica):
+    """A commit counts as committed when it is on this disk."""
+
+    def synced(self, fault: StorageFault | None) -> None:
+        if fault is None and self.stream is not None:
+            self.stream.committer.committed(self._log.commit(self._log.last_index))
+        super().synced(fault)
+
+
+class UnsyncedFollower(StreamReplica):
+    """A follower answers before its disk does."""
+
+    def sync_log(self) -> None:
+        if self.stream is None and self._store is not None:
+            self._store.log.writer.synced_upto = self._log.last_index
+            self._ports.call_soon(self._persisted)
+        super().sync_log()
+
+
+@pytest.mark.parametrize("mutant", [EarlyAck, UnsyncedFollower])
+def test_a_broken_replica_is_caught(mutant: type[StreamReplica]) -> None:
+    for seed in range(60):
+        try:
+            Storm(seed, replica=mutant).run()
+        except AssertionError:
+            return
+    pytest.fail("nobody noticed")

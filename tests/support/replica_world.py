@@ -1,0 +1,284 @@
+"""Servers of a cluster without sockets or processes: real accounts, streams and groups over simulated disks.
+
+Every node has its account, its API and its replica of the stream `S`. A network with a seed lies between them: batches
+are lost, delayed and overtaken, links are cut. Time moves by `step`: one tick for all, what arrives, what disks do.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from slipstream.jetstream.config.stored import to_stored
+from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.config.validate import checked
+from slipstream.replication.groups import TICK_NS, Batch, Groups
+from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.stream_replica import StreamReplica
+from slipstream.testing.sim_disk import SimDisk
+from support.consumer_world import ConsumerPorts
+from support.disk_world import ROOT, disk_world
+from support.jetstream_world import START_NS, World
+from support.stores import options
+
+GROUP = 7
+UID = bytes(range(16))
+
+
+class Node:
+    """A server: its disk stays when the process ends."""
+
+    def __init__(self, cluster: Cluster, id_: int) -> None:
+        self.cluster = cluster
+        self.id = id_
+        self.disk = SimDisk()
+        self.is_up = False
+        self.was_made = False
+
+    def start(self) -> None:
+        cluster = self.cluster
+        self.is_up = True
+        self.ports = ConsumerPorts()
+        self.ports.clock_ns = START_NS + cluster.now * TICK_NS
+        self.ports._random = random.Random(cluster.rng.getrandbits(32))
+        self.world: World = disk_world(self.disk, self.ports)
+        seed = cluster.rng.getrandbits(32)
+        self.files = ReplicaFiles(
+            self.disk,
+            f"{ROOT}/replicas/{UID.hex()}",
+            lambda: replace(options(segment_bytes=1 << 14, seed=seed), now_ns=self.ports.now_ns, replicated=True),
+        )
+        if not self.was_made:
+            self.files.create(UID, to_stored(cluster.config, START_NS), cluster.ids)
+            self.was_made = True
+        self.groups = Groups(self, self.ports.call_soon)
+        self.replica = cluster.replica("S", GROUP, self.id, self.world.account, self.files, self.groups, self.ports)
+        self.replica.start()
+
+    def send(self, to: int, batch: Batch) -> bool:
+        return self.cluster.send(self.id, to, list(batch))
+
+    @property
+    def leads(self) -> bool:
+        return self.is_up and self.replica.stream is not None
+
+    def settle(self) -> None:
+        self.ports.settle()
+
+    def answer(self, reply: bytes) -> Any:
+        """What came back on this subject, if anything."""
+        found = [sent[3] for sent in self.ports.sent if sent[0] == reply]
+        assert len(found) <= 1
+        return json.loads(found[0]) if found else None
+
+    def shown(self) -> list[tuple[int, bytes, bytes]]:
+        """What readers of its store see."""
+        store = self.replica._store
+        assert store is not None
+        messages = [store.get(seq) for seq in range(store.first_seq, store.committed_seq + 1)]
+        return [(m.seq, m.subject, m.payload) for m in messages if m is not None]  # type: ignore[union-attr]
+
+
+class Cluster:
+    """So many of them, and time."""
+
+    def __init__(
+        self, nodes: int = 3, *, seed: int = 1, replica: type[StreamReplica] = StreamReplica, **config: Any
+    ) -> None:
+        self.rng = random.Random(seed)
+        self.replica = replica
+        self.ids = list(range(1, nodes + 1))
+        asked = StreamConfig(name="S", subjects=["s.>"], num_replicas=nodes, **config)
+        self.config = checked(asked, World().account.config_context())
+        self.now = 0
+        self.loss, self.delay = 0.0, 1
+        self.lazy = 0.0  # how often disks take their time
+        self.cut: set[tuple[int, int]] = set()
+        self._queue: list[tuple[int, int, int, int, Batch]] = []
+        self._numbers = itertools.count()
+        self._replies = itertools.count(1)
+        self.nodes = {id_: Node(self, id_) for id_ in self.ids}
+        for node in self.nodes.values():
+            node.start()
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def send(self, sender: int, to: int, batch: Batch) -> bool:
+        if self.rng.random() < self.loss:
+            return self.rng.random() < 0.5  # it may be known, or not
+        when = self.now + self.rng.randrange(self.delay)
+        heapq.heappush(self._queue, (when, next(self._numbers), sender, to, batch))
+        return True
+
+    def step(self) -> None:
+        """A tick, and all that follows from it within."""
+        self.now += 1
+        for node in self.up():
+            node.ports.jobs_held = self.rng.random() < self.lazy
+            node.ports.advance(TICK_NS)
+            node.groups.tick()
+        self.settle()
+
+    def settle(self) -> None:
+        """Until nothing is left to do at this time."""
+        moved = True
+        while moved:
+            moved = False
+            for node in self.up():
+                node.settle()
+            while self._queue and self._queue[0][0] <= self.now:
+                _, _, sender, to, batch = heapq.heappop(self._queue)
+                if self.nodes[to].is_up and (sender, to) not in self.cut:
+                    self.nodes[to].groups.received(sender, batch)
+                moved = True
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.step()
+
+    def until(self, condition: Callable[[], bool], steps: int = 200) -> None:
+        """Let time pass until it is so."""
+        for _ in range(steps):
+            if condition():
+                return
+            self.step()
+        raise AssertionError("it did not come to be")
+
+    # --- accidents --------------------------------------------------------------------------------------------------
+
+    def up(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.is_up]
+
+    def kill(self, node: Node, *, power: bool = False) -> None:
+        """The process ends; what it had not synced goes with the power."""
+        node.is_up = False
+        node.disk = node.disk.crash(self.rng, keep=0.5, torn=True) if power else node.disk.kill()
+
+    def isolate(self, nodes: Iterable[Node]) -> None:
+        """Cut these off from the others, both ways."""
+        side = {node.id for node in nodes}
+        self.cut = {(a, b) for a, b in itertools.permutations(self.ids, 2) if (a in side) != (b in side)}
+
+    def heal(self) -> None:
+        self.cut.clear()
+        self.loss, self.delay, self.lazy = 0.0, 1, 0.0
+        for node in self.nodes.values():
+            if not node.is_up:
+                node.start()
+
+    # --- clients ----------------------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> Node:
+        """The one that leads, in the latest term; there is one soon."""
+        self.until(lambda: any(node.leads for node in self.up()))
+        found = [(node.replica.group.term, node) for node in self.up() if node.leads and node.replica.group is not None]
+        return max(found, key=lambda pair: pair[0])[1]
+
+    def publish(self, node: Node, payload: bytes = b"x", *, subject: str = "s.a", id_: str = "") -> bytes:
+        """Where the ack will be."""
+        reply = b"_INBOX.p.%d" % next(self._replies)
+        header = f"NATS/1.0\r\nNats-Msg-Id: {id_}\r\n\r\n".encode() if id_ else None
+        node.ports.route(subject.encode(), reply, header, payload)
+        return reply
+
+    def call(self, node: Node, subject: str, body: Any = None) -> Any:
+        """An answer of the API of one node."""
+        reply = b"_INBOX.a.%d" % next(self._replies)
+        node.ports.route(f"$JS.API.{subject}".encode(), reply, None, json.dumps(body or {}).encode())
+        self.until(lambda: node.answer(reply) is not None, 50)
+        return node.answer(reply)
+
+    def stored(self, payload: bytes = b"x", *, subject: str = "s.a", id_: str = "") -> Any:
+        """Publish as a client does that tries again: until it is acknowledged."""
+        for _ in range(20):
+            leader = self.leader
+            reply = self.publish(leader, payload, subject=subject, id_=id_)
+            for _ in range(30):
+                self.settle()
+                if leader.is_up and leader.answer(reply) is not None:
+                    return leader.answer(reply)
+                if not leader.leads:
+                    break
+                self.step()
+        raise AssertionError("nobody acknowledges")
+
+    def agree(self) -> list[tuple[int, bytes, bytes]]:
+        """All are up and show the same: that."""
+        self.heal()
+        self.until(
+            lambda: (
+                any(node.leads for node in self.up())
+                and len({node.replica.group.applied if node.replica.group else -1 for node in self.up()}) == 1
+                and len({str(node.shown()) for node in self.up() if node.replica._store is not None}) == 1
+            ),
+            400,
+        )
+        return self.leader.shown()
+
+
+class Storm:
+    """Clients publish while everything happens to the servers; at the end all of it is healed, and compared."""
+
+    def __init__(self, seed: int, *, nodes: int = 3, steps: int = 150, **options: Any) -> None:
+        self.cluster = Cluster(nodes, seed=seed, **options)
+        self.rng = random.Random(seed)
+        self.steps = steps
+        self.acked: dict[int, bytes] = {}
+        self.waiting: list[tuple[Node, bytes, bytes]] = []
+        self.leaders: set[int] = set()
+
+    def run(self) -> Storm:
+        cluster, rng = self.cluster, self.rng
+        cluster.loss, cluster.delay = rng.choice([(0.0, 1), (0.05, 3), (0.15, 5)])
+        cluster.lazy = rng.choice([0.0, 0.3])
+        for number in range(self.steps):
+            self.accident()
+            for node in cluster.up():
+                if node.leads:
+                    self.leaders.add(node.id)
+                    for n in range(rng.randrange(3)):
+                        payload = b"%d.%d.%d" % (number, node.id, n)
+                        id_ = payload.decode() if rng.random() < 0.5 else ""
+                        self.waiting.append((node, cluster.publish(node, payload, id_=id_), payload))
+            cluster.step()
+            self.collect()
+        shown = {seq: payload for seq, _, payload in cluster.agree()}
+        self.collect()
+        for seq, payload in self.acked.items():
+            assert shown.get(seq) == payload, f"{seq} was acknowledged as {payload!r} and is {shown.get(seq)!r}"
+        assert len(set(shown.values())) == len(shown)
+        return self
+
+    def accident(self) -> None:
+        cluster, rng, chance = self.cluster, self.rng, self.rng.random()
+        for node in cluster.nodes.values():
+            if not node.is_up and rng.random() < 0.08:
+                node.start()
+        if chance < 0.03 and cluster.up():
+            cluster.kill(rng.choice(cluster.up()), power=rng.random() < 0.7)
+        elif chance < 0.05:
+            cluster.isolate(rng.sample(list(cluster.nodes.values()), rng.randrange(1, len(cluster.ids))))
+        elif chance < 0.1:
+            cluster.cut.clear()
+        elif chance < 0.12:
+            for node in cluster.up():
+                if node.leads and node.replica.group is not None:
+                    node.replica.group.transfer(rng.choice(cluster.ids))
+
+    def collect(self) -> None:
+        """Acks that have come; those of a server that died before are never seen."""
+        left = []
+        for node, reply, payload in self.waiting:
+            answer = node.answer(reply) if node.is_up else None
+            if answer is None:
+                left.append((node, reply, payload))
+            elif "error" not in answer and not answer.get("duplicate"):
+                known = self.acked.setdefault(answer["seq"], payload)
+                assert known == payload, f"{answer['seq']} was acknowledged as {known!r} and as {payload!r}"
+        self.waiting = left[-200:]
