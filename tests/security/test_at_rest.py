@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
@@ -169,14 +171,48 @@ def test_the_key_that_signs_checkpoints(ours: Launcher, tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_plain_streams_are_not_mistaken(ours: Launcher, tmp_path: Path) -> None:
+def until_done(server: ServerProcess) -> None:
+    """Until the server says that all files are in their new form."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with urlopen(f"http://127.0.0.1:{server.monitor_port}/jsz", timeout=10) as answer:
+            found = json.loads(answer.read())["at_rest"]
+        if found["state"] == "done":
+            assert found["left"] == 0 < found["files"]
+            return
+        time.sleep(0.1)
+    raise AssertionError(found)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_it_is_turned_on_and_off_in_place(ours: Launcher, tmp_path: Path, killed: bool) -> None:
+    """Nothing is lost, what comes meanwhile is kept, and what is said to be done is done."""
+    http = "\nhttp: -1"
     server = ours.fresh(config(tmp_path, "max_mem: 1G"))
     fill(server)
     server.stop()
+    encryption = f'key: "{KEY}", cipher: aes'
+    server = ours.fresh(config(tmp_path, encryption) + http)
+    assert is_filled(server)
+    if killed:
+        server.kill()
+        server.start()
+    until_done(server)
+    assert readable(tmp_path) == []
+    assert is_filled(server)
+    server.stop()
+    assert readable(tmp_path) == []
     before = files(tmp_path)
-    with pytest.raises(ServerStartError, match="are not encrypted"):
-        ours.fresh(config(tmp_path, f'key: "{KEY}"'))
+    for wrong, said in (("max_mem: 1G", "has no key"), ('decrypt: true, prev_key: "not-this-one"', "another key")):
+        with pytest.raises(ServerStartError, match=said):
+            ours.fresh(config(tmp_path, wrong))
     assert files(tmp_path) == before
+    server = ours.fresh(config(tmp_path, f'decrypt: true, prev_key: "{KEY}"') + http)
+    assert is_filled(server)
+    until_done(server)
+    server.stop()
+    assert not list(tmp_path.rglob("ENCRYPTION"))
+    assert is_filled(ours.fresh(config(tmp_path, "max_mem: 1G")))
 
 
 def test_the_key_from_elsewhere(ours: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.memory import MemoryStore
+from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.values import Committed
 from slipstream.testing.sim_disk import SimDisk
 
@@ -19,7 +20,9 @@ UID = bytes(range(16))
 DIRECTORY = "/store/A/stream"
 
 
-def options(*, segment_bytes: int = 1 << 20, seed: int = 1, reserve: Reserve | None = None) -> FileStoreOptions:
+def options(
+    *, segment_bytes: int = 1 << 20, seed: int = 1, reserve: Reserve | None = None, codec: Codec = Codec.NONE
+) -> FileStoreOptions:
     """Deterministic options."""
     rng = random.Random(seed)
     clock = itertools.count(1_000)
@@ -29,6 +32,7 @@ def options(*, segment_bytes: int = 1 << 20, seed: int = 1, reserve: Reserve | N
         now_ns=lambda: next(clock),
         segment_bytes=segment_bytes,
         reserve=reserve,
+        codec=codec,
     )
 
 
@@ -39,15 +43,18 @@ def new_file_store(
     segment_bytes: int = 1 << 20,
     reserve: Reserve | None = None,
     chained: bool = False,
+    codec: Codec = Codec.NONE,
 ) -> FileStore:
     """A fresh stream."""
-    chosen = options(segment_bytes=segment_bytes, reserve=reserve)
+    chosen = options(segment_bytes=segment_bytes, reserve=reserve, codec=codec)
     return FileStore.create(disk, directory, uid=UID, config=b'{"name":"S"}', options=chosen, chained=chained)
 
 
-def reopen(disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20) -> FileStore:
+def reopen(
+    disk: Disk, directory: str = DIRECTORY, *, segment_bytes: int = 1 << 20, codec: Codec = Codec.NONE
+) -> FileStore:
     """Open what is on a disk, as a new process would."""
-    return FileStore.open(disk, directory, options(segment_bytes=segment_bytes, seed=2))
+    return FileStore.open(disk, directory, options(segment_bytes=segment_bytes, seed=2, codec=codec))
 
 
 def new_memory_store() -> MemoryStore:

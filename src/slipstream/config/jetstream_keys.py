@@ -197,6 +197,11 @@ JETSTREAM: Final = Table(
     Key("key_file", STRING, "File that holds the text for `key`, as secrets of containers are given."),
     Key("key_command", STRING, "Program with arguments that writes the text for `key`, run once at the start."),
     Key("prev_key prev_ek prev_encryption_key", STRING, "The key before `key`: data has `key` after the start."),
+    Key(
+        "decrypt",
+        BOOLEAN,
+        "Stored data is encrypted with the key that is given, and is to be plain: it is rewritten in the background.",
+    ),
     Key("cipher", ("`chachapoly` or `aes`", _cipher), "Cipher of stored data, `chachapoly` unless said."),
     Key(
         "sync_interval sync",

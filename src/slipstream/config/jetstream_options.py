@@ -87,6 +87,7 @@ class JetStreamOptions(
     key_file: str = ""
     key_command: str = ""  # program with arguments that writes the key
     prev_key: str = ""
+    decrypt: bool = False  # stored data is to be plain; the keys are those that it may have
     cipher: Literal["", "chachapoly", "aes"] = ""  # empty: not said
     sync_always: bool = True  # fsync before every acknowledgement; False once `sync_interval` is a duration
     sync_interval_ns: int = SYNC_INTERVAL_NS

@@ -102,6 +102,7 @@ _GO_NAMES: Final = {
     "jetstream.key_file": "JetStreamKeyFile",
     "jetstream.key_command": "JetStreamKeyCommand",
     "jetstream.prev_key": "JetStreamOldKey",
+    "jetstream.decrypt": "JetStreamDecrypt",
     "jetstream.cipher": "JetStreamCipher",
     "jetstream.unique_tag": "JetStreamUniqueTag",
     "jetstream.extension_hint": "JetStreamExtHint",

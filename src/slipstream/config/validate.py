@@ -330,7 +330,11 @@ def _encryption(jetstream: JetStreamOptions) -> Iterator[str]:
     sources = [name for name in ("key", "key_file", "key_command") if getattr(jetstream, name)]
     if len(sources) > 1:
         yield f"jetstream takes its encryption key from one place: {' and '.join(sources)} are given"
-    if jetstream.prev_key and not sources:
+    if jetstream.decrypt and not sources and not jetstream.prev_key:
+        yield "jetstream is to decrypt and has no key: give the one that stored data has"
+    if jetstream.decrypt and jetstream.cipher:
+        yield "jetstream is to decrypt and has a cipher: nothing would be encrypted"
+    if jetstream.prev_key and not sources and not jetstream.decrypt:
         yield "jetstream has a prev_key and no key: the key that data is to have from now on is missing"
     if jetstream.cipher and not sources and jetstream.tpm is None:
         yield "jetstream has a cipher and no key: nothing would be encrypted"

@@ -18,6 +18,7 @@ from slipstream.units import MILLISECOND_NS
 __all__ = [
     "AccountView",
     "ApiStats",
+    "AtRestProgress",
     "HealthProblem",
     "JetStreamConfig",
     "JetStreamFacts",
@@ -54,6 +55,14 @@ class JetStreamStats(msgspec.Struct, kw_only=True):
     accounts: int = 0
     ha_assets: int = 0
     api: ApiStats = msgspec.field(default_factory=lambda: ApiStats(0, 0, 0))
+
+
+class AtRestProgress(msgspec.Struct):
+    """Encryption at rest that is turned on or off: how far it is. An addition to nats-server."""
+
+    state: Literal["encrypting", "decrypting", "done"]
+    files: int
+    left: int
 
 
 class JetStreamConfig(msgspec.Struct, omit_defaults=True):
@@ -168,6 +177,10 @@ class JetStreamFacts(Protocol):
     def stats(self) -> JetStreamStats: ...
     def accounts(self) -> Iterable[AccountView]:
         """The accounts that use JetStream."""
+        ...
+
+    def at_rest(self) -> AtRestProgress | None:
+        """How far encryption at rest is turned on or off; None if nothing of the kind was begun since the start."""
         ...
 
     def queues(self) -> Mapping[str, int]:

@@ -11,6 +11,7 @@ from slipstream.monitoring.jetstream_facts import (
     AccountView,
     ApiObject,
     ApiStats,
+    AtRestProgress,
     JetStreamConfig,
     JetStreamLimits,
     JetStreamStats,
@@ -99,6 +100,7 @@ class Jsz(msgspec.Struct, omit_defaults=True, kw_only=True):
     bytes: int
     account_details: list[AccountJetStream] = []
     total: int
+    at_rest: AtRestProgress | None = None
 
 
 def jsz_options(query: Query) -> JszOptions:
@@ -137,6 +139,7 @@ def jsz(facts: Facts, options: JszOptions) -> Steps[Jsz]:
     accounts = list(jetstream.accounts())
     whole = _whole(facts, jetstream.stats(), jetstream.config(), limits=jetstream.limits())
     whole.total = len(accounts)
+    whole.at_rest = jetstream.at_rest()
     for account in accounts:
         for stream in account.streams():
             _count(whole, stream, leaders=options.raft)

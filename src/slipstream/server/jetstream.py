@@ -28,6 +28,8 @@ from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
+from slipstream.jetstream.store.packed.codecs import Codec
+from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.kernels.subjects.subject import matches
 from slipstream.server.file_threads import FileWork
 from slipstream.server.jetstream_ports import AccountPorts
@@ -46,9 +48,9 @@ if TYPE_CHECKING:
     from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.config.structs import StreamConfig
     from slipstream.jetstream.store.file.disk import Disk
-    from slipstream.jetstream.store.sealed.keys import MainKey
     from slipstream.jetstream.stream.stream import Stream
-    from slipstream.server.at_rest import AtRest
+    from slipstream.server.at_rest import AtRest, KeysAtRest
+    from slipstream.server.conversion import Conversion
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamRunner"]
@@ -63,18 +65,25 @@ class JetStreamRunner:
     """Starts, holds and stops JetStream."""
 
     def __init__(
-        self, server: Server, loop: asyncio.AbstractEventLoop, storage: Storage, key: MainKey | None = None
+        self, server: Server, loop: asyncio.AbstractEventLoop, storage: Storage, key: KeysAtRest | None = None
     ) -> None:
         """Nothing is opened before `start`; the storage is closed by `stop`. `key`: that of encryption at rest."""
         self._server = server
         self._loop = loop
-        self._disk: Disk = RealDisk()
+        raw = RealDisk()
         self._at_rest: AtRest | None = None
+        below: Disk = raw
         if key is not None:
             from slipstream.server import at_rest
 
-            self._at_rest = at_rest.AtRest(self._disk, key)
-            self._disk = self._at_rest.disk
+            self._at_rest = at_rest.AtRest(raw, key)
+            below = self._at_rest.disk
+        self._disk: Disk = PackedDisk(below)
+        self.conversion: Conversion | None = None  # files are written anew, with encryption or without
+        if self._at_rest is not None and self._at_rest.is_converting:
+            from slipstream.server.conversion import Conversion
+
+            self.conversion = Conversion(raw, self._disk, storage.directory, self._at_rest, server.log)
         self._files = FileWork(
             loop, server.turns.run_and_flush, server.turns.report, server.options.jetstream.max_concurrent_io
         )
@@ -90,7 +99,8 @@ class JetStreamRunner:
         self.apis: dict[str, ApiDispatcher] = {}  # of these
         self.broken: dict[str, str] = {}  # accounts whose streams could not be looked for, and why
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
-        self._told_of_compression = False
+        self._stopping = False
+        self._conversion_timer: asyncio.TimerHandle | None = None
         self._system: SystemApi | None = None
         self.trail: AuditTrail | None = None  # where actions are written down
         self._young_streams = 0  # made since the garbage collector was told that what is there stays
@@ -109,10 +119,27 @@ class JetStreamRunner:
         for name, limits in self._wanted().items():
             self._open(name, limits)
         self._server.hub.jetstream = True
+        self._look_at_conversion()
         self._server.log("INF", f"Took {(time.perf_counter() - began) * 1000:.6f}ms to start JetStream")
+
+    def _look_at_conversion(self) -> None:
+        """Find out how far it is, now and after a while."""
+        conversion = self.conversion
+        if conversion is None or conversion.is_done:
+            return
+
+        def looked() -> None:
+            conversion.tell()
+            if not self._stopping:
+                self._conversion_timer = self._loop.call_later(conversion.pause_s, self._look_at_conversion)
+
+        self._files.rest.run(conversion.look, looked)
 
     def stop(self) -> None:
         """Close every stream; everything acknowledged is on disk before that."""
+        self._stopping = True
+        if self._conversion_timer is not None:
+            self._conversion_timer.cancel()
         self._server.log("INF", "Initiating JetStream Shutdown...")
         for name in reversed(list(self._listening)):  # the audit trail, which was there first, goes last
             self._close(name)
@@ -183,6 +210,8 @@ class JetStreamRunner:
     ) -> tuple[JetStreamAccount, ApiDispatcher]:
         """An account without its streams yet, and its API; without limits JetStream is off."""
         server = self._server
+        if self.conversion is not None:
+            self.conversion.leave(self.account_path(name))
         place = server.hub.accounts[name]
         ports = AccountPorts(server, place, self._loop, self._files, takes_publishes=takes_publishes)
         stores = DirectoryStores(
@@ -191,7 +220,7 @@ class JetStreamRunner:
             options=self._store_options,
             new_uid=lambda: secrets.token_bytes(16),
             log=ports.log,
-            label=name.encode() if self._at_rest is not None else b"",
+            label=name.encode() if self._at_rest is not None and self._at_rest.hides_names else b"",
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
         api = open_api(account, self._on_dropped, signer=self._signer, trail=self.trail)
@@ -325,16 +354,13 @@ class JetStreamRunner:
         self._system_listening = [partial(place.remove, subscription)]
 
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
-        if config.compression is Compression.S2 and not self._told_of_compression:
-            self._told_of_compression = True
-            self._server.log(
-                "WRN", f'Stored data is not compressed yet: "compression" of stream "{config.name}" has no effect'
-            )
+        codec = Codec.S2 if config.compression is Compression.S2 else Codec.NONE
         return FileStoreOptions(
             random64=lambda: secrets.randbits(64),
             noise=secrets.token_bytes,
             now_ns=self._server.clock.now_ns,
-            segment_bytes=segment_bytes_for(config.max_bytes),
+            segment_bytes=segment_bytes_for(config.max_bytes, codec),
+            codec=codec,
             reserve=self._reserve,
         )
 

@@ -15,6 +15,7 @@ from slipstream.jetstream.stream.copies.mirror import Mirror
 from slipstream.jetstream.stream.copies.sources import Sources
 from slipstream.monitoring.jetstream_facts import (
     ApiStats,
+    AtRestProgress,
     HealthProblem,
     JetStreamConfig,
     JetStreamLimits,
@@ -110,6 +111,11 @@ class RunningJetStream:
     def accounts(self) -> Iterable[_AccountFacts]:
         """The accounts that use JetStream."""
         return [_AccountFacts(account, self._runner.apis[name]) for name, account in self._runner.accounts.items()]
+
+    def at_rest(self) -> AtRestProgress | None:
+        """See `JetStreamFacts.at_rest`."""
+        conversion = self._runner.conversion
+        return None if conversion is None else conversion.progress()
 
     def queues(self) -> Mapping[str, int]:
         """See `JetStreamFacts.queues`."""

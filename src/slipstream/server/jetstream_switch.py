@@ -9,8 +9,8 @@ from slipstream.errors import StorageFault
 from slipstream.server.errors import StartError
 
 if TYPE_CHECKING:
-    from slipstream.jetstream.store.sealed.keys import MainKey
     from slipstream.routing.operators import OperatorMode
+    from slipstream.server.at_rest import KeysAtRest
     from slipstream.server.declared_streams import DeclaredStreams
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_door import JetStreamDoor
@@ -30,7 +30,7 @@ class JetStreamSwitch:
         self.runner: JetStreamRunner | None = None
         self.door: JetStreamDoor | None = None  # where JetStream will be
         self._storage: Storage | None = None
-        self._key: MainKey | None = None  # of encryption at rest
+        self._key: KeysAtRest | None = None  # of encryption at rest
         self._declared: DeclaredStreams | None = None  # while it is made what is declared
 
     def start(self, operators: OperatorMode | None) -> None:
@@ -140,14 +140,14 @@ class JetStreamSwitch:
 
             facts.jetstream = RunningJetStream(self.runner)
 
-    def _fitting_key(self, storage: Storage) -> MainKey | None:
+    def _fitting_key(self, storage: Storage) -> KeysAtRest | None:
         """The key of encryption at rest; a plain start of a plain directory does not load what knows about it.
 
         Raises:
             StorageFault: it does not fit what is there.
         """
         options = self._server.options
-        if not (options.jetstream.encrypts or storage.is_encrypted):
+        if not (options.jetstream.encrypts or options.jetstream.decrypt or storage.is_encrypted):
             return None
         from slipstream.jetstream.store.file.real_disk import RealDisk
         from slipstream.server.at_rest import fitting_key

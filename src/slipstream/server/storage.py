@@ -139,7 +139,7 @@ def announce(log: Callable[[str, str], None], options: JetStreamOptions, directo
     log("INF", f"  Max Memory:      {_size(memory)}")
     log("INF", f"  Max Storage:     {_size(disk)}")
     log("INF", f'  Store Directory: "{directory}"')
-    if options.encrypts:
+    if options.encrypts and not options.decrypt:
         log("INF", f"  Encryption:      {'AES-GCM' if options.cipher == 'aes' else 'ChaCha20-Poly1305'}")
     if options.domain:
         log("INF", f"  Domain:          {options.domain}")

@@ -174,6 +174,8 @@ def test_keys_that_would_not_be_used_are_not_taken(setting: str) -> None:
     [
         ("cipher: aes", "jetstream has a cipher and no key: nothing would be encrypted"),
         ("prev_key: k", "jetstream has a prev_key and no key: the key that data is to have from now on is missing"),
+        ("decrypt: true", "jetstream is to decrypt and has no key: give the one that stored data has"),
+        ("decrypt: true, key: k, cipher: aes", "jetstream is to decrypt and has a cipher: nothing would be encrypted"),
         ("key: k, key_file: f", "jetstream takes its encryption key from one place: key and key_file are given"),
         ("key: k, key_command: c", "jetstream takes its encryption key from one place: key and key_command are given"),
     ],

@@ -16,6 +16,7 @@ from slipstream.monitoring.envelope import Sender
 from slipstream.monitoring.jetstream_facts import (
     ApiObject,
     ApiStats,
+    AtRestProgress,
     HealthProblem,
     JetStreamConfig,
     JetStreamLimits,
@@ -89,6 +90,9 @@ class JetStream:
 
     def accounts(self) -> list[Account]:
         return [Account("Z", [Stream("s", 3, 1), Stream("t", 4, 0)]), Account("$G", [])]
+
+    def at_rest(self) -> AtRestProgress | None:
+        return None
 
     def queues(self) -> dict[str, int]:
         return {"JetStream API queue": 2, "[ACC:Z] stream 's' messages": 0}

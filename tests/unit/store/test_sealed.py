@@ -14,7 +14,7 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header,
 from slipstream.jetstream.store.file.staging import DiskStage
 from slipstream.jetstream.store.sealed.disk import SealedDisk
 from slipstream.jetstream.store.sealed.keys import AtRestCipher, DataKey, KeyRing, MainKey
-from slipstream.jetstream.store.sealed.marker import check_keys, read_mark, write_mark
+from slipstream.jetstream.store.sealed.marker import KeyPlan, MarkState, check_keys, read_mark, write_mark
 from slipstream.jetstream.store.sealed.rotation import rotate
 from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
@@ -299,12 +299,12 @@ def test_the_mark_of_a_directory_tells_the_right_key() -> None:
     disk = SimDisk()
     disk.make_dir("/js")
     right, wrong = MainKey(SECRET, AtRestCipher.AES), MainKey(ANOTHER, AtRestCipher.AES)
-    check_keys(disk, "/js", right, has_streams=False)
-    check_keys(disk, "/js", None, has_streams=True)
-    with pytest.raises(StorageFault, match="are not encrypted"):
-        check_keys(disk, "/js", right, has_streams=True)
+    assert check_keys(disk, "/js", right, has_streams=False).state is MarkState.SEALED
+    assert check_keys(disk, "/js", None, has_streams=True) == KeyPlan()
+    assert check_keys(disk, "/js", right, has_streams=True).state is MarkState.ENCRYPTING
     write_mark(disk, "/js", KeyRing(right, None, random.Random(1).randbytes))
-    check_keys(disk, "/js", right, has_streams=True)
+    assert check_keys(disk, "/js", right, has_streams=True) == KeyPlan(right)
+    assert check_keys(disk, "/js", None, right, has_streams=True, decrypts=True).state is MarkState.DECRYPTING
     with pytest.raises(StorageFault, match="has no key"):
         check_keys(disk, "/js", None, has_streams=True)
     with pytest.raises(StorageFault, match="another key"):

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+from urllib.parse import unquote
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.config.chained import is_chained
@@ -35,7 +36,7 @@ from slipstream.jetstream.store.memory import MemoryStore
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.kernels.log.record import CONFIG
 
-__all__ = ["ACCOUNT_FILE", "DirectoryStores", "account_directory"]
+__all__ = ["ACCOUNT_FILE", "DirectoryStores", "account_directory", "account_of"]
 
 ACCOUNT_FILE: Final = "ACCOUNT"
 """In the directory of an account whose name does not say whose it is."""
@@ -50,6 +51,11 @@ def account_directory(account: str) -> str:
     return "".join(
         char if _SAFE.fullmatch(char) else "".join(f"%{byte:02X}" for byte in char.encode()) for char in account
     )
+
+
+def account_of(directory: str) -> str:
+    """The account whose files have this name."""
+    return unquote(directory)
 
 
 class DirectoryStores:
@@ -204,7 +210,9 @@ class DirectoryStores:
         try:
             store = FileStore.open(self._disk, directory, self._options(StreamConfig()))
             config, created_ns = from_stored(store.config)
-            store.set_segment_bytes(self._options(config).segment_bytes)
+            wanted = self._options(config)
+            store.set_segment_bytes(wanted.segment_bytes)
+            store.pack_with(wanted.codec)
         except (StorageFault, JsonError) as error:
             if isinstance(error.__cause__, OSError):
                 raise  # it may be readable the next time

@@ -199,7 +199,10 @@ def find_places(
         found,
     )
     scattered = sum(length for _, _, length, _, _ in found) < BULK_PLACE_BYTES_MIN * (len(found) - 1)
-    files = {segment: access.segment_file(segment) for segment in {one[0] for one in found}}
+    segments = {one[0] for one in found}
+    if not all(map(access.is_direct, segments)):
+        return None
+    files = {segment: access.segment_file(segment) for segment in segments}
     if not rows or scattered or len(files) > BULK_PLACES_FILES_MAX:
         return None
     places = [

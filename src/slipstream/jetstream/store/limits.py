@@ -16,6 +16,8 @@ STORE_OPEN_FILES_MAX: Final = 65_536
 STORE_SEGMENT_BYTES: Final = 64 * MIB
 # Smallest segment, for streams with a small max_bytes: space comes back in pieces of this size.
 STORE_SEGMENT_BYTES_MIN: Final = 256 * KIB
+# The same for a compressed stream, whose segments are compressed when they are closed.
+STORE_PACKED_SEGMENT_BYTES: Final = 8 * MIB
 # Segments a stream of limited size is cut into at least, so that removing the oldest frees a fraction only.
 STORE_SEGMENTS_PER_STREAM_MIN: Final = 8
 # Space reserved ahead in a segment: at first, and at most in one step.

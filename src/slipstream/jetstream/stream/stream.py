@@ -22,7 +22,7 @@ from functools import partial
 from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
-from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
+from slipstream.jetstream.config.enums import Compression, DiscardPolicy, PersistMode, RetentionPolicy
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.guard import each
@@ -157,6 +157,9 @@ class Stream:
         remember_others(self.config, config, self.store)
         self.store.set_config(to_stored(config, self.created_ns))
         old, self.config = self.config, config
+        if old.compression is not config.compression:
+            self.store.compress(on=config.compression is Compression.S2)
+            self.committer.upkeep.soon()
         self.ingest.configure(config)
         self._configure(config)
         self._subscribe(config.subjects)

@@ -43,6 +43,10 @@ class BulkAccess(Protocol):
         """Path of a segment, and the key of its checksums. Only where there is a disk."""
         ...
 
+    def is_direct(self, segment: int) -> bool:
+        """Whether the file of a segment holds its records as they are. Only where there is a disk."""
+        ...
+
     def read_later(self, segment: int, offset: int, length: int) -> tuple[Callable[[], bytes], int, int]:
         """How to read a stretch of a segment in a thread, where it begins, and the key of its checksums."""
         ...

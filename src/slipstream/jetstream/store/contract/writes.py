@@ -161,6 +161,10 @@ class StoreFacts(Protocol):
         """Replace the configuration."""
         ...
 
+    def compress(self, *, on: bool) -> None:
+        """Whether what is stored is to be compressed, what is there as well: upkeep sees to it."""
+        ...
+
     def notes(self) -> dict[bytes, bytes]:
         """The facts kept beside the messages, as assigned."""
         ...

@@ -48,6 +48,10 @@ class FileBulkAccess:
         held = self._log.segment(segment)
         return held.path, held.header.salt
 
+    def is_direct(self, segment: int) -> bool:
+        """See `BulkAccess.is_direct`."""
+        return self.disk.seal.direct and not self._log.segment(segment).header.codec
+
     def read_later(self, segment: int, offset: int, length: int) -> tuple[Callable[[], bytes], int, int]:
         """See `BulkAccess.read_later`."""
         path, salt = self.segment_file(segment)

@@ -52,6 +52,8 @@ class CompactionJob:
     elsewhere: bytes
     """Removed sequences whose records still lie in other segments, packed: their tombs must be kept."""
     salt: int
+    codec: int = 0
+    """What the new segment is packed with."""
     erased: dict[int, bytes] | None = None
     """Of a stream with a hash chain: what stands in it for erased messages."""
     result: tuple[SegmentHeader, str, int, SegmentScan] | None = None
@@ -83,6 +85,7 @@ class CompactionJob:
             salt=self.salt,
             cipher=self.disk.seal.cipher,
             key_id=self.disk.seal.key_id,
+            codec=self.codec,
         )
         body = self._body(header)
         if body is None:

@@ -11,6 +11,7 @@ from slipstream.jetstream.store.file.kept_segments import KeptSegments
 from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.open_segment import Segment, index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.reforms import Reforms
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
 from slipstream.jetstream.store.limits import (
     STORE_COMPACT_LIVE_PERCENT,
@@ -28,7 +29,7 @@ __all__ = ["Compactions"]
 class Compactions:
     """The compactions of one store."""
 
-    __slots__ = ("_directory", "_disk", "_erasures", "_files", "_kept", "_log", "_random64", "_state")
+    __slots__ = ("_directory", "_disk", "_erasures", "_files", "_kept", "_log", "_random64", "_reforms", "_state")
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Compactions:
         erasures: LogErasures,
         files: PendingFiles,
         kept: KeptSegments,
+        reforms: Reforms,
         disk: Disk,
         directory: str,
         random64: Callable[[], int],
@@ -47,6 +49,7 @@ class Compactions:
         self._erasures = erasures
         self._files = files
         self._kept = kept
+        self._reforms = reforms
         self._disk = disk
         self._directory = directory
         self._random64 = random64
@@ -65,6 +68,7 @@ class Compactions:
             live=[index.live_seqs(segment.id) for segment in inputs],
             elsewhere=index.removed_seqs({segment.id for segment in inputs}),
             salt=self._random64(),
+            codec=self._reforms.codec,
             erased=dict(self._log.chain.erased) if self._log.chain is not None else None,
         )
 

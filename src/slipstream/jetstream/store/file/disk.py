@@ -33,6 +33,10 @@ class Seal:
     """A frame is to be closed when it grows beyond."""
     direct: bool = True
     """Whether files hold what the store wrote, for readers that open them themselves."""
+    packs: bool = False
+    """Whether a closed segment may be written again in packed form."""
+    converting: bool = False
+    """Whether small files are to be written anew: encryption is being turned on or off."""
 
 
 PLAIN = Seal()

@@ -18,7 +18,7 @@ __all__ = ["ManifestKeeper"]
 class ManifestKeeper:
     """What the newest slot says, and what it should."""
 
-    __slots__ = ("_damage", "_directory", "_disk", "_doubtful", "_known", "_log", "_state", "_version")
+    __slots__ = ("_damage", "_directory", "_disk", "_doubtful", "_known", "_log", "_slots_due", "_state", "_version")
 
     def __init__(self, state: StoreState, damage: Damage, log: SegmentedLog, disk: Disk, directory: str) -> None:
         """No slot was written."""
@@ -30,6 +30,7 @@ class ManifestKeeper:
         self._version = 0
         self._known: Manifest | None = None  # what the newest slot says
         self._doubtful = False  # ... which may not be on stable storage
+        self._slots_due = 0  # slots to be written although they say nothing new
 
     def begin(self) -> ManifestJob | None:
         """The next write, if there is something new to say."""
@@ -43,6 +44,8 @@ class ManifestKeeper:
         """A slot was written."""
         self._version += 1
         self._known, self._doubtful = done.manifest, False
+        self._slots_due = max(self._slots_due - 1, 0)
+        self._log.manifest_due = self._log.manifest_due or self._slots_due > 0
 
     def write_last(self) -> None:
         """Write what is new before the store is closed. Blocks.
@@ -58,11 +61,16 @@ class ManifestKeeper:
         """Recovery read this one."""
         if manifest is not None and manifest.version >= self._version:
             self._known, self._version, self._doubtful = manifest, manifest.version, True
+            self._slots_due = 2 if self._disk.seal.converting else 0
 
     def _is_known(self, manifest: Manifest) -> bool:
         """Whether the newest slot says the same."""
         known = self._known
-        return known is not None and msgspec.structs.replace(manifest, version=known.version) == known
+        return (
+            not self._slots_due
+            and known is not None
+            and msgspec.structs.replace(manifest, version=known.version) == known
+        )
 
     def _current(self) -> Manifest:
         state, log = self._state, self._log

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from slipstream.jetstream.store.file.reserve import Reserve
 from slipstream.jetstream.store.limits import (
+    STORE_PACKED_SEGMENT_BYTES,
     STORE_SEGMENT_BYTES,
     STORE_SEGMENT_BYTES_MIN,
     STORE_SEGMENTS_PER_STREAM_MIN,
 )
+from slipstream.jetstream.store.packed.codecs import Codec
 
 __all__ = ["FileStoreOptions", "segment_bytes_for"]
 
@@ -27,12 +29,18 @@ class FileStoreOptions:
     """Wall clock, for the age of segments."""
     segment_bytes: int = STORE_SEGMENT_BYTES
     reserve: Reserve | None = None
+    codec: Codec = Codec.NONE
+    """What closed segments are packed with."""
     replicated: bool = False
     """A commit that is on this disk is not committed yet: a majority says when (`FileStore.commit_frames`)."""
 
 
-def segment_bytes_for(max_bytes: int) -> int:
-    """Segment size of a stream: smaller ones for a small `max_bytes`, so that space comes back in small pieces."""
+def segment_bytes_for(max_bytes: int, codec: Codec = Codec.NONE) -> int:
+    """Segment size of a stream: smaller ones for a small `max_bytes`, so that space comes back in small pieces.
+
+    And for a packed one, because the segment that is written is not packed yet.
+    """
+    most = STORE_SEGMENT_BYTES if codec is Codec.NONE else STORE_PACKED_SEGMENT_BYTES
     if max_bytes <= 0:
-        return STORE_SEGMENT_BYTES
-    return min(max(max_bytes // STORE_SEGMENTS_PER_STREAM_MIN, STORE_SEGMENT_BYTES_MIN), STORE_SEGMENT_BYTES)
+        return most
+    return min(max(max_bytes // STORE_SEGMENTS_PER_STREAM_MIN, STORE_SEGMENT_BYTES_MIN), most)

@@ -37,7 +37,8 @@ HEADER_BYTES = 4096
 _COPY_AT = 2048
 _MAGIC = b"SLIPSEG1"
 _VERSION = 1
-# magic, version, flags, uid, no, last_no, generation, prev_generation, first_seq, created_ns, prev_no, prev_end,
+_PACKED_VERSION = 2  # so that who does not know of packed segments does not take one for damaged
+# magic, version, codec, uid, no, last_no, generation, prev_generation, first_seq, created_ns, prev_no, prev_end,
 # frame_no, salt, cipher id, key id, wrapped key (room), root hash of the segment before (room)
 _HEADER = struct.Struct("<8sII16sQQIIQqQQQQII64s32s")
 _CRC = struct.Struct("<I")
@@ -78,6 +79,8 @@ class SegmentHeader:
     """Which main key has wrapped the data key."""
     wrapped: bytes = b""
     """The data key, wrapped."""
+    codec: int = 0
+    """How it is packed, 0 for not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +119,8 @@ def encode_header(header: SegmentHeader, wrapped: bytes = b"") -> bytes:
     """The first 4096 bytes of the file; `wrapped`: the data key of a sealed one."""
     packed = _HEADER.pack(
         _MAGIC,
-        _VERSION,
-        0,
+        _PACKED_VERSION if header.codec else _VERSION,
+        header.codec,
         header.uid,
         header.no,
         header.last_no,
@@ -146,7 +149,7 @@ def decode_header(data: bytes) -> SegmentHeader | None:
         if len(packed) < _HEADER.size or len(stated) < _CRC.size or _CRC.unpack(stated)[0] != crc32c(packed):
             continue
         fields = _HEADER.unpack(packed)
-        if fields[0] != _MAGIC or fields[1] != _VERSION:
+        if fields[0] != _MAGIC or fields[1] != (_PACKED_VERSION if fields[2] else _VERSION):
             continue
         _, _, _, uid, no, last_no, generation, prev_generation, first_seq, created, prev_no, prev_end, frame, salt = (
             fields[:14]
@@ -163,7 +166,10 @@ def decode_header(data: bytes) -> SegmentHeader | None:
             prev_end,
             frame,
             salt,
-            *fields[14:17],
+            cipher=fields[14],
+            key_id=fields[15],
+            wrapped=fields[16],
+            codec=fields[2],
         )
     return None
 

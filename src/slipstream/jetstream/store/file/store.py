@@ -40,6 +40,7 @@ from slipstream.jetstream.store.file.options import FileStoreOptions
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.recovered import RecoveryReport
 from slipstream.jetstream.store.file.recovery import recover_log
+from slipstream.jetstream.store.file.reforms import Reforms
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
@@ -48,6 +49,8 @@ from slipstream.jetstream.store.file.replica_states import LoggedStates
 from slipstream.jetstream.store.file.units import Units
 from slipstream.jetstream.store.file.upkeep import LogUpkeep
 from slipstream.jetstream.store.indexed import IndexedReads
+from slipstream.jetstream.store.limits import STORE_PACKED_SEGMENT_BYTES
+from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Job, StoreUnavailable
 from slipstream.kernels.index.subjectindex import MessageIndex
@@ -81,7 +84,8 @@ class FileStore(IndexedReads):
             self._applied = AppliedKeeper(self.replica, log, states, disk, directory, options.random64)
         manifest = ManifestKeeper(state, damage, log, disk, directory)
         kept = KeptSegments(state, log, options.now_ns)
-        compactions = Compactions(state, log, erasures, files, kept, disk, directory, options.random64)
+        self._reforms = Reforms(log, erasures, files, disk, directory, options.codec)
+        compactions = Compactions(state, log, erasures, files, kept, self._reforms, disk, directory, options.random64)
         self._repair = Repair(
             state,
             damage,
@@ -105,6 +109,7 @@ class FileStore(IndexedReads):
             commits,
             manifest,
             compactions,
+            self._reforms,
             self._repair,
             kept,
             files,
@@ -215,6 +220,16 @@ class FileStore(IndexedReads):
     def set_segment_bytes(self, segment_bytes: int) -> None:
         """Close segments at another size from now on."""
         self.log.segment_bytes = self.log.writer.limit = segment_bytes
+
+    def pack_with(self, codec: Codec) -> None:
+        """Pack closed segments in this way from now on, those that are there as well."""
+        self._reforms.pack_with(codec)
+
+    def compress(self, *, on: bool) -> None:
+        """See `Store.compress`."""
+        self.pack_with(Codec.S2 if on else Codec.NONE)
+        if on and self.log.segment_bytes > STORE_PACKED_SEGMENT_BYTES:
+            self.set_segment_bytes(STORE_PACKED_SEGMENT_BYTES)
 
     # --- state ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Background work on one stream's files: which piece comes next, and what follows from one that is done.
 
-The most urgent piece comes first: repair, space, removal of what nothing needs, index files, the manifest, compaction.
+The most urgent piece comes first: repair, space, removal of what nothing needs, index files, the manifest, compaction,
+other forms.
 
 What this is not: the work itself, which is in jobs for a thread (`upkeep_jobs`, `compaction`).
 """
@@ -22,6 +23,7 @@ from slipstream.jetstream.store.file.log import SegmentedLog
 from slipstream.jetstream.store.file.manifest_keeper import ManifestKeeper
 from slipstream.jetstream.store.file.open_segment import Segment, index_path
 from slipstream.jetstream.store.file.pending_files import PendingFiles
+from slipstream.jetstream.store.file.reforms import ReformJob, Reforms
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.reserve import Reserve
@@ -61,6 +63,7 @@ class LogUpkeep:
         "_kept",
         "_log",
         "_manifest",
+        "_reforms",
         "_removals",
         "_repair",
         "_reserve",
@@ -78,6 +81,7 @@ class LogUpkeep:
         commits: LogCommits,
         manifest: ManifestKeeper,
         compactions: Compactions,
+        reforms: Reforms,
         repair: Repair,
         kept: KeptSegments,
         files: PendingFiles,
@@ -94,6 +98,7 @@ class LogUpkeep:
         self._commits = commits
         self._manifest = manifest
         self._compactions = compactions
+        self._reforms = reforms
         self._repair = repair
         self._kept = kept
         self._files = files
@@ -141,6 +146,8 @@ class LogUpkeep:
             self._repair.finish(done)
         elif isinstance(done, CompactionJob):
             self._compactions.finish(done)
+        elif isinstance(done, ReformJob):
+            self._reforms.finish(done)
         elif isinstance(done, ChainCheckJob):
             self._finish_check(done)
         elif done.fault is not None:
@@ -189,7 +196,10 @@ class LogUpkeep:
             return self._removal() or first() or second()
         if self._checks:
             return self._chain_check()
-        return self._removal() or self._index_file() or self._manifest_write() or self._compactions.begin()
+        piece = self._removal() or self._index_file() or self._manifest_write()
+        if piece is not None or self._files.leftovers:
+            return piece  # a name that is to go must not be given to another file
+        return self._compactions.begin() or self._reforms.begin()
 
     def _replica_piece(self) -> UpkeepJob | None:
         assert self._applied is not None

@@ -39,6 +39,10 @@ class MemoryBulkAccess:
         """Never called: there are no files."""
         raise AssertionError("records in memory have no file")
 
+    def is_direct(self, segment: int) -> bool:
+        """Never called: there are no files."""
+        raise AssertionError("records in memory have no file")
+
     def read_later(self, segment: int, offset: int, length: int) -> tuple[Callable[[], bytes], int, int]:
         """See `BulkAccess.read_later`: the slab as it is now."""
         data, base, salt = self._slabs.slice(segment, offset, length, length)

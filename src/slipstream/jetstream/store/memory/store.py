@@ -87,6 +87,9 @@ class MemoryStore(IndexedReads):
         """See `Store.direct_writer`."""
         return self.slabs.writer if not self.slabs.is_unit_open else None
 
+    def compress(self, *, on: bool) -> None:
+        """See `Store.compress`: what is in memory is not."""
+
     def set_config(self, config: bytes) -> None:
         """See `Store.set_config`."""
         self.state.config = config

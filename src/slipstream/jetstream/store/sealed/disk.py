@@ -51,9 +51,16 @@ class SealedDisk:
         self._ring = ring
         current = ring.current
         self.seal = (
-            Seal(current.cipher, current.id, FRAME_ROOM, SEALED_FRAME_BYTES, direct=False)
+            Seal(
+                current.cipher,
+                current.id,
+                FRAME_ROOM,
+                SEALED_FRAME_BYTES,
+                direct=False,
+                converting=ring.is_converting,
+            )
             if current is not None
-            else Seal(direct=False)
+            else Seal(direct=False, converting=ring.is_converting)
         )
         self._lock = threading.Lock()
         self._files: OrderedDict[str, FrameFile | None] = OrderedDict()  # None: it is plain, and may be
@@ -369,7 +376,7 @@ def file_kind(path: str) -> FileKind:
     name = path.removesuffix(".tmp")
     if name.endswith((".seg", "/consumers.log")):
         return FileKind.FRAMES
-    if name.endswith((".sdx", "/MANIFEST.0", "/MANIFEST.1", "/ACCOUNT", "/SERVER.nk")):
+    if name.endswith((".sdx", ".seg.patch", "/MANIFEST.0", "/MANIFEST.1", "/ACCOUNT", "/SERVER.nk")):
         return FileKind.BOX
     return FileKind.PART if name.endswith((".open", ".part")) else FileKind.PLAIN
 

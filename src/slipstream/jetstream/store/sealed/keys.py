@@ -119,8 +119,14 @@ class KeyRing:
         self.current = current
         self.noise = noise
         self.accepts_plain = accepts_plain or current is None
+        """Whether a file that is not encrypted is believed."""
+        self.is_converting = accepts_plain or (current is None and previous is not None)
         self._keys = {key.id: key for key in (previous, current) if key is not None}
         self._opened: dict[bytes, DataKey] = {}
+
+    def refuse_plain(self) -> None:
+        """Everything is encrypted now: what is not was put there by somebody else."""
+        self.accepts_plain = self.current is None
 
     def make(self) -> DataKey:
         """A new data key. There must be a current main key."""

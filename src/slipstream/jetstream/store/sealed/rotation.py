@@ -9,7 +9,7 @@ matters, the streams are backed up and restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -26,9 +26,10 @@ from slipstream.jetstream.store.sealed.boxes import (
     seal_box,
 )
 from slipstream.jetstream.store.sealed.disk import FileKind, bare_name, file_kind
+from slipstream.jetstream.store.sealed.forms import walk
 from slipstream.jetstream.store.sealed.frame_file import REDO
 from slipstream.jetstream.store.sealed.keys import SEED_BYTES, DataKey, KeyRing, MainKey
-from slipstream.jetstream.store.sealed.marker import write_mark
+from slipstream.jetstream.store.sealed.marker import MarkState, write_mark
 from slipstream.jetstream.store.sealed.parts import PART_MAGIC
 
 __all__ = ["rotate"]
@@ -38,7 +39,14 @@ _BATCH: Final = 256  # headers that wait for one sync
 _DEPTH_MAX: Final = 5  # account, kind, stream, file; and one more for what an operator has moved
 
 
-def rotate(disk: Disk, root: str, ring: KeyRing, previous: MainKey, accounts: Iterable[str]) -> int:
+def rotate(
+    disk: Disk,
+    root: str,
+    ring: KeyRing,
+    previous: MainKey,
+    accounts: Iterable[str],
+    state: MarkState = MarkState.SEALED,
+) -> int:
     """Wrap all data keys in a directory under the current key of `ring`, which has the previous one too. Blocks.
 
     Args:
@@ -47,6 +55,7 @@ def rotate(disk: Disk, root: str, ring: KeyRing, previous: MainKey, accounts: It
         ring: both keys.
         previous: the key before.
         accounts: names that a directory may belong to, where it does not tell itself.
+        state: what the mark of the directory is to say.
 
     Returns:
         How many files were changed.
@@ -55,7 +64,7 @@ def rotate(disk: Disk, root: str, ring: KeyRing, previous: MainKey, accounts: It
         StorageFault: a file is of neither key; those before it were changed, and are readable.
         OSError: the disk refused.
     """
-    return _Rotation(disk, root, ring, previous, accounts).run()
+    return _Rotation(disk, root, ring, previous, accounts).run(state)
 
 
 class _Rotation:
@@ -70,8 +79,8 @@ class _Rotation:
         self._headers: list[tuple[str, bytes]] = []
         self._changed = 0
 
-    def run(self) -> int:
-        for directory, names in _walk(self._disk, self._root, _DEPTH_MAX):
+    def run(self, state: MarkState) -> int:
+        for directory, names in walk(self._disk, self._root, _DEPTH_MAX):
             before = self._changed
             for name in names:
                 self._file(f"{directory}/{name}")
@@ -81,7 +90,7 @@ class _Rotation:
         for name in self._disk.list_dir(self._root):
             if self._disk.is_dir(f"{self._root}/{name}"):
                 self._rename(name)
-        write_mark(self._disk, self._root, self._ring)
+        write_mark(self._disk, self._root, self._ring, state)
         return self._changed
 
     def _file(self, path: str) -> None:
@@ -151,13 +160,3 @@ class _Rotation:
         if target != directory:
             self._disk.rename(f"{self._root}/{directory}", f"{self._root}/{target}")
             self._disk.sync_dir(self._root)
-
-
-def _walk(disk: Disk, path: str, depth: int) -> Iterator[tuple[str, list[str]]]:
-    """Directories and the names of the files in them."""
-    names = disk.list_dir(path)
-    below = [name for name in names if disk.is_dir(f"{path}/{name}")]
-    yield path, [name for name in names if name not in set(below)]
-    if depth:
-        for name in below:
-            yield from _walk(disk, f"{path}/{name}", depth - 1)

@@ -1,0 +1,213 @@
+"""Packed segments under a store: the same bytes at the same places, whatever is erased, cut short or damaged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.chains import ChainReport
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, Table, find_blocks, pack_segment, read_table
+from slipstream.jetstream.store.packed.codecs import Codec
+from slipstream.jetstream.store.packed.disk import PackedDisk
+from slipstream.jetstream.store.values import ALL, StoredMessage
+from slipstream.testing.sim_disk import SimDisk
+from support.sealing import sealed_disk
+from support.stores import DIRECTORY, commit, new_file_store, reopen, upkeep
+
+BELOW = pytest.mark.parametrize("below", [lambda disk: disk, sealed_disk], ids=["plain", "sealed"])
+Below = Callable[[SimDisk], Disk]
+SEGMENT = 200_000
+
+
+def content(seq: int) -> bytes:
+    return b"the reading of sensor %d is %d." % (seq % 7, seq) + b"and the unit is celsius " * 8
+
+
+def filled(disk: Disk, messages: int = 2400, codec: Codec = Codec.S2, *, chained: bool = False) -> FileStore:
+    store = new_file_store(disk, segment_bytes=SEGMENT, codec=codec, chained=chained)
+    for seq in range(1, messages + 1):
+        store.append(seq, seq, b"s.%d" % (seq % 5), b"", content(seq))
+        if seq % 40 == 0:
+            commit(store)
+    commit(store)
+    upkeep(store, turns=200)
+    return store
+
+
+def held(store: FileStore) -> dict[int, bytes]:
+    reads = store.read_batch(ALL, 0, max_msgs=10_000, max_bytes=1 << 30, up_to_seq=10_000)
+    return {read.seq: read.payload for read in reads if isinstance(read, StoredMessage)}
+
+
+def codecs(disk: SimDisk) -> dict[str, int]:
+    """The codec of every segment."""
+    found = {}
+    for path in disk.paths():
+        header = decode_header(bytes(disk.content(path))[:HEADER_BYTES]) if path.endswith(".seg") else None
+        if header is not None:
+            found[path] = header.codec
+    return found
+
+
+def packed_paths(disk: SimDisk) -> list[str]:
+    return [path for path, codec in codecs(disk).items() if codec]
+
+
+@BELOW
+def test_closed_segments_are_packed_and_read_as_before(below: Below) -> None:
+    disk, plain = SimDisk(), SimDisk()
+    store = filled(PackedDisk(below(disk)))
+    filled(below(plain)).close()
+    assert list(codecs(disk).values())[:-1] == [Codec.S2] * (len(codecs(disk)) - 1) and len(codecs(disk)) > 3
+    expected = {seq: content(seq) for seq in range(1, 2401)}
+    assert held(store) == expected
+    assert sum(disk.size(path) for path in packed_paths(disk)) * 5 < sum(
+        plain.size(path) for path in plain.paths() if path.endswith(".seg")
+    )
+    store.close()
+    again = reopen(PackedDisk(below(disk)), segment_bytes=SEGMENT, codec=Codec.S2)
+    assert held(again) == expected and not again.report.damaged_regions
+    for seq in (1, 700, 2400):
+        found = again.get(seq)
+        assert isinstance(found, StoredMessage) and found.payload == content(seq)
+
+
+@BELOW
+def test_another_codec_is_put_in_place_in_the_background(below: Below) -> None:
+    disk = SimDisk()
+    store = filled(PackedDisk(below(disk)), codec=Codec.NONE)
+    assert not packed_paths(disk)
+    store.pack_with(Codec.S2)
+    upkeep(store, turns=100)
+    assert len(packed_paths(disk)) == len(codecs(disk)) - 1
+    store.pack_with(Codec.NONE)
+    upkeep(store, turns=100)
+    assert set(codecs(disk).values()) <= {Codec.NONE, Codec.STORED}
+    assert held(store) == {seq: content(seq) for seq in range(1, 2401)}
+
+
+@BELOW
+def test_what_is_erased_from_a_packed_segment_is_nowhere(below: Below) -> None:
+    disk = SimDisk()
+    store = filled(PackedDisk(below(disk)))
+    gone = [1, 2, 300, 301, 302, 800, 1500]
+    for seq in gone:
+        assert store.erase(seq)
+        commit(store)
+        commit(store)
+    upkeep(store, turns=100)
+    assert set(held(store)) == set(range(1, 2401)) - set(gone)
+    fresh = PackedDisk(below(disk))
+    paths = [path for path in disk.paths() if path.endswith(".seg")]
+    opened = b"".join(fresh.read(path, 0, fresh.size(path)) for path in paths)
+    assert content(303) in opened and not [seq for seq in gone if content(seq) in opened]
+    assert not [path for path in disk.paths() if path.endswith(".patch")]
+    store.close()
+    again = reopen(fresh, segment_bytes=SEGMENT, codec=Codec.S2)
+    assert set(held(again)) == set(range(1, 2401)) - set(gone) and not again.report.damaged_regions
+
+
+@BELOW
+def test_an_overwriting_is_cut_short_at_every_call(below: Below) -> None:
+    """Whatever a crash leaves: every other message is there, and the erased one goes at the next commit."""
+    disk = SimDisk()
+    store = filled(PackedDisk(below(disk)), messages=1200)
+    images: list[SimDisk] = []
+    disk.before_call = lambda now: images.append(now.crash(random.Random(now.calls), keep=now.calls % 3 / 2, torn=True))
+    for seq in (20, 21, 400):
+        store.erase(seq)
+    commit(store)
+    commit(store)
+    disk.before_call = None
+    assert len(images) >= 20
+    for image in images:
+        again = reopen(PackedDisk(below(image)), segment_bytes=SEGMENT, codec=Codec.S2)
+        assert not again.report.damaged_regions
+        assert set(held(again)) >= set(range(1, 1201)) - {20, 21, 400}
+        commit(again)
+        upkeep(again, turns=50)
+        commit(again)
+        assert not [path for path in image.paths() if path.endswith(".patch")]
+
+
+def test_a_block_that_grows_is_put_behind_the_last_one() -> None:
+    disk = SimDisk()
+    packed = PackedDisk(disk)
+    filled(packed).close()
+    path = packed_paths(disk)[0]
+    before = packed.read(path, 0, packed.size(path))
+    size, noise = disk.size(path), random.Random(5).randbytes(BLOCK_BYTES + 999)
+    at = HEADER_BYTES + BLOCK_BYTES - 500
+    packed.overwrite(path, [(at, noise)])
+    wanted = before[:at] + noise + before[at + len(noise) :]
+    assert disk.size(path) > size
+    for one in (packed, PackedDisk(disk)):
+        assert one.read(path, 0, one.size(path)) == wanted
+    data = disk.content(path)
+    data[HEADER_BYTES + 70] ^= 1  # without its table, too
+    fresh = PackedDisk(disk)
+    assert fresh.read(path, 0, fresh.size(path)) == wanted
+    fresh.overwrite(path, [(at, before[at : at + len(noise)])])
+    assert PackedDisk(disk).read(path, 0, fresh.size(path)) == before
+
+
+@BELOW
+@pytest.mark.parametrize("seed", range(12))
+def test_a_flipped_bit_costs_a_block_and_is_reported(below: Below, seed: int) -> None:
+    disk = SimDisk()
+    filled(PackedDisk(below(disk))).close()
+    rng = random.Random(seed)
+    path = rng.choice(packed_paths(disk))
+    data = disk.content(path)
+    at = rng.randrange(HEADER_BYTES, len(data))
+    data[at] ^= 1 << rng.randrange(8)
+    for name in [name for name in disk.paths() if name.endswith(".sdx")]:
+        disk.remove(name)
+    again = reopen(PackedDisk(below(disk)), segment_bytes=SEGMENT, codec=Codec.S2)
+    found = held(again)
+    assert all(payload == content(seq) for seq, payload in found.items())
+    lost = set(range(1, 2401)) - set(found)
+    assert len(lost) * len(content(1)) < BLOCK_BYTES + 1000
+    assert set(again.lost().seqs) == lost, "what is lost is said"
+
+
+def test_packing_is_a_bijection() -> None:
+    rng = random.Random(9)
+    for size in (1, 7, 4000, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 17):
+        for body in (rng.randbytes(size), (b"abcdefgh" * (size // 8 + 1))[:size]):
+            for codec in (Codec.S2, Codec.STORED):
+                data = pack_segment(bytes(HEADER_BYTES), body, 77, codec, 24)
+                table = read_table(data[HEADER_BYTES:], 77, len(data))
+                assert table is not None and table.size == HEADER_BYTES + size
+                assert read_table(data[HEADER_BYTES:], 78, len(data)) is None
+                assert find_blocks(data, 77).places == table.places
+    assert Table.decode(b"", 100) is None
+
+
+def test_a_chained_stream_is_packed_and_holds() -> None:
+    disk = SimDisk()
+    store = filled(PackedDisk(disk), chained=True)
+    reports: list[ChainReport | StorageFault] = []
+    store.check_chain(None, reports.append)
+    upkeep(store)
+    (report,) = reports
+    assert isinstance(report, ChainReport) and report.intact and packed_paths(disk)
+    assert DIRECTORY in packed_paths(disk)[0]
+
+
+def test_readers_that_map_files_are_not_sent_to_a_packed_one() -> None:
+    disk = SimDisk()
+    store = filled(PackedDisk(disk))
+    direct = [store.bulk.is_direct(segment.id) for segment in store.log.segments]
+    assert direct[-1] and not any(direct[:-1]) and len(direct) > 2
+
+
+def test_without_a_disk_that_packs_nothing_is() -> None:
+    disk = SimDisk()
+    assert not filled(disk).log.segments[0].header.codec
