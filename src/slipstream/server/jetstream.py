@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from slipstream.jetstream.config.structs import StreamConfig
     from slipstream.jetstream.store.file.disk import Disk
     from slipstream.jetstream.stream.stream import Stream
+    from slipstream.replication.meta.group import MetaListener
     from slipstream.server.at_rest import AtRest, KeysAtRest
+    from slipstream.server.cluster_node import ClusterNode
     from slipstream.server.conversion import Conversion
     from slipstream.server.server import Server
 
@@ -227,6 +229,36 @@ class JetStreamRunner:
         api.enabled = limits is not None
         account.on_started.append(self._on_stream)
         return account, api
+
+    def cluster_node(self, listener: MetaListener) -> ClusterNode:
+        """This server as a node of its cluster, before it joins it; `listener` acts on what servers agree on."""
+        from slipstream.replication.ids import node_id
+        from slipstream.replication.meta.entries import Node
+        from slipstream.server.cluster_node import ClusterNode
+
+        server, facts = self._server, self.facts
+        name, tags = server.identity.name, list(server.options.server_tags)
+        node = Node(
+            id=node_id(name),
+            name=name,
+            cluster=server.options.cluster.name,
+            tags=tags,
+            max_memory=facts.max_memory,
+            max_storage=facts.max_storage,
+        )
+        place = server.hub.system_account or server.hub.accounts[GLOBAL_ACCOUNT]
+        ports = AccountPorts(server, place, self._loop, self._files)
+        return ClusterNode(node, ports, server.turns, self._disk, self.directory, self.replica_options, listener)
+
+    def replica_options(self) -> FileStoreOptions:
+        """Of the store of a replica."""
+        return FileStoreOptions(
+            random64=lambda: secrets.randbits(64),
+            noise=secrets.token_bytes,
+            now_ns=self._server.clock.now_ns,
+            reserve=self._reserve,
+            replicated=True,
+        )
 
     def _recover(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
         name = account.name

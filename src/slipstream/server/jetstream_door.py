@@ -35,9 +35,9 @@ def may_open_later(options: Options) -> bool:
     """Whether nothing is in the way.
 
     An account may import the API of another, and then calls have two ways to go; what happens before JetStream is
-    open could not be written down; and declared streams are there before the first client.
+    open could not be written down; declared streams are there before the first client; and a cluster waits for nobody.
     """
-    if options.jetstream.audit is not None or options.declared:
+    if options.jetstream.audit is not None or options.declared or options.cluster.port:
         return False
     return not options.trusts_operators and not any(account.imports for account in options.accounts)
 

@@ -23,7 +23,7 @@ from slipstream.links.routes.introduction import Introduction
 from slipstream.links.routes.link import RouteLink
 from slipstream.links.routes.replica_links import ReplicaLinks
 from slipstream.links.routes.roster import Roster
-from slipstream.links.routes.targets import RouteTarget
+from slipstream.links.routes.targets import RouteTarget, route_target
 from slipstream.links.routes.telling import InterestTelling
 from slipstream.links.traffic import PastTraffic
 from slipstream.protocol import texts
@@ -103,6 +103,7 @@ class Mesh:
         self.changes = RouteChanges(self)
         self.listeners: list[PeerListener] = []
         self._gossip = Gossip(self.roster, lambda: self._options, edge.dial, edge.log)
+        self._to_itself: set[str] = set()  # addresses of routes that lead to this server
         self._next: dict[RouteLink, RouteTarget] = {}  # one more route to dial when this one has answered
 
     # --- as a host of links ------------------------------------------------------------------------------------------
@@ -187,6 +188,8 @@ class Mesh:
         if info.server_id == self.hub.identity.id:
             link.remote_id = info.server_id
             link.reconnects = False
+            if link.target is not None:
+                self._to_itself.add(link.target.address)
             if link.info is None:
                 link.close(CloseReason.DUPLICATE_ROUTE)
             return
@@ -411,6 +414,13 @@ class Mesh:
         if target.account and target.account not in self.roster.pinned:
             return False
         return not target.explicit or target.url in self._options.routes
+
+    def configured_peers(self) -> set[str]:
+        """Addresses of all configured routes but those that are known to lead to this server."""
+        own = self.introduction
+        targets = (route_target(url, explicit=True) for url in self._options.routes)
+        known = {*self._to_itself, f"{own.host}:{own.port}".lower()}
+        return {target.address for target in targets if target is not None} - known
 
     def client_urls(self) -> tuple[list[str], list[str]]:
         """Where clients and WebSocket clients may connect: here and at all peers."""

@@ -135,6 +135,10 @@ class Founding:
             assert self._charter is not None
             self._ports.founded(self._charter)
 
+    def expect(self, size: int) -> None:
+        """So many servers are configured, as it turns out: a route may lead to this server itself."""
+        self._size = size
+
     def peer_up(self, peer: int) -> None:
         """Another server can be reached."""
         self._send(_Kind.HELLO, peer)
