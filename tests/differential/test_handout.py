@@ -154,6 +154,32 @@ def test_chosen_sequences(messages: list[tuple[bytes, bytes, bytes, int]], seqs:
     assert [batch.message(i) for i in range(len(batch))] == expected
 
 
+@given(
+    messages=st.lists(message, min_size=1, max_size=20),
+    filters=st.sampled_from([(), (b"a",), (b"a.>", b"orders.*")]),
+    from_seq=st.integers(0, 22),
+    max_msgs=st.integers(0, 25),
+)
+def test_subjects_of_the_next_and_heads(
+    messages: list[tuple[bytes, bytes, bytes, int]], filters: tuple[bytes, ...], from_seq: int, max_msgs: int
+) -> None:
+    store = filled(messages)
+    expected = (
+        []
+        if not max_msgs
+        else store.read_batch(filters, from_seq, max_msgs=max_msgs, max_bytes=1 << 20, up_to_seq=store.last_seq)
+    )
+    seqs, subjects = store.subjects_from(filters, from_seq, max_msgs=max_msgs, up_to_seq=store.last_seq)
+    found = [each for each in expected if isinstance(each, StoredMessage)]
+    assert list(zip(seqs, subjects, strict=True)) == [(each.seq, each.subject) for each in found]
+    backwards = [each.seq for each in reversed(found)]
+    batch = store.gather_seqs(backwards, max_bytes=1 << 20)
+    assert batch.seqs(0, len(batch)) == backwards
+    assert [batch.head(i) for i in range(len(batch))] == [(each.subject, each.headers) for each in reversed(found)]
+    with pytest.raises(IndexError):
+        batch.head(len(batch))
+
+
 def test_bounds_are_checked() -> None:
     batch = filled([(b"a", b"", b"x", 0)]).gather((), 0, max_msgs=5, max_bytes=100, up_to_seq=1)
     arguments = (Delivery(1), Interest(16))

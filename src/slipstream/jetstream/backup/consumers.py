@@ -73,8 +73,13 @@ class _Saved(msgspec.Struct):
 
 
 def saved_state(state: ConsumerState, last_seq: int, ack_wait_ns: int) -> SavedState:
-    """What a backup that ends at `last_seq` keeps of a consumer."""
+    """What a backup that ends at `last_seq` keeps of a consumer.
+
+    The form has no place for what was passed over: such a consumer goes back to the first of it, and delivers again.
+    """
     acks = state.acks
+    if acks.ahead:
+        last_seq = min(last_seq, min(acks.ahead) - 1)
     floor_dseq, floor_seq = acks.shown_floor
     given_up = {seq: deliveries - 1 for seq, deliveries in acks.exhausted.items()}
     return SavedState.of(

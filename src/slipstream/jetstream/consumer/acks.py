@@ -50,6 +50,7 @@ class AckEngine:
         "_queue",
         "_queued",
         "_shown",
+        "ahead",
         "delayed",
         "delivered_seq",
         "dseq",
@@ -58,11 +59,15 @@ class AckEngine:
         "redeliveries",
     )
 
-    def __init__(self, start_seq: int) -> None:
-        """Begin before the first delivery, which will be of `start_seq` or later."""
+    def __init__(self, start_seq: int, *, is_straight: bool = True) -> None:
+        """Begin before the first delivery, which will be of `start_seq` or later.
+
+        `is_straight`: messages are delivered in the order of the stream.
+        """
         self.pending: dict[int, int] = {}  # stream sequence → consumer sequence of its first delivery, in that order
         self.redeliveries: dict[int, int] = {}  # pending ones delivered again → how often again
         self.exhausted: dict[int, int] = {}  # given up at max_deliver → deliveries
+        self.ahead: dict[int, None] | None = None if is_straight else {}  # passed over, to be delivered later
         self.delayed: set[int] = set()  # pending ones that a client sent back and wants later; not after a restart
         self.dseq = 0  # consumer sequence of the last delivery
         self.delivered_seq = start_seq - 1  # highest stream sequence ever delivered
@@ -78,10 +83,11 @@ class AckEngine:
     # --- deliveries ---
 
     def delivered(self, seqs: Sequence[int], deadline_ns: int) -> None:
-        """These are out for the first time, in ascending order; all with the same deadline."""
+        """These are out for the first time, ascending unless others go ahead; all with the same deadline."""
         first = self.dseq + 1
         self.dseq += len(seqs)
-        self.delivered_seq = max(self.delivered_seq, seqs[-1])
+        last_seq = seqs[-1] if self.ahead is None else max(seqs)
+        self.delivered_seq = max(self.delivered_seq, last_seq)
         self.pending.update(zip(seqs, range(first, self.dseq + 1), strict=True))
         self._due.update(dict.fromkeys(seqs, deadline_ns))
 
@@ -188,6 +194,8 @@ class AckEngine:
         count = self.deliveries(seq)
         # The lowest one holds the floor where it is; any other is passed when what is below it is acknowledged.
         shown = self.shown_floor if self._shown or next(iter(self.pending), 0) == seq else None
+        if self.ahead is not None:
+            shown = None
         self.ack(seq)
         self._shown = shown
         self.exhausted[seq] = count
@@ -238,11 +246,20 @@ class AckEngine:
     @property
     def floor(self) -> tuple[int, int]:
         """`(consumer sequence, stream sequence)` up to which everything is acknowledged."""
+        if self.ahead is not None:
+            return self._lowest()
         for seq, dseq in self.pending.items():
             if dseq - 1 > self._floor_dseq:
                 self._floor_dseq, self._floor_seq = dseq - 1, max(seq - 1, self._floor_seq)
             break
         return self._floor_dseq, self._floor_seq
+
+    def _lowest(self) -> tuple[int, int]:
+        """The floor where messages go ahead of others."""
+        assert self.ahead is not None
+        dseq = next(iter(self.pending.values()), self.dseq + 1)
+        lowest = min(min(self.pending, default=self.delivered_seq + 1), min(self.ahead, default=self.delivered_seq + 1))
+        return dseq - 1, min(lowest - 1, self.delivered_seq)
 
     @property
     def shown_floor(self) -> tuple[int, int]:
@@ -295,7 +312,8 @@ class AckEngine:
             pending += (seq, dseq, self.deadline_ns(seq))
         again = [number for pair in self.redeliveries.items() for number in pair]
         given_up = [number for pair in self.exhausted.items() for number in pair]
-        return [self.dseq, self.delivered_seq, floor_dseq, floor_seq, pending, again, given_up]
+        state: list[object] = [self.dseq, self.delivered_seq, floor_dseq, floor_seq, pending, again, given_up]
+        return state if self.ahead is None else [*state, list(self.ahead)]
 
     @classmethod
     def load(cls, state: Any) -> AckEngine:
@@ -305,12 +323,14 @@ class AckEngine:
             ValueError: the state was not written by `dump`.
         """
         try:
-            engine = cls(1)
+            engine = cls(1, is_straight=len(state) < 8)
             engine.dseq, engine.delivered_seq, engine._floor_dseq, engine._floor_seq = map(int, state[:4])
             pending, again, given_up = (list(map(int, part)) for part in state[4:7])
             engine.pending.update(zip(pending[0::3], pending[1::3], strict=True))
             engine.redeliveries.update(zip(again[0::2], again[1::2], strict=True))
             engine.exhausted = dict(zip(given_up[0::2], given_up[1::2], strict=True))
+            if engine.ahead is not None:
+                engine.ahead.update(dict.fromkeys(map(int, state[7])))
             for seq, deadline_ns in sorted(zip(pending[0::3], pending[2::3], strict=True), key=lambda pair: pair[1]):
                 engine._due[seq] = deadline_ns
             lowest = min(engine.pending, default=engine.delivered_seq + 1)
@@ -328,6 +348,8 @@ class AckEngine:
             self.ack(seq)
         for seq in [seq for seq in self.exhausted if seq > last_seq]:
             del self.exhausted[seq]
+        if self.ahead is not None:
+            self.ahead = {seq: None for seq in self.ahead if seq <= last_seq}
         self.delivered_seq = last_seq
         self._floor_seq = min(self._floor_seq, last_seq)
         if self._shown is not None and self._shown[1] > last_seq:
@@ -341,6 +363,7 @@ class AckEngine:
         assert self.redeliveries.keys() <= self.pending.keys()
         assert self.delayed <= self._odd.keys()
         assert not self.exhausted.keys() & self.pending.keys()
+        assert not self.ahead or not self.ahead.keys() & (self.pending.keys() | self.exhausted.keys())
         floor_dseq, floor_seq = self.floor
         assert floor_dseq <= self.dseq and floor_seq <= self.delivered_seq
         assert all(floor_seq < seq <= self.delivered_seq for seq in self.pending)

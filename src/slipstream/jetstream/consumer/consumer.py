@@ -237,6 +237,7 @@ class Consumer:
             state.trusted_from = state.next_seq
             self.filters = Filters(subjects_of(config), self.stream.known_subjects)
             self.deliverer.undelivered.restart()
+            self.deliverer.source.restart()
         self.deliverer.configure()
         bound = (old.deliver_subject, old.deliver_group)
         if self.push is not None and bound != (config.deliver_subject, config.deliver_group):
@@ -253,11 +254,12 @@ class Consumer:
         """Begin again at `seq`, as if nothing had been delivered."""
         self.replies.flush()
         state = self.state
-        state.acks = AckEngine(seq)
+        state.acks = AckEngine(seq, is_straight=state.acks.ahead is None)
         self.replies.rebind()
         state.next_seq, state.resume_seq = seq, 0
         state.trusted_from = seq
         self.deliverer.undelivered.restart()
+        self.deliverer.source.restart()
         self.deliverer.last_delivered_ns = self.replies.last_ack_ns = 0
         self.journal.put()
         self.wake()
@@ -277,6 +279,7 @@ class Consumer:
         """Messages were removed before they were acknowledged."""
         for seq, dseq, deliveries in self.state.acks.remove(seqs):
             self.events.terminated(seq, dseq, deliveries, _REMOVED_REASON)
+        self.deliverer.source.removed(seqs)
         self.dead_letters.lost(seqs)
         self.deliverer.undelivered.removed(seqs)
         self.wake_if_full()
@@ -285,7 +288,7 @@ class Consumer:
         """Any number of messages may be gone, or may never have happened."""
         state, store = self.state, self.store
         acks = state.acks
-        tracked = [*acks.pending, *acks.exhausted, *state.dead]
+        tracked = [*acks.pending, *acks.exhausted, *state.dead, *(acks.ahead or ())]
         gone = [seq for seq in tracked if store.next_seq(ALL, seq) != seq]
         if gone:
             self.on_removed(gone)
@@ -361,6 +364,7 @@ class Consumer:
 
     def done_with(self, seqs: Sequence[int]) -> None:
         """These need no further attention from this consumer."""
+        self.deliverer.source.done(seqs)
         self.owner.acked(self, seqs)
 
     def send_waiting(self) -> bool:
@@ -405,6 +409,7 @@ class Consumer:
     def check_invariants(self) -> None:
         """What must hold between calls."""
         self.state.acks.check_invariants()
+        self.deliverer.source.check_invariants()
         assert not self.state.dead.keys() & self.state.acks.pending.keys()
         if self.pull is not None:
             self.pull.waiting.check_invariants()

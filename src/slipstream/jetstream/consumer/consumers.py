@@ -28,6 +28,7 @@ from slipstream.jetstream.consumer.deadletters import check_dead_letters
 from slipstream.jetstream.consumer.filters import Filters, subjects_of
 from slipstream.jetstream.consumer.journal import ConsumerJournal
 from slipstream.jetstream.consumer.limits import CONSUMER_COMMIT_DELAY_NS, CONSUMER_INACTIVE_NS, CONSUMERS_WOKEN_UNASKED
+from slipstream.jetstream.consumer.ordering import check_ordering, ordering_of
 from slipstream.jetstream.consumer.partition import Partition
 from slipstream.jetstream.consumer.retention import Retention
 from slipstream.jetstream.consumer.start import first_position
@@ -118,7 +119,8 @@ class Consumers:
             except Exception as error:
                 self._failed(consumer, error)
             state = consumer.state
-            if not (state.acks.pending or state.acks.exhausted or state.dead or state.resume_seq):
+            acks = state.acks
+            if not (acks.pending or acks.exhausted or acks.ahead or state.dead or state.resume_seq):
                 self._tracking.pop(name, None)
 
     def on_purged(self, subject: bytes) -> None:
@@ -246,6 +248,7 @@ class Consumers:
         limits, facts = self._account.limits, self._account.facts
         context = ConsumerContext(stream_config, facts.max_ack_pending, facts.max_request_batch, limits.max_ack_pending)
         config = checked(config, context, pedantic=pedantic)
+        check_ordering(config)
         check_dead_letters(config, stream_config, Filters(subjects_of(config), self.stream.known_subjects))
         if existing is not None:
             self._change(existing, config, action)
@@ -373,7 +376,7 @@ class Consumers:
             config=config,
             created_ns=self._ports.now_ns(),
             next_seq=next_seq,
-            acks=AckEngine(next_seq),
+            acks=AckEngine(next_seq, is_straight=ordering_of(config.metadata) is None),
             resume_seq=resume_seq,
             trusted_from=next_seq,
         )

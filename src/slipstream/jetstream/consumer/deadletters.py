@@ -95,6 +95,7 @@ class DeadLetters:
         reason = reason.replace("\r", " ").replace("\n", " ")[:_REASON_BYTES_MAX]
         letter = DeadLetter(acks.pending[seq], acks.deliveries(seq), reason, consumer.ports.now_ns())
         acks.ack(seq)
+        consumer.deliverer.source.done([seq])
         consumer.state.dead[seq] = letter
         consumer.journal.add(DEAD, seq, letter.dseq, letter.deliveries, letter.reason, letter.died_ns)
         consumer.journal.flush()

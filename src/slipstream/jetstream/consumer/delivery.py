@@ -18,16 +18,18 @@ from typing import TYPE_CHECKING
 
 from slipstream.jetstream import headers
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy, ReplayPolicy, RetentionPolicy
+from slipstream.jetstream.consumer.by_key import ByKey
 from slipstream.jetstream.consumer.limits import (
     CONSUMER_AHEAD_BYTES,
-    CONSUMER_CAREFUL_MSGS,
     CONSUMER_CONGESTED_MAX_NS,
     CONSUMER_CONGESTED_NS,
     CONSUMER_SLICE_BYTES,
     CONSUMER_SLICE_MSGS,
 )
+from slipstream.jetstream.consumer.ordering import ordering_of
 from slipstream.jetstream.consumer.pacing import RateLimit, Replay
 from slipstream.jetstream.consumer.plan import NO_BYTES_LIMIT
+from slipstream.jetstream.consumer.source import InOrder, Source
 from slipstream.jetstream.consumer.state import REDELIVERED
 from slipstream.jetstream.consumer.undelivered import Undelivered
 from slipstream.jetstream.ports import Cancel
@@ -72,6 +74,7 @@ class Deliverer:
         self._store = consumer.store
         self._ports = consumer.ports
         self.undelivered = Undelivered(consumer)
+        self.source = _source(consumer, self.undelivered)
         self._replay: Replay | None = None
         self._rate: RateLimit | None = None
         self._pace_timer: Cancel | None = None
@@ -103,6 +106,10 @@ class Deliverer:
 
     def close(self) -> None:
         """No more timers."""
+        self._stop_pace()
+        self.source.close()
+
+    def _stop_pace(self) -> None:
         if self._pace_timer is not None:
             self._pace_timer()
             self._pace_timer = None
@@ -142,7 +149,7 @@ class Deliverer:
                 return Stop.FULL
             sent = self._whole_batch(room if room < left else left, alone)
             if not sent:
-                messages = self._read(min(wanted, room, left))
+                messages = self.source.read(min(wanted, room, left), CONSUMER_SLICE_BYTES - self._slice_bytes)
                 if not messages:
                     return Stop.END
                 sent = self._first_deliveries(messages)
@@ -155,24 +162,16 @@ class Deliverer:
 
     def _whole_batch(self, most: int, alone: bool) -> int:
         """Hand out the next messages as they are stored; how many. 0: that is not possible, or there are none."""
-        consumer, store, undelivered = self._consumer, self._store, self.undelivered
+        consumer = self._consumer
         state, sink = consumer.state, consumer.sink
         if not self._as_stored:
             return 0
-        pending = undelivered.pending()
-        plan = sink.plan(most if most < pending else pending) if pending else None
+        pending = self.undelivered.pending()
+        ready = self.source.ready(most, pending) if pending else 0
+        plan = sink.plan(ready) if ready else None
         if plan is None:
             return 0
-        if state.resume_seq and (seqs := undelivered.snapshot(plan.messages)):
-            batch = store.gather_seqs(seqs, max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes)
-        else:
-            batch = store.gather(
-                consumer.filters.for_store,
-                state.next_seq,
-                max_msgs=plan.messages,
-                max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes,
-                up_to_seq=store.committed_seq,
-            )
+        batch = self.source.gather(plan.messages, CONSUMER_SLICE_BYTES - self._slice_bytes)
         if not batch:
             return 0
         if consumer.out:
@@ -193,6 +192,8 @@ class Deliverer:
         if alone:
             self._ports.flush()  # the client need not wait for our bookkeeping
         self._record(batch, count)
+        if count < len(batch):
+            self.source.put_back(batch.seqs(count, len(batch)))
         sink.took(plan, count, size, last_size)
         return count
 
@@ -202,7 +203,8 @@ class Deliverer:
         """The stream has nothing more: remember who gets the next message, if that can be said now."""
         consumer = self._consumer
         config = consumer.config
-        if not self._as_stored or consumer.state.resume_seq or config.pause_until_ns is not None:
+        follows = self._as_stored and self.source.follows_stream
+        if not follows or consumer.state.resume_seq or config.pause_until_ns is not None:
             return
         expected = consumer.sink.expect()
         if expected is not None and not self.undelivered.pending():
@@ -251,37 +253,16 @@ class Deliverer:
 
     # --- the careful way ---
 
-    def _read(self, count: int) -> list[Read]:
-        consumer, store = self._consumer, self._store
-        state = consumer.state
-        while state.resume_seq and (seqs := self.undelivered.snapshot(min(count, CONSUMER_CAREFUL_MSGS))):
-            read = {seq: store.get(seq) for seq in seqs}
-            self.undelivered.removed(seq for seq, message in read.items() if message is None)
-            if messages := [message for message in read.values() if message is not None]:
-                return messages
-        committed_seq = store.committed_seq
-        if state.next_seq > committed_seq:
-            return []
-        found = store.read_batch(
-            consumer.filters.for_store,
-            state.next_seq,
-            max_msgs=min(count, CONSUMER_CAREFUL_MSGS),
-            max_bytes=CONSUMER_SLICE_BYTES - self._slice_bytes,
-            up_to_seq=committed_seq,
-        )
-        if not found:
-            state.next_seq = committed_seq + 1
-        return found
-
     def _first_deliveries(self, messages: list[Read]) -> int:
         """Hand out as many as the sink takes; how many of the list are done with. 0: the sink takes none now."""
         done = 0
         for message in messages:
             if isinstance(message, Damaged):
                 self._consumer.unreadable(message)
-                self.undelivered.passed(message.seq, 0)
+                self.source.passed([message.seq])
                 self.undelivered.recount()
             elif not self._hand_out(message, 1):
+                self.source.put_back([message.seq for message in messages[done:]])
                 break
             done += 1
         return done
@@ -344,7 +325,7 @@ class Deliverer:
         self._pause_ns = min(2 * self._pause_ns, CONSUMER_CONGESTED_MAX_NS)
 
     def _later(self, delay_ns: int, pacing: Pacing) -> None:
-        self.close()
+        self._stop_pace()
         self._pace = pacing, self._ports.now_ns() + delay_ns
         self._pace_timer = self._ports.call_later(delay_ns, self._go_on)
 
@@ -378,13 +359,11 @@ class Deliverer:
             self._record_unacked(len(seqs), seqs[-1])
             consumer.done_with(seqs)
             return
-        state, now_ns = consumer.state, self._ports.now_ns()
-        self.undelivered.passed(seqs[-1], len(seqs))
+        now_ns = self._ports.now_ns()
         self.last_delivered_ns = now_ns
         wait_ns = consumer.ack_wait_ns(1)
         deadline_ns = now_ns + wait_ns if wait_ns else FOREVER_NS
-        state.acks.delivered(seqs, deadline_ns)
-        consumer.journal.delivered(deadline_ns, state.next_seq, seqs)
+        self.source.delivered(deadline_ns, seqs)
         consumer.handed_out(deadline_ns)
 
     def _record_unacked(self, count: int, last_seq: int) -> None:
@@ -403,6 +382,12 @@ class Deliverer:
         consumer.journal.add(REDELIVERED, seq, deadline_ns)
         self.last_delivered_ns = now_ns
         consumer.handed_out(deadline_ns)
+
+
+def _source(consumer: Consumer, undelivered: Undelivered) -> Source:
+    """The order that the consumer was made with: it does not change."""
+    ordering = ordering_of(consumer.config.metadata)
+    return InOrder(consumer, undelivered) if ordering is None else ByKey(consumer, undelivered, ordering)
 
 
 def _size_header(message: StoredMessage) -> bytes:

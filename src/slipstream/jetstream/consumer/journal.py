@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from slipstream.jetstream.consumer.limits import CONSUMER_CHANGES_HELD, CONSUMER_DELTAS_BYTES_MIN
-from slipstream.jetstream.consumer.state import ACKED, DELIVERED, RUN, UNACKED, ConsumerState
+from slipstream.jetstream.consumer.state import ACKED, DELIVERED, PICKED, RUN, UNACKED, ConsumerState
 from slipstream.jetstream.store.contract import Store
 
 __all__ = ["ConsumerJournal", "NoJournal"]
@@ -53,6 +53,10 @@ class ConsumerJournal:
             self.add(RUN, deadline_ns, next_seq, first, count)
         else:
             self.add(DELIVERED, deadline_ns, next_seq, seqs)
+
+    def picked(self, deadline_ns: int, next_seq: int, seqs: list[int], passed: list[int]) -> None:
+        """First deliveries out of order, with what was passed over since the last ones."""
+        self.add(PICKED, deadline_ns, next_seq, seqs, passed)
 
     def unacked(self, next_seq: int, count: int, last_seq: int) -> None:
         """First deliveries that need no ack; several in a row become one."""
@@ -107,6 +111,9 @@ class NoJournal:
         """Nothing is kept."""
 
     def delivered(self, deadline_ns: int, next_seq: int, seqs: list[int]) -> None:
+        """Nothing is kept."""
+
+    def picked(self, deadline_ns: int, next_seq: int, seqs: list[int], passed: list[int]) -> None:
         """Nothing is kept."""
 
     def unacked(self, next_seq: int, count: int, last_seq: int) -> None:

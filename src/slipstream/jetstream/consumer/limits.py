@@ -62,3 +62,12 @@ CONSUMER_WARNING_NS: Final = 1 * SECOND_NS
 # A dead letter that was not confirmed is sent again after this, so many at a time.
 DEAD_LETTER_RETRY_NS: Final = 5 * SECOND_NS
 DEAD_LETTERS_IN_FLIGHT: Final = 256
+# Orders other than the stream's: messages that are looked at ahead of their turn (about 300 bytes each), by default and
+# at most; the largest `max_ack_pending`, since the keys of what is in flight are read again after a restart; messages
+# whose keys are read at a time, and in one slice; and keys whose rate is remembered.
+AHEAD_MSGS: Final = 4_096
+AHEAD_MSGS_MAX: Final = 32_768
+ORDERED_ACK_PENDING_MAX: Final = 16_384
+AHEAD_READ_MSGS: Final = 256
+AHEAD_SLICE_MSGS: Final = 2_048
+RATED_KEYS_MAX: Final = 65_536

@@ -210,6 +210,7 @@ class Replies:
             self._consumer.dead_letters.bury(seq, "max_deliver")
         else:
             acks.give_up(seq)
+            self._consumer.deliverer.source.done([seq])
             self._consumer.journal.add(GAVE_UP, seq)
         self._consumer.events.max_deliver(seq, deliveries)
         self._consumer.wake_if_full()

@@ -13,6 +13,7 @@ is applied after a restart by the method of the same name:
     GAVE_UP      [kind, seq]                             max_deliver reached
     DEAD         [kind, seq, dseq, deliveries, reason, time]  on its way to the dead letter subject
     BURIED       [kind, seq]                             the dead letter is safe
+    PICKED       [kind, deadline, next_seq, seqs, passed]  first deliveries out of order, and what they passed over
 
 Everything else (creation, configuration, reset, purge) writes the whole state. Messages that left the stream are not
 journalled: after a restart whatever is not stored any more is dropped.
@@ -36,6 +37,7 @@ __all__ = [
     "DEAD",
     "DELIVERED",
     "GAVE_UP",
+    "PICKED",
     "POSTPONED",
     "REDELIVERED",
     "RUN",
@@ -46,6 +48,7 @@ __all__ = [
 
 DELIVERED, UNACKED, REDELIVERED, ACKED, ACKED_UP_TO, POSTPONED, GAVE_UP, DEAD, BURIED = range(1, 10)
 RUN = 100
+PICKED = 101
 _VERSION = 1
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -141,6 +144,15 @@ class ConsumerState:
     def _delivered_run(self, deadline_ns: int, next_seq: int, first: int, count: int) -> None:
         self._delivered(deadline_ns, next_seq, list(range(first, first + count)))
 
+    def _picked(self, deadline_ns: int, next_seq: int, seqs: list[int], passed: list[int]) -> None:
+        ahead = self.acks.ahead
+        if ahead is None:
+            raise ValueError("a consumer that follows its stream has passed messages over")
+        ahead.update(dict.fromkeys(passed))
+        for seq in seqs:
+            ahead.pop(seq, None)
+        self._delivered(deadline_ns, next_seq, seqs)
+
     def _unacked(self, next_seq: int, count: int, last_seq: int) -> None:
         self.next_seq = next_seq
         self.acks.delivered_unacked(count, last_seq)
@@ -184,4 +196,5 @@ _REPLAY: dict[object, Callable[..., None]] = {
     GAVE_UP: ConsumerState._gave_up,
     DEAD: ConsumerState._died,
     BURIED: ConsumerState._buried,
+    PICKED: ConsumerState._picked,
 }

@@ -67,6 +67,8 @@ class Undelivered:
 
     def _total(self) -> int:
         state = self._consumer.state
+        if state.acks.ahead:
+            return len(state.acks.ahead) + self._committed_from(state.next_seq)
         if state.resume_seq:
             left = len(self._snapshot()) - self._newest_at - len(self._newest_gone)
             return left + self._committed_from(state.resume_seq + 1)
@@ -80,7 +82,8 @@ class Undelivered:
         """Whether this sequence is still to be delivered for the first time (if its subject is wanted)."""
         state = self._consumer.state
         if not state.resume_seq or seq > state.resume_seq:
-            return seq >= state.next_seq
+            ahead = state.acks.ahead
+            return seq >= state.next_seq or (ahead is not None and seq in ahead)
         return self._in_snapshot(seq)
 
     def passed(self, last_seq: int, delivered: int) -> None:
@@ -92,6 +95,10 @@ class Undelivered:
             if self._newest_gone:
                 self._newest_gone = {seq for seq in self._newest_gone if seq > last_seq}
         state.next_seq = last_seq + 1
+        self._count -= delivered
+
+    def picked(self, delivered: int) -> None:
+        """So many that were counted as pending are delivered; the position has moved before."""
         self._count -= delivered
 
     # --- last per subject: first the newest messages as they were at the start, then whatever comes behind them ---

@@ -8,6 +8,7 @@ from __future__ import annotations
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.structs import ConsumerConfig
 from slipstream.jetstream.consumer.config import check_backoff
+from slipstream.jetstream.consumer.ordering import DELIVERY_KEY, order_keys
 from slipstream.jetstream.errors import TableError
 
 __all__ = ["check_update"]
@@ -52,6 +53,8 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, *, bound: bool) -> No
             raise TableError(table.CONSUMER_NAME_EXIST)
     if old.max_waiting != new.max_waiting:
         raise _refused("max waiting can not be updated")
+    if order_keys(old.metadata) != order_keys(new.metadata):
+        raise _refused(f"{DELIVERY_KEY} can not be updated")
     check_backoff(new)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from slipstream.jetstream.config.enums import AckPolicy, PriorityPolicy
+from slipstream.jetstream.consumer.by_key import ByKey
 from slipstream.jetstream.consumer.consumer import Consumer
 from slipstream.jetstream.consumer.delivery import FOREVER_NS, Pacing
 from slipstream.jetstream.consumer.limits import CONSUMER_WAITING_CEILING
@@ -82,6 +83,8 @@ def _found(consumer: Consumer) -> Iterator[Cause]:
         text = f"{_messages(consumer.ack_pending())} of at most {limit:,} (max_ack_pending) wait for an ack."
         yield Cause("max_ack_pending", Kind.STUCK, text)
     yield from _of_acks(consumer, now_ns)
+    if available and isinstance(consumer.deliverer.source, ByKey):
+        yield from _of_keys(consumer.deliverer.source, now_ns)
     if not available:
         yield _nothing_left(consumer)
     gone_ns = consumer.idleness.gone_ns()
@@ -189,6 +192,26 @@ def _of_acks(consumer: Consumer, now_ns: int) -> Iterator[Cause]:
     if dead:
         text = f"{_messages(dead)} {_are(dead)} on the way to the dead letters, and not stored there yet."
         yield Cause("dead_letters", Kind.WAITING, text)
+
+
+def _of_keys(source: ByKey, now_ns: int) -> Iterator[Cause]:
+    """An order by keys holds some of them back."""
+    queues = source.queues
+    if queues.busy_keys:
+        text = (
+            f"{_messages(len(queues.waiting_seqs))} wait, of {queues.busy_keys:,} keys of which another message is in"
+            " flight (key-shared): the next of a key comes when that is acknowledged."
+        )
+        yield Cause("key_in_flight", Kind.WAITING, text)
+    until_ns = queues.next_ns()
+    if queues.late_keys:
+        text = (
+            f"{queues.late_keys:,} keys have had their share (rate): the first may go at {_moment(until_ns, now_ns)}."
+        )
+        yield Cause("key_rate", Kind.WAITING, text, until_ns)
+    if source.is_full and (queues.busy_keys or queues.late_keys):
+        text = f"{source.ordering.ahead:,} messages wait for their keys, and no more are looked at (ahead)."
+        yield Cause("look_ahead", Kind.STUCK, text)
 
 
 # --- what ---

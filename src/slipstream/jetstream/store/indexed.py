@@ -17,7 +17,7 @@ from slipstream.jetstream.store.damage import Damage
 from slipstream.jetstream.store.limits import STORE_POINT_READ_BYTES, STORE_READ_AHEAD_BYTES
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import SEQ_MAX, Filters, Lost, Read, SubjectState
-from slipstream.kernels.fastpath.handout import Batch, longest_record, select_seqs, subjects_between
+from slipstream.kernels.fastpath.handout import Batch, longest_record, select_seqs, subjects_between, subjects_from
 from slipstream.kernels.index.subjectindex import Selection
 from slipstream.kernels.index.subjectpages import SubjectPages
 from slipstream.kernels.log.record import RECORD_HEAD, StoredMessage, read_message, read_selection
@@ -310,6 +310,14 @@ class IndexedReads:
     def subject_pages(self, subject: bytes) -> SubjectPages:
         """See `Store.subject_pages`."""
         return self.state.index.subject_pages((subject,), self.state.committed_seq)
+
+    def subjects_from(
+        self, filters: Filters, from_seq: int, *, max_msgs: int, up_to_seq: int
+    ) -> tuple[list[int], list[bytes]]:
+        """See `Store.subjects_from`."""
+        if max_msgs <= 0 or up_to_seq <= 0:
+            return [], []
+        return subjects_from(self.state.index, filters, max(from_seq, 0), up_to_seq, max_msgs)
 
     def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:
         """See `Store.subjects_between`."""

@@ -137,6 +137,16 @@ cdef class Batch:
             raise IndexError(stop)
         return [self.chosen.seq[i] for i in range(start, stop)]
 
+    def head(self, Py_ssize_t i):
+        """Subject and headers of one message, without its payload."""
+        cdef const unsigned char *text
+        cdef Py_ssize_t slen
+        if i < 0 or i >= self.n:
+            raise IndexError(i)
+        text = text_of(self.at[i])
+        slen = get16(self.at[i] + 24)
+        return (<const char *>text)[:slen], (<const char *>text + slen)[:get32(self.at[i] + 4)]
+
     def message(self, Py_ssize_t i):
         """One message as an object."""
         cdef const unsigned char *p
@@ -194,6 +204,31 @@ def subjects_between(MessageIndex index not None, uint64_t first, uint64_t last)
             s = &index.subjects[sid]
             out.append((index.arena + (s.name >> 16))[:s.name & 0xFFFF])
     return out
+
+
+def subjects_from(
+    MessageIndex index not None, filters, uint64_t from_seq, uint64_t up_to, Py_ssize_t max_msgs
+):
+    """Sequences and subjects of the next messages that pass, two lists of one length. Reads no message."""
+    cdef Selection chosen = Selection()
+    cdef list seqs = [], subjects = []
+    cdef Cursor c
+    cdef Subject *s
+    cdef Py_ssize_t i
+    cdef uint32_t sid, before = NO_SUBJECT
+    cdef bytes subject = b""
+    index.select(filters, from_seq, up_to, max_msgs, <uint64_t>-1, chosen)
+    for i in range(chosen.n):
+        if not index.locate_entry(chosen.seq[i], &c):
+            break
+        sid = index.runs[c.run].sid[c.pos]
+        if sid != before:
+            s = &index.subjects[sid]
+            subject = (index.arena + (s.name >> 16))[:s.name & 0xFFFF]
+            before = sid
+        seqs.append(chosen.seq[i])
+        subjects.append(subject)
+    return seqs, subjects
 
 
 def longest_record(MessageIndex index not None, uint64_t from_seq, uint64_t up_to, Py_ssize_t limit):

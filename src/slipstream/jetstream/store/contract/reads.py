@@ -140,7 +140,7 @@ class StoreMessages(Protocol):
         ...
 
     def gather_seqs(self, seqs: list[int], *, max_bytes: int) -> Batch:
-        """The same for chosen sequences, ascending. Ends before one that is not there."""
+        """The same for chosen sequences, in any order. Ends before one that is not there."""
         ...
 
     def longest_message(self, from_seq: int, up_to_seq: int, limit: int) -> tuple[int, int]:
@@ -176,6 +176,12 @@ class StoreSubjects(Protocol):
 
     def subject_pages(self, subject: bytes) -> SubjectPages:
         """The same as they are now; to be sorted in a thread, and read in pages."""
+        ...
+
+    def subjects_from(
+        self, filters: Filters, from_seq: int, *, max_msgs: int, up_to_seq: int
+    ) -> tuple[list[int], list[bytes]]:
+        """Sequences of the next messages that pass, and the subject of each. Reads no message."""
         ...
 
     def subjects_between(self, first_seq: int, last_seq: int) -> list[bytes]:
