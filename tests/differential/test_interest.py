@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from models.interest import Interest as Model
-from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
+from slipstream.kernels.wire.interest import ROUTE, Interest, Link, Presence, Route, Subscription
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 
 token = st.sampled_from([b"a", b"b", b"c", b"long-token", b"*x", b">y"])
@@ -127,3 +128,39 @@ class InterestMachine(RuleBasedStateMachine):
 
 
 TestInterest = InterestMachine.TestCase
+
+
+@given(
+    st.lists(st.one_of(literal, patterns()), max_size=12),
+    st.lists(st.one_of(literal, patterns()), max_size=12),
+    st.lists(literal, max_size=6),
+)
+def test_what_another_server_wants_in_one_call_is_what_it_would_be_one_by_one(
+    before: list[bytes], wanted: list[bytes], asked: list[bytes]
+) -> None:
+    link = Link(ROUTE, Outbox(FlushQueue(lambda: None), None, 1 << 20))
+    kernel, model, presence = Interest(4), Model(), Presence()
+    known = dict[bytes, Subscription]()
+    total = 0
+    for batch in (before, wanted):
+        for subject in asked:
+            kernel.find_route(subject)  # is remembered, and has to be forgotten
+        new = [subject for subject in dict.fromkeys(batch) if subject not in known]
+        made, cost = kernel.insert_wanted(batch, known, link, None, b"$G ", presence, 100, 10)
+        assert [sub.subject for sub in made] == new
+        for subject in new:
+            model.insert(len(model.entries), subject)
+            tokens = subject.split(b".")
+            cost -= 100 + len(subject) + (10 * len(tokens) if {b"*", b">"} & set(tokens) else 0)
+        assert cost == 0
+        total += len(new)
+        assert kernel.count == total == len(known)
+        assert all(known[sub.subject] is sub and sub.presence is presence and not sub.echo for sub in made)
+        places = list(known)
+        for subject in asked:
+            matched = {sub.subject for sub in kernel.match(subject)}
+            assert matched == {places[number] for number in model.match(subject)}
+            assert bool(kernel.find_route(subject).links) is bool(matched)
+    for sub in known.values():
+        assert kernel.remove(sub)
+    assert kernel.count == 0

@@ -44,7 +44,12 @@ class Recorder:
     def on_peer_error(self, text: bytes) -> None:
         self.calls.append(("error", text))
 
+    def on_wanted(self, account: bytes, subjects: list[bytes]) -> None:
+        assert subjects
+        self.calls += [("wants", account, subject, None, 1, None) for subject in subjects]
+
     def on_interest(self, *wanted: object) -> None:
+        assert wanted[2:] != (None, 1, None), "told with others"
         self.calls.append(("wants", *wanted))
 
     def on_interest_gone(self, *gone: object) -> None:
@@ -108,6 +113,8 @@ def fed(data: bytes, cuts: list[int], some: Rules) -> list[tuple[Any, ...]]:
 @example(b"RMSG A a.b 12\r\nhello, links\r\n", [3, 16], Rules())
 @example(b"LMSG o A a.b + r q w 0 2\r\nok\r\nPING\r\n", [], Rules())
 @example(b"RS+ A a.b q 0\r\nRS- A a.b q\r\nLS+ o A a.b q 3\r\n", [7], Rules())
+@example(b"RS+ A a\r\nRS+ A b\r\nRS+ B c\r\nRS- A a\r\nrs+ A d\nPING\r\n", [9], Rules())
+@example(b"LS+ a\r\nLS+ b\r\nLMSG a 0\r\n\r\nLS+ c\r\nNONSENSE\r\n", [], Rules(routed=False, named_accounts=False))
 @given(traffic, st.lists(st.integers(0, 200), max_size=6), rules)
 def test_calls_are_those_of_the_model_however_bytes_are_cut(data: bytes, cuts: list[int], some: Rules) -> None:
     assert_calls(data, cuts, some)

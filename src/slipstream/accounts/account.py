@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol
 from slipstream.config.account_options import AccountLimitsOptions
 from slipstream.kernels.subjects.subject import is_literal, token_count
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import Interest, Presence, Route, Subscription
+from slipstream.kernels.wire.interest import Interest, Link, Presence, Route, Subscription
 from slipstream.subjects.outside import unmarked
 
 if TYPE_CHECKING:
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from slipstream.accounts.member import Member
     from slipstream.config.account_options import MsgTraceOptions
 
-__all__ = ["HERE_SID", "IMPORTING_SID", "Account", "Callback", "InterestWatcher", "MessageTaker", "subscription_cost"]
+__all__ = [
+    "HERE_SID",
+    "IMPORTING_SID",
+    "Account",
+    "Callback",
+    "InterestWatcher",
+    "MessageTaker",
+    "most_subscription_cost",
+    "subscription_cost",
+]
 
 # publisher (None: the server itself), subject, reply, header size, header and body. False: not taken.
 Callback = Callable[["Member | None", bytes, bytes | None, int, bytes], bool | None]
@@ -49,6 +58,11 @@ def subscription_cost(subject: bytes) -> int:
     """Memory that a subscription takes, about, in bytes."""
     nodes = 0 if is_literal(subject) else token_count(subject)
     return _SUBSCRIPTION_BYTES + len(subject) + nodes * _NODE_BYTES
+
+
+def most_subscription_cost(count: int, size: int) -> int:
+    """Memory that so many subscriptions to subjects of so many bytes take at most."""
+    return count * (_SUBSCRIPTION_BYTES + _NODE_BYTES) + size * (1 + _NODE_BYTES)
 
 
 class _Watcher:
@@ -79,6 +93,10 @@ class InterestWatcher(Protocol):
 
     def changed(self, account: Account, subscription: Subscription, delta: int) -> None:
         """A subscription came, went, or stands for so many members more or less."""
+        ...
+
+    def came(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Subscriptions of one other server came, none of them in a queue group."""
         ...
 
 
@@ -160,6 +178,39 @@ class Account:
         self._interest_changed(subscription.subject)
         for watcher in self.interest_watchers:
             self._guarded(watcher.changed, self, subscription, subscription.weight)
+
+    def add_wanted(
+        self,
+        subjects: list[bytes],
+        known: dict[bytes, Subscription],
+        link: Link,
+        client: object,
+        sid: bytes,
+        presence: Presence,
+    ) -> None:
+        """Let subscriptions of another server take part, one for each subject.
+
+        Args:
+            subjects: what it wants, without queue groups.
+            known: what it has asked for before, by subject; grows by what is new.
+            link: over which messages leave.
+            client: whose the subscriptions are.
+            sid: of the subscriptions.
+            presence: of the client.
+        """
+        made, cost = self.interest.insert_wanted(
+            subjects, known, link, client, sid, presence, _SUBSCRIPTION_BYTES, _NODE_BYTES
+        )
+        if not made:
+            return
+        self.subscription_bytes += cost
+        for changed in self.interest_listeners:
+            self._guarded(changed)
+        if self._watchers:
+            for subscription in made:
+                self._tell_watchers(subscription.subject)
+        for watcher in self.interest_watchers:
+            self._guarded(watcher.came, self, made)
 
     def remove(self, subscription: Subscription) -> None:
         """Take a subscription out."""

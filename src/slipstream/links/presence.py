@@ -173,6 +173,10 @@ class LinkMember:
         self._subscriptions[key] = subscription
         self._home.add(subscription)
 
+    def add_all(self, subjects: list[bytes]) -> None:
+        """The peer wants all these subjects, none in a queue group, and nothing has to be asked about them."""
+        self._home.add_wanted(subjects, self._subscriptions, self._link, self, self._sid, self.presence)
+
     def remove(self, subject: bytes, queue: bytes | None, origin: bytes | None) -> None:
         """The peer no longer wants it."""
         subscription = self._subscriptions.pop(_key(subject, queue, origin), None)
@@ -210,4 +214,5 @@ class LinkMember:
 
 
 def _key(subject: bytes, queue: bytes | None, origin: bytes | None) -> bytes:
-    return b"%b %b %b" % (subject, queue or b"", origin or b"")
+    """A plain subject is its own key: it has no blanks."""
+    return subject if queue is None and origin is None else b"%b %b %b" % (subject, queue or b"", origin or b"")

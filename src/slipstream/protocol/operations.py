@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slipstream.accounts.account import subscription_cost
+from slipstream.accounts.account import most_subscription_cost, subscription_cost
 from slipstream.kernels.subjects.subject import is_valid_publish, is_valid_subscription, token_count
 from slipstream.kernels.wire import parser as wire
 from slipstream.protocol import texts
@@ -132,7 +132,9 @@ class Operations:
             if not is_valid_subscription(subject):
                 client.fail(texts.INVALID_SUBJECT)
                 return
-            if client.account.subscription_bytes + subscription_cost(subject) > self._host.subscription_bytes_max:
+            # What it takes exactly is asked when it could be too much.
+            room = self._host.subscription_bytes_max - client.account.subscription_bytes
+            if room < most_subscription_cost(1, len(subject)) and room < subscription_cost(subject):
                 client.fail(texts.MAXIMUM_SUBSCRIPTIONS)
                 return
             client.subscribe(subject, queue, sid)

@@ -295,6 +295,23 @@ def test_a_leaf_has_no_more_subscriptions_than_it_may() -> None:
     assert link.subscription_count == 2 and link.end.state is State.READY
 
 
+def test_many_subjects_in_one_read_are_each_judged() -> None:
+    """What no rule speaks of comes in together, and everything else as it would alone."""
+    rights = 'permissions { publish: up, subscribe { deny: [secret, "secret.>"] } }'
+    world = LeafLinkWorld(f"accounts {{ A {{ users [ {{user: u, password: p, {rights}}} ] }} }}")
+    link = world.leaf(user="u", **{"pass": "p"})
+    account = world.hub.accounts["A"]
+    link.parser.feed(b"LS+ a\r\nLS+ b.*\r\nLS+ a\r\nLS+ >\r\nLS+ b..c\r\n")
+    assert b"Invalid Subscription" in said(link)
+    assert account.publish(b"a", None, 0, b"1") == 1 and account.publish(b"b.x", None, 0, b"2") == 1
+    assert account.publish(b"secret.x", None, 0, b"3") == 0, "a wildcard gets what its peer may have"
+    said(link)
+    link.parser.feed(b"LS- a\r\nLS- >\r\n")
+    assert account.publish(b"a", None, 0, b"1") == 0
+    link.parser.feed(b"LS+ c\r\nLS+ secret\r\n")
+    assert link.end.close_reason is CloseReason.PROTOCOL_VIOLATION
+
+
 def test_a_reload_keeps_whom_it_does_not_concern() -> None:
     def config(password: str, extra: str = "") -> str:
         return f"accounts {{ A {{ users [ {{user: u, password: p}}, {{user: v, password: {password}}} ] {extra} }} }}"

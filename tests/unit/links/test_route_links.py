@@ -121,3 +121,20 @@ def test_the_place_in_a_pool_is_that_of_nats_server() -> None:
     assert pool_place(1 << 32, "a") == 0xE40C292C
     assert pool_place(1 << 32, "foobar") == 0xBF9CF968
     assert pool_place(3, "foobar") == 0xBF9CF968 % 3
+
+
+def test_many_subjects_in_one_read_are_all_wanted_and_gone_one_by_one() -> None:
+    world = LinkWorld()
+    link, account = world.peer(), world.hub.accounts["$G"]
+    heard: list[bool] = []
+    account.watch(b"s.7", None, heard.append)
+    link.parser.feed(b"".join(b"RS+ $G s.%d\r\n" % number for number in range(3_000)) + b"RS+ $G s..x\r\n")
+    assert link.subscription_count == 3_000 and heard == [True]
+    assert b"Invalid Subscription" in said(link)
+    assert account.subscription_bytes > 3_000 * 500
+    assert account.publish(b"s.2999", None, 0, b"") == 1
+    link.parser.feed(b"RS- $G s.2999\r\n")
+    assert account.publish(b"s.2999", None, 0, b"") == 0
+    link.close(CloseReason.CLIENT_CLOSED)
+    assert account.publish(b"s.1", None, 0, b"") == 0
+    assert account.subscription_bytes == 0 and heard == [True, False]

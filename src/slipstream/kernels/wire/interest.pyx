@@ -340,6 +340,46 @@ cdef class Interest:
         self.inserts += 1
         self._forget(subject, literal)
 
+    def insert_wanted(
+        self, list subjects not None, dict known not None, Link link not None, client, bytes sid not None,
+        Presence presence, unsigned int base_cost, unsigned int token_cost,
+    ):
+        """Add what another server wants, each subject without a queue group; the subjects have been validated.
+
+        Those in `known` are there already, the others are put into it. Each costs `base_cost`, its length, and for a
+        pattern `token_cost` a token. Returns the new subscriptions and what they cost.
+        """
+        cdef list made = []
+        cdef list tokens
+        cdef bytes subject
+        cdef Subscription sub
+        cdef unsigned long long cost = 0
+        cdef bint patterns = False
+        for item in subjects:
+            subject = <bytes?>item
+            if subject in known:
+                continue
+            sub = Subscription(subject, None, sid, link.outbox, client, None, link)
+            sub.presence = presence
+            sub.echo = False
+            sub.cost = base_cost + <unsigned int>PyBytes_GET_SIZE(subject)
+            if has_wildcard(subject):
+                patterns = True
+                tokens = subject.split(b".")
+                sub.cost += token_cost * <unsigned int>len(tokens)
+                self._insert_pattern(tokens, sub)
+            else:
+                self._literals[subject] = joined(self._literals.get(subject), sub)
+                self._forget(subject, True)
+            cost += sub.cost
+            known[subject] = sub
+            made.append(sub)
+        self.count += len(made)
+        self.inserts += len(made)
+        if patterns:
+            self._forget(b"", False)
+        return made, cost
+
     def remove(self, Subscription sub not None):
         """Take a subscription out; False if it was not there."""
         cdef bint literal = not has_wildcard(sub.subject)

@@ -13,7 +13,8 @@
 
 A route that belongs to one account alone leaves out the account, as leafs do (`named_accounts`). Verbs are
 case-insensitive; arguments are separated by runs of blanks and tabs. Interest and control are calls of the sink; a message
-goes straight to the delivery kernel, by the route of its subject in the account it is for. Before `ready` nothing but
+goes straight to the delivery kernel, by the route of its subject in the account it is for. What a peer wants without a
+queue group is told in one call for all such lines that follow each other in a read (`on_wanted`). Before `ready` nothing but
 the handshake is understood.
 
 Whatever way the bytes are cut into reads, the calls are the same. Memory of one link is bounded as in `parser`: an
@@ -50,6 +51,8 @@ cdef enum:
     # Reads that arrive while an answer about the peer is awaited, or behind a very long line.
     ASIDE_SIZE = 16384
     VERDICTS_MAX = 4096
+    # Subjects that a peer wants, in one call of the sink: a few milliseconds of work.
+    WANTED_MAX = 1024
     REMEMBERED_BYTES_MAX = 128
     IS_ROUTE = 0
 
@@ -140,6 +143,8 @@ cdef class LinkParser:
     cdef Interest _last_interest
     cdef object _last_publisher
     cdef bytes _last_subject
+    cdef list _wanted
+    cdef bytes _wanted_account
     cdef Route _last_route
 
     def __cinit__(
@@ -194,6 +199,7 @@ cdef class LinkParser:
         self._message = None
         self._aside = None
         self._accounts = {}
+        self._wanted = None
         self.verdicts = None
         self._sink = None
         self._forget()
@@ -328,6 +334,10 @@ cdef class LinkParser:
                 line_end - p >= 5 and (first == b"l" or first == b"r" or first == b"h")
                 and starts(p + 1, line_end, b"msg", 3) and blank(p[4])
             ):
+                if self._wanted is not None:
+                    self._tell_wanted()
+                    if self.dead:
+                        return 0
                 used = self._message_op(p, first, line_end, newline + 1, end, need)
                 if used == 0 or self.dead:
                     return p - start if used == 0 else 0
@@ -337,6 +347,10 @@ cdef class LinkParser:
             if self.dead:
                 return 0
             p = newline + 1
+        if self._wanted is not None:
+            self._tell_wanted()
+            if self.dead:
+                return 0
         return p - start
 
     cdef Py_ssize_t _message_op(
@@ -424,6 +438,7 @@ cdef class LinkParser:
         if (
             route is not None
             and self._last_subject is not None
+            and (not self.restricted or self.verdicts is not None)
             and route._stamp == self._last_interest._stamp
             and subject.size == PyBytes_GET_SIZE(self._last_subject)
             and memcmp(subject.at, PyBytes_AS_STRING(self._last_subject), subject.size) == 0
@@ -440,7 +455,7 @@ cdef class LinkParser:
             else:
                 route = self._last_interest.route(name)
             # An answer that is allowed once is asked about again.
-            self._last_subject = None if self.restricted else name
+            self._last_subject = None if self.restricted and self.verdicts is None else name
             self._last_route = route
         if not self.fast or route.dynamic:
             self._sink.on_message(
@@ -506,7 +521,12 @@ cdef class LinkParser:
             and blank(p[3])
         ):
             self._interest(p, verb, end)
-        elif verb == b"p" and size >= 4 and starts(p, end, b"ping", 4):
+            return 0
+        if self._wanted is not None:
+            self._tell_wanted()
+            if self.dead:
+                return 0
+        if verb == b"p" and size >= 4 and starts(p, end, b"ping", 4):
             self._sink.on_ping()
         elif verb == b"p" and size >= 4 and starts(p, end, b"pong", 4):
             self._sink.on_pong()
@@ -556,6 +576,12 @@ cdef class LinkParser:
         if not clean(p, end):
             self._violate(BAD_ARGUMENTS, line, end)
             return 0
+        if wanted and not (routed and verb == b"l") and self._is_plain(p, end):
+            return 0
+        if self._wanted is not None:
+            self._tell_wanted()
+            if self.dead:
+                return 0
         args = words(p, end)
         left = PyTuple_GET_SIZE(args)
         if routed and verb == b"l" and left:
@@ -578,6 +604,38 @@ cdef class LinkParser:
                 self._violate(BAD_ARGUMENTS, line, end)
                 return 0
         self._sink.on_interest(account, args[at], args[at + 1] if left == 3 else None, max(weight, <Py_ssize_t>1), origin)
+        return 0
+
+    cdef bint _is_plain(self, const char *p, const char *end) except -1:
+        """Whether a peer wants just a subject; then it is kept for `_tell_wanted`, with those before it."""
+        cdef Span account, subject
+        account.size = 0
+        if self.named_accounts:
+            account = first_word(&p, end)
+            if not account.size:
+                return False
+        subject = first_word(&p, end)
+        if not subject.size or skip_blanks(p, end) < end:
+            return False
+        if self._wanted is not None and (
+            len(self._wanted) >= WANTED_MAX
+            or account.size != PyBytes_GET_SIZE(self._wanted_account)
+            or memcmp(account.at, PyBytes_AS_STRING(self._wanted_account), account.size) != 0
+        ):
+            self._tell_wanted()
+            if self.dead:
+                return True
+        if self._wanted is None:
+            self._wanted = []
+            self._wanted_account = PyBytes_FromStringAndSize(account.at, account.size) if account.size else b""
+        self._wanted.append(span_bytes(subject))
+        return True
+
+    cdef int _tell_wanted(self) except -1:
+        """Tell the sink of all that the peer wants since the last operation of another kind, in one call."""
+        cdef list subjects = self._wanted
+        self._wanted = None
+        self._sink.on_wanted(self._wanted_account, subjects)
         return 0
 
     cdef int _check_partial(self, const char *p, const char *end) except -1:
@@ -611,7 +669,12 @@ cdef class LinkParser:
 
     cdef int _violate(self, int kind, const char *p, const char *end) except -1:
         """The peer broke the protocol: stop here and let the sink answer."""
-        cdef object sink = self._sink
+        cdef object sink
+        if self._wanted is not None:
+            self._tell_wanted()
+            if self.dead:
+                return 0
+        sink = self._sink
         self.dead = True
         sink.on_violation(kind, PyBytes_FromStringAndSize(p, min(end - p, <Py_ssize_t>256)))
         return 0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.auth.permissions import Permissions
 from slipstream.config.account_options import PermissionsOptions, SubjectPermissionOptions
-from slipstream.kernels.subjects.subject import is_literal
+from slipstream.kernels.subjects.subject import is_literal, is_valid_subscription
 
 if TYPE_CHECKING:
     from slipstream.config.account_options import ResponsePermissionOptions
@@ -32,6 +32,7 @@ LOOP_PREFIX = b"$LDS."
 _OF_JETSTREAM = ("$JS.API.>", "$KV.>", "$OBJ.>")
 # Ways back of requests, made by servers: nobody can guess one.
 _ANSWERS = (b"_R_.", b"$JS.ACK.")
+_RULED = frozenset((b"*", b">", LOOP_PREFIX[:-1]))  # first tokens that have to be looked at
 _ALWAYS_TOLD = (LOOP_PREFIX, b"_R_.", b"_GR_.", b"$GR.")
 
 
@@ -59,15 +60,21 @@ class Crossing:
     ) -> None:
         at_home = () if shares_jetstream else _OF_JETSTREAM
         own_api = (f"$JS.{domain}.API.>",) if domain and not shares_jetstream else ()
+        denied_out = _without(outward, (*at_home, *own_api))
+        denied_in = _without(inward, at_home)
+        # First tokens of what may not leave and may not come in.
+        self._untold, self._unheard = _first_tokens(denied_out), _first_tokens(denied_in)
         self._granted = None
         if strict and (inward is not None or responses is not None):
             self._granted = Permissions(PermissionsOptions(inward, None, responses))
-        self.permissions = Permissions(
-            PermissionsOptions(_without(inward, at_home), _without(outward, (*at_home, *own_api)), responses)
-        )
+        self.permissions = Permissions(PermissionsOptions(denied_in, denied_out, responses))
 
     def is_told(self, subject: bytes) -> bool:
         """Whether the peer learns that a subject is wanted here."""
+        if self._unheard is not None:
+            first = subject.partition(b".")[0]
+            if first not in self._unheard and first not in _RULED:
+                return True
         return subject.startswith(_ALWAYS_TOLD) or self.permissions.may_publish_some(subject)
 
     def may_want(self, subject: bytes, queue: bytes | None) -> bool:
@@ -78,6 +85,13 @@ class Crossing:
             or self.permissions.may_subscribe(subject, queue)
         )
 
+    def wants_freely(self, subject: bytes) -> bool:
+        """Whether a subject is one, and no rule speaks of it: the peer may want it, and gets all that it matches."""
+        if self._untold is None or not is_valid_subscription(subject):
+            return False
+        first = subject.partition(b".")[0]
+        return first not in self._untold and first not in _RULED
+
     def may_send(self, subject: bytes) -> bool:
         """Whether the peer may send a message, by what does not change."""
         return subject.startswith(_ANSWERS) or self.permissions.may_publish(subject)
@@ -85,6 +99,12 @@ class Crossing:
     def oversteps(self, subject: bytes) -> bool:
         """Whether a message that is not taken breaks a rule that the peer was told of."""
         return self._granted is not None and not self._granted.may_publish(subject)
+
+
+def _first_tokens(rule: SubjectPermissionOptions) -> frozenset[bytes] | None:
+    """The first tokens of all that a rule denies; None for one that speaks of everything."""
+    found = frozenset(denied.encode().partition(b" ")[0].partition(b".")[0] for denied in rule.deny)
+    return None if rule.allow is not None or found & {b"*", b">"} else found
 
 
 def _without(given: SubjectPermissionOptions | None, denied: Iterable[str]) -> SubjectPermissionOptions:

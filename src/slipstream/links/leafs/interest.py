@@ -111,12 +111,18 @@ class LeafInterest:
 
     def changed(self, account: Account, subscription: Subscription, delta: int) -> None:
         """A subscription came, went, or stands for more or fewer members."""
-        if subscription in self._uncounted:
+        if self._uncounted and subscription in self._uncounted:
             if subscription.closed:
                 del self._uncounted[subscription]
             return
         for asked in self._count(account, subscription, delta):
             self._link.outbox.write(_line(asked, self._counts.get(asked, 0)))
+
+    def came(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Subscriptions of one other server came, none of them in a queue group."""
+        if subscriptions[0].link is not self._link:
+            for subscription in subscriptions:
+                self.changed(account, subscription, 1)
 
     def _count(self, account: Account, subscription: Subscription, delta: int) -> list[Asked]:
         """Count a subscription; gives what is to be told."""
@@ -151,12 +157,13 @@ class LeafInterest:
         before = self._counts.get(asked, 0)
         if not before and not self._is_told(asked[0]):
             return []
-        after = max(before + delta, 0)
-        if after:
+        after = before + delta
+        if after > 0:
             self._counts[asked] = after
         else:
+            after = 0
             self._counts.pop(asked, None)
-        if asked in self._before and after:
+        if self._before and after and asked in self._before:
             known = self._before.pop(asked)
             return [] if asked[1] is None or known == after else [asked]
         changed = after != before and (asked[1] is not None or not (before and after))

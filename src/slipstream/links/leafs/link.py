@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from slipstream.accounts.account import subscription_cost
+from slipstream.accounts.account import most_subscription_cost, subscription_cost
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF
 from slipstream.links.end import LinkEnd, LinkWords
@@ -175,6 +175,26 @@ class LeafLink:
     def on_pong(self) -> None:
         """The peer lives."""
         self.end.keepalive.answered()
+
+    def on_wanted(self, account: bytes, subjects: list[bytes]) -> None:
+        """The peer wants all these subjects, none in a queue group."""
+        member, crossing = self.member, self.crossing
+        assert member is not None and crossing is not None
+        if self._has_room(len(subjects), sum(map(len, subjects))) and all(map(crossing.wants_freely, subjects)):
+            member.add_all(subjects)
+            return
+        for subject in subjects:
+            if self.end.is_open:
+                self.on_interest(account, subject, None, 1, None)
+
+    def _has_room(self, count: int, size: int) -> bool:
+        """Whether so many subjects of so many bytes fit for sure, whatever they are."""
+        member, account, hub = self.member, self.account, self._host.hub
+        assert member is not None and account is not None and self._rights is not None
+        limits = (account.limits.max_subscriptions, hub.options.max_subscriptions or -1)
+        if self._rights.may_respond or any(0 <= limit < len(member) + count for limit in limits):
+            return False
+        return account.subscription_bytes + most_subscription_cost(count, size) <= hub.subscription_bytes_max
 
     def on_interest(
         self, _account: bytes, subject: bytes, queue: bytes | None, weight: int, _origin: bytes | None

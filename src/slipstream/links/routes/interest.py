@@ -61,23 +61,34 @@ class LocalInterest:
         link = subscription.link
         if link is not None and link.kind != HUB_LEAF:
             return
-        if subscription.sid == HERE_SID and subscription.client is None:
+        inside = subscription.client is None
+        if inside and subscription.sid == HERE_SID:
             return
-        origin = None if link is None else link.cluster
-        self._add(account.name, (subscription.subject, subscription.queue, origin), delta)
-        if subscription.client is None and subscription.sid != IMPORTING_SID:
+        subject, queue, origin = subscription.subject, subscription.queue, None if link is None else link.cluster
+        self._add(account.name, (subject, queue, origin), delta)
+        if inside and subscription.sid != IMPORTING_SID:
             return
         for stream in self._imports(account.name):
-            if overlaps(stream.subject, subscription.subject):
-                self._add(stream.exporter, (stream.remote, subscription.queue, origin), delta)
+            if overlaps(stream.subject, subject):
+                self._add(stream.exporter, (stream.remote, queue, origin), delta)
+
+    def came(self, account: Account, subscriptions: list[Subscription]) -> None:
+        """Subscriptions of one other server came, none of them in a queue group."""
+        link = subscriptions[0].link
+        if link is None or link.kind == HUB_LEAF:
+            for subscription in subscriptions:
+                self.changed(account, subscription, 1)
 
     def _add(self, account: str, wanted: Wanted, delta: int) -> None:
-        counts = self._counts.setdefault(account, {})
+        counts = self._counts.get(account)
+        if counts is None:
+            counts = self._counts[account] = {}
         before = counts.get(wanted, 0)
-        after = max(before + delta, 0)
-        if after:
+        after = before + delta
+        if after > 0:
             counts[wanted] = after
         else:
+            after = 0
             counts.pop(wanted, None)
         if after != before and (wanted[1] is not None or not (before and after)):
             self._tell(account, wanted, after)
@@ -102,6 +113,8 @@ class LocalInterest:
 def wanted_line(prefix: bytes, wanted: Wanted, count: int) -> bytes:
     """The line for one change; `prefix` is the account with a blank, or nothing on a route of one account."""
     subject, queue, origin = wanted
+    if count and queue is None and origin is None:
+        return b"RS+ " + prefix + subject + b"\r\n"
     head = b"RS" if origin is None else b"LS"
     if origin is not None:
         prefix = origin + b" " + prefix

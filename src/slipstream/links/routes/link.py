@@ -158,6 +158,23 @@ class RouteLink:
         self.end.keepalive.answered()
         self._host.on_pong(self)
 
+    def on_wanted(self, account: bytes, subjects: list[bytes]) -> None:
+        """The peer wants all these subjects, none in a queue group."""
+        if self._host.rights is not None or self.for_replicas:
+            for subject in subjects:
+                if self.end.is_open:
+                    self.on_interest(account, subject, None, 1, None)
+            return
+        member = self._member(account)
+        if member is None:
+            return
+        valid = [subject for subject in subjects if is_valid_subscription(subject)]
+        if len(valid) != len(subjects):
+            for subject in subjects:
+                if not is_valid_subscription(subject):
+                    self.end.refuse_subject(subject)
+        member.add_all(valid)
+
     def on_interest(
         self, account: bytes, subject: bytes, queue: bytes | None, weight: int, origin: bytes | None
     ) -> None:
