@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, claims, leafs, meta, openid, replicas, rows, sealed, stored, texts, transit, wires
+from fuzz import archives, claims, leafs, meta, openid, packed, replicas, rows, sealed, stored, texts, transit, wires
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -14,6 +14,7 @@ TARGETS = {
         wires.TARGETS,
         leafs.TARGETS,
         stored.TARGETS,
+        packed.TARGETS,
         sealed.TARGETS,
         transit.TARGETS,
         meta.TARGETS,

@@ -166,7 +166,19 @@ def test_the_key_that_signs_checkpoints(ours: Launcher, tmp_path: Path) -> None:
     assert not [path for path, content in files(tmp_path).items() if seeds.search(content)]
     assert not [line for line in (*server.log_lines, *again.log_lines) if seeds.search(line.encode())]
     looked = CliRunner().invoke(cli, ["stream", "verify", "LEDGER", "--dir", str(tmp_path)])
-    assert looked.exit_code == 1 and "are encrypted: ask the server" in " ".join(looked.output.split())
+    assert looked.exit_code == 1 and "are encrypted: give the key" in " ".join(looked.output.split())
+    before = files(tmp_path)
+    secret = tmp_path.parent / "secret"
+    for key, said in (("the-key-that-comes-after-the-first", "is intact up to sequence 1"), (KEY, "with another key")):
+        secret.write_text(key)
+        looked = CliRunner().invoke(
+            cli, ["stream", "verify", "LEDGER", "--dir", str(tmp_path), "--key-file", str(secret)]
+        )
+        assert said in " ".join(looked.output.split())
+        by_name = {"NATS_JS_KEY": key}
+        looked = CliRunner(env=by_name).invoke(cli, ["stream", "verify", "LEDGER", "--dir", str(tmp_path)])
+        assert said in " ".join(looked.output.split())
+    assert files(tmp_path) == before
     (path,) = tmp_path.rglob("SERVER.nk")
     assert path.stat().st_mode & 0o777 == 0o600
 

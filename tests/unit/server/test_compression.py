@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import nats
@@ -22,9 +23,10 @@ def segments(root: Path) -> list[tuple[int, int]]:
     """Codec and size on the disk of every segment."""
     found = []
     for path in sorted(root.rglob("*.seg")):
-        header = decode_header(path.read_bytes()[:HEADER_BYTES])
-        if header is not None:
-            found.append((header.codec, path.stat().st_blocks * 512))
+        with suppress(FileNotFoundError):  # it was removed meanwhile
+            header = decode_header(path.read_bytes()[:HEADER_BYTES])
+            if header is not None:
+                found.append((header.codec, path.stat().st_blocks * 512))
     return found
 
 

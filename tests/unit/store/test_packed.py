@@ -11,6 +11,7 @@ from slipstream.errors import StorageFault
 from slipstream.jetstream.store.chains import ChainReport
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.file.read_only import ReadOnlyDisk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
 from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, Table, find_blocks, pack_segment, read_table
 from slipstream.jetstream.store.packed.codecs import Codec
@@ -211,3 +212,51 @@ def test_readers_that_map_files_are_not_sent_to_a_packed_one() -> None:
 def test_without_a_disk_that_packs_nothing_is() -> None:
     disk = SimDisk()
     assert not filled(disk).log.segments[0].header.codec
+
+
+@BELOW
+def test_who_only_looks_sees_an_overwriting_that_was_cut_short_as_done(below: Below) -> None:
+    disk = SimDisk()
+    filled(PackedDisk(below(disk)), messages=1200).close()
+    path = packed_paths(disk)[0]
+    whole = PackedDisk(below(disk)).read(path, 0, 1 << 20)
+    images: list[SimDisk] = []
+    disk.before_call = lambda now: images.append(now.crash(random.Random(now.calls), keep=1.0, torn=False))
+    noise = random.Random(3).randbytes(3000)
+    PackedDisk(below(disk)).overwrite(path, [(9000, noise)])
+    wanted = whole[:9000] + noise + whole[12_000:]
+    seen = []
+    for image in images:
+        before = {name: bytes(image.content(name)) for name in image.paths()}
+        found = PackedDisk(below(ReadOnlyDisk(image))).read(path, 0, 1 << 20)  # type: ignore[arg-type]
+        assert found in (whole, wanted)
+        seen.append(found == wanted)
+        assert before == {name: bytes(image.content(name)) for name in image.paths()}
+    assert seen == sorted(seen) and len(set(seen)) == 2
+
+
+def test_a_disk_that_is_only_looked_at_refuses_everything_else() -> None:
+    disk = SimDisk()
+    disk.make_dir("/d")
+    disk.create("/d/f")
+    looked = ReadOnlyDisk(disk)
+    refused: list[Callable[[], object]] = [
+        lambda: looked.create("/d/g"),
+        lambda: looked.allocate("/d/f", 9),
+        lambda: looked.write("/d/f", 0, b"x"),
+        lambda: looked.write_many([("/d/f", 0, b"x")]),
+        lambda: looked.overwrite("/d/f", [(0, b"x")]),
+        lambda: looked.truncate("/d/f", 0),
+        lambda: looked.sync("/d/f"),
+        lambda: looked.begin_synced_write("/d/f", 0, b"x"),
+        lambda: looked.sync_many(["/d/f"]),
+        lambda: looked.sync_dir("/d"),
+        lambda: looked.rename("/d/f", "/d/g"),
+        lambda: looked.remove("/d/f"),
+        lambda: looked.make_dir("/d/e"),
+        lambda: looked.remove_dir("/d"),
+    ]
+    for call in refused:
+        with pytest.raises(OSError, match="Read-only"):
+            call()
+    assert looked.list_dir("/d") == ["f"] and looked.size("/d/f") == 0 and looked.is_dir("/d")

@@ -19,6 +19,7 @@ from slipstream.units import MINUTE_NS
 
 if TYPE_CHECKING:
     from slipstream.jetstream.store.checkpoints import Checkpoint
+    from slipstream.jetstream.store.file.disk import Disk
 
 __all__ = ["hold_against", "verify"]
 
@@ -34,6 +35,8 @@ _ID_DIGITS: Final = 32  # of the name of a stream's directory
     type=click.Path(exists=True, file_okay=False),
     help="Look at the files in this store directory, without a server; it must not be running.",
 )
+@click.option("--key", help="The key that encrypts these files. [NATS_JS_KEY]", envvar="NATS_JS_KEY")
+@click.option("--key-file", type=click.Path(exists=True, dir_okay=False), help="A file with that key.")
 @click.option(
     "--checkpoint",
     "kept",
@@ -44,13 +47,24 @@ _ID_DIGITS: Final = 32  # of the name of a stream's directory
 @json_flag
 @click.pass_obj
 def verify(
-    session: Session, name: str | None, directory: str | None, kept: str | None, signer: str | None, as_json: bool
+    session: Session,
+    name: str | None,
+    directory: str | None,
+    key: str | None,
+    key_file: str | None,
+    kept: str | None,
+    signer: str | None,
+    as_json: bool,
 ) -> None:
     """Recompute the hash chain of STREAM from its files, and say whether it holds.
 
     A stream has one if it was made with the metadata `slipstream.chain: blake2b`.
     """
     wanted = _wanted(name, kept, signer)
+    if directory is None and key_file is not None:
+        raise click.UsageError("--key-file is for the files in --dir: a server has its key.")
+    if key_file is not None:
+        key = None
     if wanted is not None:
         name = wanted.stream
     if directory is None:
@@ -66,7 +80,8 @@ def verify(
     else:
         if name is None:
             raise click.UsageError("Say which stream: STREAM is missing.")
-        found = _verify_files(directory, name, wanted)
+        directory = os.path.abspath(directory)
+        found = _verify_files(directory, name, wanted, _disk_of(directory, key, key_file))
     if wanted is not None:
         hold_against(found, wanted)
     if as_json:
@@ -123,22 +138,50 @@ def _tell(name: str, found: Reply) -> None:
         say("  The newest records are in no link yet: the server was cut off while it wrote them. It links them next.")
 
 
-def _verify_files(directory: str, name: str, wanted: Checkpoint | None) -> Reply:
+def _disk_of(directory: str, key: str | None, key_file: str | None) -> Disk:
+    """The files as they were before they were encrypted or compressed; nothing is changed."""
+    import secrets
+
+    from slipstream.config.jetstream_options import JetStreamOptions
+    from slipstream.errors import StorageFault
+    from slipstream.jetstream.store.file.read_only import ReadOnlyDisk
+    from slipstream.jetstream.store.file.real_disk import RealDisk
+    from slipstream.jetstream.store.packed.disk import PackedDisk
+    from slipstream.jetstream.store.sealed.disk import SealedDisk
+    from slipstream.jetstream.store.sealed.keys import KeyRing
+    from slipstream.jetstream.store.sealed.marker import MARKER, MarkState, mark_of, read_mark
+    from slipstream.server.at_rest import main_key
+
+    raw = ReadOnlyDisk(RealDisk())
+    roots = [root for root in (directory, f"{directory}/jetstream") if MARKER in raw.list_dir(root)]
+    mark = read_mark(raw, roots[0]) if roots else mark_of(raw, list(_stream_directories(directory)))
+    if mark is None:
+        return PackedDisk(raw)
+    try:
+        main = main_key(JetStreamOptions(key=key or "", key_file=key_file or ""))
+    except StorageFault as error:
+        raise Failure(str(error)) from error
+    if main is None:
+        raise Failure(
+            f"the streams in {directory} are encrypted: give the key with --key-file or NATS_JS_KEY, or ask the server "
+            "that has it, without --dir"
+        )
+    if not mark.opens_with(main):
+        raise Failure(f"the streams in {directory} are encrypted with another key")
+    is_mixed = mark.proven_state(main) is not MarkState.SEALED
+    return PackedDisk(SealedDisk(raw, KeyRing(main, None, secrets.token_bytes, accepts_plain=is_mixed)))
+
+
+def _verify_files(directory: str, name: str, wanted: Checkpoint | None, disk: Disk) -> Reply:
     from slipstream.jetstream.api.verify import report_fields
     from slipstream.jetstream.config.chained import CHAIN_KEY, is_chained
     from slipstream.jetstream.config.stored import from_stored
     from slipstream.jetstream.gojson import JsonError
     from slipstream.jetstream.store.file.chain_check import check_directory
-    from slipstream.jetstream.store.file.real_disk import RealDisk
     from slipstream.jetstream.store.file.recovery import recover_log
-    from slipstream.jetstream.store.sealed.marker import MARKER
 
-    for root in (directory, os.path.join(directory, "jetstream")):
-        if os.path.lexists(os.path.join(root, MARKER)):
-            raise Failure(f"the streams in {directory} are encrypted: ask the server that has the key, without --dir")
-    disk = RealDisk()
     found: list[str] = []
-    for path in _stream_directories(os.path.abspath(directory)):
+    for path in _stream_directories(directory):
         try:
             config = from_stored(recover_log(disk, path, seed=0, first_id=1).config)[0]
         except JsonError as error:

@@ -34,6 +34,7 @@ _PACKED: Final = 16
 _TABLE: Final = struct.Struct("<QI")
 _ENTRY: Final = struct.Struct("<II")
 _ALIGN: Final = 8
+_SIZE_END: Final = 1 << 32  # of a segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,11 @@ class Table:
         if len(body) < _TABLE.size:
             return None
         size, count = _TABLE.unpack_from(body)
-        if size < HEADER_BYTES or count != _blocks_of(size) or len(body) != _TABLE.size + count * _ENTRY.size:
+        if (
+            not HEADER_BYTES <= size < _SIZE_END
+            or count != _blocks_of(size)
+            or len(body) != _TABLE.size + count * _ENTRY.size
+        ):
             return None
         places: list[BlockPlace | None] = []
         for offset, length in _ENTRY.iter_unpack(body[_TABLE.size :]):
@@ -153,6 +158,14 @@ def read_block(frame: bytes | memoryview, index: int, salt: int) -> bytes | None
     return piece if piece is not None and len(piece) == found.size else None
 
 
+def block_in(frame: bytes, salt: int) -> tuple[int, bytes]:
+    """Which block a frame holds, and its plain bytes; empty if it holds none."""
+    found = _read(frame, 0, salt)
+    if found is None or not found.number:
+        return -1, b""
+    return found.number - 1, read_block(frame, found.number - 1, salt) or b""
+
+
 def read_table(data: bytes, salt: int, file_size: int) -> Table | None:
     """The table, from the bytes behind the header."""
     found = _read(data, 0, salt)
@@ -166,12 +179,18 @@ def table_length(head: bytes) -> int:
 
 def find_blocks(data: bytes, salt: int) -> Table:
     """The table of a file whose own is gone: every frame that is whole, the last one of each number."""
-    found = {one.number: (start, one) for start, one in _whole_frames(data, salt) if one.number and one.size}
-    size = max((one.at + one.size for _, one in found.values()), default=len(data))
+    found = {
+        one.number: (start, one)
+        for start, one in _whole_frames(data, salt)
+        if one.number
+        and 0 < one.size <= BLOCK_BYTES
+        and one.at == HEADER_BYTES + (one.number - 1) * BLOCK_BYTES
+        and one.at + one.size < _SIZE_END
+    }
+    size = max((one.at + one.size for _, one in found.values()), default=max(len(data), HEADER_BYTES))
     places: list[BlockPlace | None] = [None] * _blocks_of(size)
     for number, (start, one) in found.items():
-        if number <= len(places) and one.at == HEADER_BYTES + (number - 1) * BLOCK_BYTES:
-            places[number - 1] = BlockPlace(start, one.length)
+        places[number - 1] = BlockPlace(start, one.length)
     return Table(size, places)
 
 

@@ -20,6 +20,7 @@ from slipstream.jetstream.store.packed.blocks import (
     BLOCK_BYTES,
     BlockPlace,
     Table,
+    block_in,
     encode_block_frame,
     encode_table_frame,
     find_blocks,
@@ -40,6 +41,7 @@ _FILL: Final = b"\xff"
 _PLACES = struct.Struct("=QQ")
 _PATCH_HEAD: Final = struct.Struct("<8sII")
 _PATCH_MAGIC: Final = b"SLIPPAT1"
+_OFFSET_END: Final = 1 << 32  # of a file
 
 
 class PackedFile:
@@ -172,13 +174,13 @@ class PackedFile:
             self._keep(frames)
             self._put(frames)
             self._table = table
+            self._shown = {}
         except OSError:
-            with suppress(OSError):  # what is in the file counts: as it was, or as it was to become
-                self._mend()
+            self._shown = {}
+            self._mend()  # what is in the file counts: as it was, or as it was to become
             self._table, self._has_table = self._find_table()
             raise
         finally:
-            self._shown = {}
             self._cache.drop(self._owner)
         with suppress(OSError):  # the next one to look at the file removes it
             self._drop_patch()
@@ -226,9 +228,15 @@ class PackedFile:
         except FileNotFoundError:
             return
         frames = _frames_in(data)
-        if frames:
-            self._put(frames)
-        self._drop_patch()
+        try:
+            if frames:
+                self._put(frames)
+            self._drop_patch()
+        except OSError:
+            # Readers are shown what belongs there; the next one to open the file tries again.
+            self._shown = {
+                index: block for index, block in (block_in(frame, self._salt) for _, frame in frames) if block
+            }
 
     def _drop_patch(self) -> None:
         """Remove what `_keep` made. It is overwritten first: a later erasure may be of something that it holds."""
@@ -248,6 +256,7 @@ def _frames_in(data: bytes) -> list[tuple[int, bytes]]:
     if magic != _PATCH_MAGIC or len(body) != length or crc32c(body) != stated:
         return []
     try:
-        return msgspec.msgpack.decode(body, type=list[tuple[int, bytes]])
+        frames = msgspec.msgpack.decode(body, type=list[tuple[int, bytes]])
     except UNREADABLE:
         return []
+    return frames if all(HEADER_BYTES <= at < _OFFSET_END for at, _ in frames) else []

@@ -10,7 +10,7 @@ state says so, with a proof that only who has the key can make: else anybody cou
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -24,7 +24,17 @@ from slipstream.jetstream.store.file.segment import HEADER_BYTES, SegmentHeader,
 from slipstream.jetstream.store.sealed.keys import TAG_BYTES, AtRestCipher, DataKey, KeyRing, MainKey
 from slipstream.kernels.log.record import crc32c
 
-__all__ = ["MARKER", "KeyPlan", "MarkState", "StoreMark", "check_keys", "read_mark", "remove_mark", "write_mark"]
+__all__ = [
+    "MARKER",
+    "KeyPlan",
+    "MarkState",
+    "StoreMark",
+    "check_keys",
+    "mark_of",
+    "read_mark",
+    "remove_mark",
+    "write_mark",
+]
 
 MARKER: Final = "ENCRYPTION"
 _MAGIC: Final = b"SLIPENC1"
@@ -167,9 +177,15 @@ def check_keys(
 
 
 def _from_segments(disk: Disk, root: str) -> StoreMark | None:
+    accounts = _directories(disk, root)
+    return mark_of(disk, [stream for account in accounts for stream in _directories(disk, f"{account}/streams")])
+
+
+def mark_of(disk: Disk, streams: Iterable[str]) -> StoreMark | None:
+    """What the segments in these directories say; None if none of them is encrypted."""
     sealed: SegmentHeader | None = None
     plain = False
-    for header in _headers(disk, root):
+    for header in _headers(disk, streams):
         if header.cipher:
             sealed = sealed or header
         else:
@@ -182,15 +198,12 @@ def _from_segments(disk: Disk, root: str) -> StoreMark | None:
     return StoreMark(sealed.cipher, sealed.key_id, sealed.wrapped, state)
 
 
-def _headers(disk: Disk, root: str) -> Iterator[SegmentHeader]:
-    for account in _directories(disk, root):
-        for stream in _directories(disk, f"{account}/streams"):
-            for name in disk.list_dir(stream):
-                header = (
-                    decode_header(disk.read(f"{stream}/{name}", 0, HEADER_BYTES)) if name.endswith(".seg") else None
-                )
-                if header is not None:
-                    yield header
+def _headers(disk: Disk, streams: Iterable[str]) -> Iterator[SegmentHeader]:
+    for stream in streams:
+        for name in disk.list_dir(stream):
+            header = decode_header(disk.read(f"{stream}/{name}", 0, HEADER_BYTES)) if name.endswith(".seg") else None
+            if header is not None:
+                yield header
 
 
 def _directories(disk: Disk, path: str) -> list[str]:
