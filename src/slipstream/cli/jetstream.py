@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Final
 
 from slipstream.cli.connection import Failure, Session
-from slipstream.cli.human import parse_timestamp
+from slipstream.cli.human import format_duration, format_number, parse_timestamp
 from slipstream.cli.link import Link, Reply
 from slipstream.cli.prompts import ask_choice
+from slipstream.cli.render import Columns
 from slipstream.declared.differences import differences, user_metadata
 
 __all__ = [
+    "NEVER_NS",
     "all_consumers",
     "all_streams",
     "api_level",
     "choose_consumer",
     "choose_stream",
+    "cluster_rows",
     "differences",
     "is_internal",
     "now_of",
@@ -27,6 +30,8 @@ __all__ = [
     "user_metadata",
 ]
 
+NEVER_NS: Final = 2**63 - 1
+"""How servers say "never" where they say how long ago."""
 _INTERNAL: Final = ("KV_", "OBJ_", "MQTT_", "$MQTT_")
 _CONFIG_BYTES_MAX: Final = 8 * 1024 * 1024
 
@@ -94,6 +99,24 @@ def now_of(info: Reply) -> datetime:
 def api_level(config: Reply) -> str:
     """The API level that a stream or consumer needs."""
     return str((config.get("metadata") or {}).get("_nats.req.level", "0"))
+
+
+def cluster_rows(columns: Columns, info: Reply, group: str) -> None:
+    """Who leads a stream or consumer, and how far the others are; `group` is what its group is called."""
+    cluster = info.get("cluster") or {}
+    if not cluster.get("name"):
+        return
+    columns.section("Cluster Information")
+    columns.row("Name", cluster["name"])
+    columns.row(group, cluster.get("raft_group"), when=cluster.get("raft_group"))
+    columns.row("Leader", cluster.get("leader", ""))
+    for peer in cluster.get("replicas") or []:
+        words = [peer["name"], "current" if peer.get("current") else "outdated"]
+        words += ["OFFLINE"] if peer.get("offline") else []
+        active_ns = peer.get("active", 0)
+        words.append(f"seen {format_duration(active_ns)} ago" if 0 < active_ns < NEVER_NS else "not seen")
+        words += [f"{format_number(peer['lag'])} operations behind"] if peer.get("lag") else []
+        columns.row("Replica", words)
 
 
 def replicas_of(info: Reply) -> str:

@@ -22,6 +22,7 @@ VERBS = {
     "pause": Verb(f"{_HERE}.control:pause", "Stop deliveries until a time.", (), _MANAGE),
     "resume": Verb(f"{_HERE}.control:resume", "Start deliveries again.", (), _MANAGE),
     "reset": Verb(f"{_HERE}.control:reset", "Deliver messages again.", (), _MANAGE),
+    "cluster": Verb(f"{_HERE}.cluster:cluster", "Manage the replicas of a consumer.", ("c",), _MANAGE),
     "unpin": Verb(f"{_HERE}.control:unpin", "Let another client of a priority group have its turn.", (), _MANAGE),
     "ls": Verb(f"{_HERE}.listing:ls", "List the consumers of a stream.", ("list",), _LOOK),
     "info": Verb(f"{_HERE}.info:info", "Show a consumer.", ("nfo",), _LOOK),

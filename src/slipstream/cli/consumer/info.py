@@ -6,7 +6,7 @@ import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_number, format_time
-from slipstream.cli.jetstream import api_level, choose_consumer, choose_stream, now_of, user_metadata
+from slipstream.cli.jetstream import api_level, choose_consumer, choose_stream, cluster_rows, now_of, user_metadata
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Columns, print_json, tied
 from slipstream.cli.types import json_flag
@@ -65,13 +65,7 @@ def print_consumer(found: Reply, *, as_json: bool = False, state_only: bool = Fa
             columns.section("Metadata")
             for key in sorted(metadata):
                 columns.row(key, metadata[key])
-    cluster = found.get("cluster") or {}
-    if cluster.get("name"):
-        columns.section("Cluster Information")
-        columns.row("Name", cluster["name"])
-        columns.row("Leader", cluster.get("leader", ""))
-        for peer in cluster.get("replicas") or []:
-            columns.row("Replica", [peer["name"], "current" if peer.get("current") else "outdated"])
+    cluster_rows(columns, found, "Raft Group")
     columns.section("State")
     _state(columns, found)
     columns.print()

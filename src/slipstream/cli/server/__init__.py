@@ -32,6 +32,9 @@ VERBS = {
     "request": Verb(
         "slipstream.cli.server.request:request", "Ask servers for what they monitor.", ("req",), "Running servers"
     ),
+    "cluster": Verb(
+        "slipstream.cli.server.cluster:cluster", "Manage a JetStream cluster.", ("r", "raft"), "Running servers"
+    ),
     "check": Verb("slipstream.cli.server.check:check", "Check health, for monitoring systems.", (), "Running servers"),
 }
 

@@ -224,6 +224,37 @@ def server(session: Session, /, name: str, **limits: int) -> None:
     judged(session, "server", "Server", examine)
 
 
+@check.command(cls=Command, short_help="Check the servers of a JetStream cluster.")
+@click.option("--expect", type=int, required=True, help="Servers that should be there.")
+@click.option("--lag-critical", type=int, required=True, help="A server this many operations behind.")
+@click.option("--seen-critical", type=DURATION, required=True, help="A server silent for this long.")
+@click.pass_obj
+def meta(session: Session, expect: int, lag_critical: int, seen_critical: int) -> None:
+    """Check the servers of a JetStream cluster; needs the system account."""
+
+    def examine(link: Link, result: Verdict) -> None:
+        from slipstream.cli.server.cluster import meta_of
+
+        found = meta_of(link)
+        peers = found.get("replicas") or []
+        result.figure("peers", len(peers) + 1, warn=expect, critical=expect)
+        if len(peers) + 1 != expect:
+            result.say(2, f"{len(peers) + 1} peers of expected {expect}")
+        for name, words, judge in (
+            ("peer_offline", "offline", lambda peer: bool(peer.get("offline"))),
+            ("peer_not_current", "not current", lambda peer: not peer.get("current")),
+            ("peer_inactive", "inactive", lambda peer: peer.get("active", 0) > seen_critical),
+            ("peer_lagged", "lagged", lambda peer: peer.get("lag", 0) > lag_critical),
+        ):
+            bad = sum(map(judge, peers))
+            result.figure(name, bad)
+            if bad:
+                result.say(2, f"{bad} {words}")
+        result.say(0, f"{len(peers) + 1} peers led by {found['leader']}")
+
+    judged(session, "meta", "JetStream Meta Cluster", examine)
+
+
 for each in (message, request, credential):
     check.add_command(each)
 for flagged in (check, *check.commands.values()):

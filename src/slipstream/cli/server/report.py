@@ -101,15 +101,18 @@ def jetstream(session: Session, account: str, as_json: bool) -> None:
     if as_json:
         print_json(answers)
         return
-    headers = ("Server", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File", "API Req", "API Err")
+    leaders = {(answer["data"].get("meta_cluster") or {}).get("leader", "") for answer in answers}
+    headers = ("Server", "Cluster", "Streams", "Consumers", "Messages", "Bytes", "Memory", "File", "API Req", "API Err")
     table = Table("JetStream Summary" + (f" for account {account}" if account else ""), *headers)
     for answer in answers:
         data: dict[str, Any] = answer["data"]
         if data.get("disabled"):
             continue
         held = _of_account(data, account) if account else data
+        name = answer["server"]["name"]
         table.add(
-            answer["server"]["name"],
+            f"{name}*" if name in leaders else name,
+            answer["server"].get("cluster", ""),
             held.get("streams", 0),
             held.get("consumers", 0),
             held.get("messages", 0),
@@ -119,7 +122,13 @@ def jetstream(session: Session, account: str, as_json: bool) -> None:
             held["api"]["total"],
             held["api"]["errors"],
         )
-    table.print()
+    table.print(drop_empty=True)
+    metas = [found for answer in answers if (found := answer["data"].get("meta_cluster")) and found.get("replicas")]
+    if metas:
+        from slipstream.cli.server.cluster import print_meta
+
+        click.echo()
+        print_meta(metas[0])
 
 
 def _of_account(data: Reply, account: str) -> Reply:

@@ -19,6 +19,7 @@ VERBS = {
     "edit": Verb(f"{_HERE}.edit:edit", "Change a stream.", ("update",), _MANAGE),
     "copy": Verb(f"{_HERE}.add:copy", "Create a stream like another, without its messages.", ("cp",), _MANAGE),
     "rm": Verb(f"{_HERE}.remove:rm", "Delete a stream.", ("delete", "del"), _MANAGE),
+    "cluster": Verb(f"{_HERE}.cluster:cluster", "Manage the replicas of a stream.", ("c",), _MANAGE),
     "seal": Verb(f"{_HERE}.remove:seal", "Make a stream read-only for ever.", (), _MANAGE),
     "ls": Verb(f"{_HERE}.listing:ls", "List streams.", ("list", "l"), _LOOK),
     "info": Verb(f"{_HERE}.info:info", "Show a stream.", ("nfo", "i"), _LOOK),

@@ -8,7 +8,7 @@ import click
 
 from slipstream.cli.connection import Command, Session
 from slipstream.cli.human import format_age, format_bytes, format_duration, format_number, format_time
-from slipstream.cli.jetstream import api_level, choose_stream, now_of, user_metadata
+from slipstream.cli.jetstream import NEVER_NS, api_level, choose_stream, cluster_rows, now_of, user_metadata
 from slipstream.cli.link import Reply
 from slipstream.cli.render import Columns, print_json
 from slipstream.cli.types import json_flag
@@ -17,7 +17,6 @@ __all__ = ["RETENTION_NAMES", "info", "print_stream", "state"]
 
 RETENTION_NAMES = {"limits": "Limits", "interest": "Interest", "workqueue": "WorkQueue"}
 _STORAGE_NAMES = {"file": "File", "memory": "Memory"}
-_NEVER_NS = 2**63 - 1
 _ENVELOPE = frozenset(("type", "total", "offset", "limit"))  # of the answer, not of the stream
 
 
@@ -54,7 +53,7 @@ def print_stream(found: Reply, *, as_json: bool = False, state_only: bool = Fals
     columns = Columns(f"{what} for Stream {config['name']} created {format_time(found['created'])}")
     if not state_only:
         _config(columns, config)
-    _cluster(columns, found)
+    cluster_rows(columns, found, "Cluster Group")
     _replication(columns, found)
     columns.section("State")
     _state(columns, found)
@@ -148,23 +147,6 @@ def source_words(source: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _cluster(columns: Columns, found: Reply) -> None:
-    cluster = found.get("cluster") or {}
-    if not cluster.get("name"):
-        return
-    columns.section("Cluster Information")
-    columns.row("Name", cluster["name"])
-    columns.row("Cluster Group", cluster.get("raft_group"), when=cluster.get("raft_group"))
-    columns.row("Leader", cluster.get("leader", ""))
-    for peer in cluster.get("replicas") or []:
-        words = [peer["name"], "current" if peer.get("current") else "outdated"]
-        words += ["OFFLINE"] if peer.get("offline") else []
-        active_ns = peer.get("active", 0)
-        words.append(f"seen {format_duration(active_ns)} ago" if 0 < active_ns < _NEVER_NS else "not seen")
-        words += [f"{format_number(peer['lag'])} operations behind"] if peer.get("lag") else []
-        columns.row("Replica", words)
-
-
 def _replication(columns: Columns, found: Reply) -> None:
     copies = [("Mirror Information", found.get("mirror"))]
     copies += [("Source Information", source) for source in found.get("sources") or []]
@@ -176,7 +158,7 @@ def _replication(columns: Columns, found: Reply) -> None:
         columns.row("Subject Filter", source.get("filter_subject"), when=source.get("filter_subject"))
         columns.row("Lag", source.get("lag", 0))
         active_ns = source.get("active", -1)
-        columns.row("Last Seen", format_duration(active_ns) if 0 < active_ns < _NEVER_NS else "never")
+        columns.row("Last Seen", format_duration(active_ns) if 0 < active_ns < NEVER_NS else "never")
         columns.row("Error", (source.get("error") or {}).get("description"), when=source.get("error"))
 
 

@@ -1,0 +1,86 @@
+"""Who leads: `stream cluster`, `consumer cluster`, `server cluster`, over a JetStream cluster of three servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from support.cli import Cli
+from support.clusters import HAS_NATS_SERVER, Node
+from support.server_process import ServerProcess
+
+pytestmark = pytest.mark.skipif(not HAS_NATS_SERVER, reason="nats-server is not installed")
+
+ACCOUNTS = """
+accounts {
+  $SYS { users: [{user: s, password: p}] }
+  A { jetstream: enabled, users: [{user: a, password: p}] }
+}
+no_auth_user: a
+"""
+SYSTEM = ("--user", "s", "--password", "p")
+
+
+@asynccontextmanager
+async def replicated(kind: str, directory: Path) -> AsyncIterator[list[Node]]:
+    """Three servers with JetStream."""
+    nodes = [Node(kind, number, directory) for number in range(3)]
+    routes = [f"nats://127.0.0.1:{node.route_port}" for node in nodes]
+    try:
+        for node in nodes:
+            more = f"jetstream {{ store_dir: '{directory}/{node.name}' }}\n{ACCOUNTS}"
+            await node.start(node.text(routes, "", more))
+        yield nodes
+    finally:
+        for node in nodes:
+            await node.stop()
+
+
+@pytest.mark.parametrize("kind", ["n"])
+async def test_leaders(kind: str, tmp_path: Path) -> None:
+    async with replicated(kind, tmp_path) as nodes:
+        cli = Cli(tmp_path, nodes[0].url)
+
+        def run() -> None:
+            add = ("stream", "add", "X", "--subjects", "x", "--replicas", "3", "--defaults", "--timeout", "2s")
+            deadline = time.monotonic() + 60
+            while True:  # until the servers have found each other
+                try:
+                    cli.call(*add)
+                    break
+                except AssertionError:
+                    assert time.monotonic() < deadline
+            cli.call("consumer", "add", "X", "C", "--pull", "--replicas", "3", "--defaults")
+            leader = cli.json("stream", "info", "X", "-j")["cluster"]["leader"]
+            moved = cli.call("stream", "cluster", "step-down", "X")
+            assert f'step down of "{leader}"' in moved.stderr and "Cluster Information" in moved.stdout
+            other = cli.json("stream", "info", "X", "-j")["cluster"]["leader"]
+            assert other != leader and f'New leader elected "{other}"' in moved.stderr
+            cli.call("stream", "cluster", "step-down", "X", "--host", leader)
+            assert cli.json("stream", "info", "X", "-j")["cluster"]["leader"] == leader
+            cli.call("consumer", "cluster", "step-down", "X", "C")
+            assert cli.call("stream", "cluster", "balance").stdout == "Balanced 0 leaders\n"
+            refused = cli.call("stream", "cluster", "peer-remove", "X", "nobody", "-f", status=1)
+            assert "10040" in refused.stderr
+            first = cli.call("server", "report", "jetstream", *SYSTEM).stdout
+            assert "RAFT Meta Group Information" in first and "*" in first
+            assert "New leader elected" in cli.call("server", "cluster", "step-down", *SYSTEM).stderr
+            limits = ("--lag-critical", "100", "--seen-critical", "1m", *SYSTEM)
+            checked = cli.call("server", "check", "meta", "--expect", "3", *limits).stdout
+            assert checked.startswith("OK JetStream Meta Cluster OK:3 peers led by s")
+            missing = cli.call("server", "check", "meta", "--expect", "4", *limits, status=2).stdout
+            assert "Crit:3 peers of expected 4" in missing
+            unknown = cli.call("server", "cluster", "peer-remove", "nobody", "-f", *SYSTEM, status=1)
+            assert "no server called 'nobody'" in unknown.stderr
+
+        await asyncio.to_thread(run)
+
+
+def test_what_is_said_without_a_cluster(tmp_path: Path, server: ServerProcess) -> None:
+    cli = Cli(tmp_path, server.url)
+    assert "this needs a user of the system account" in cli.call("server", "cluster", "step-down", status=1).stderr
