@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import random
+import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from slipstream.jetstream.store.file.applied_file import Applied
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
-from slipstream.kernels.log.record import TOMBS, StoredMessage
+from slipstream.kernels.log.record import ERASE, ERASED, TOMBS, StoredMessage
 from slipstream.kernels.log.segscan import SegmentScan
 from slipstream.testing.sim_disk import SimDisk
 from support.raft_sim import DIRECTORY, SETTINGS, RaftSim, Replica, Violation, WatchedLog
@@ -35,6 +36,8 @@ class StoreMutant(enum.Enum):
     SEQUENCE_REUSED = "a deposed leader gives up what it wrote, and uses the sequences again"
     TAIL_NOT_CUT = "entries that replace others are written behind them"
     STATE_NOT_REPLAYED = "a follower takes the messages of a frame and not the states of consumers"
+    GONE_UNSAVED = "segments go before the file of what is applied says so"
+    ERASED_HERE_ONLY = "a follower removes a message that is erased, and leaves its bytes"
     SAVED_AHEAD = "the file of what is applied is written before the majority has its frame"
 
 
@@ -79,12 +82,21 @@ class StoreReplica(Replica):
             self.frames._states = _Deaf(self.frames._states)
         if self.mutant is StoreMutant.SAVED_AHEAD:
             self.store._applied._replica = _Rash(self.frames)
+        if self.mutant is StoreMutant.GONE_UNSAVED:
+            self.store._applied.saved, self.store._applied.saved_first = 1 << 60, 1 << 60
+        if self.mutant is StoreMutant.ERASED_HERE_ONLY:
+            self.frames._removals._erasures = _Deaf(self.frames._removals._erasures)
 
     # --- what the simulation asks -----------------------------------------------------------------------------------
 
     @property
     def acks_early(self) -> bool:
         return self.mutant is StoreMutant.EARLY_ACK
+
+    @property
+    def least_index(self) -> int:
+        """It has the entries up to this one, whatever happens."""
+        return min(self.last_applied, self.frames.synced_index)
 
     def term_of(self, index: int) -> int:
         return next((term for first, term in reversed(self.frames.terms()) if first <= index), 0)
@@ -103,11 +115,13 @@ class StoreReplica(Replica):
         chance = rng.random()
         if chance < 0.1:
             store.delete(rng.randrange(1, store.last_seq + 1))
-        elif chance < 0.13:
+        elif chance < 0.3:
+            store.erase(rng.randrange(max(store.last_seq - 15, 1), store.last_seq + 1))
+        elif chance < 0.36:
             store.trim_to(max(store.last_seq - 20, 1))
-        elif chance < 0.22:
+        elif chance < 0.44:
             store.put_note(b"note", b"%d" % self.sim.now)
-        elif chance < 0.25:
+        elif chance < 0.47:
             store.skip_to(store.last_seq + 2)
         job = store.begin_commit()
         assert isinstance(job, CommitJob)
@@ -142,7 +156,23 @@ class StoreReplica(Replica):
             raise Violation(f"{self.id} has other consumers than the next process")
         return _shown(again), again.notes(), again.config, again.journal.entries()
 
+    def check_erased(self) -> None:
+        """What was erased is on no disk: not in any part of a segment that is one of the log."""
+        for _ in range(20):
+            self.write_all()
+            self.keep_up()
+        if self.store._commits.persisted:
+            return  # a leader with more to come
+        if self.store.erasing:
+            raise Violation(f"{self.id} is still erasing")
+        files = [self.disk.read(segment.path, 0, segment.end) for segment in self.store.log.segments]
+        for seq in self.sim.erased:
+            payload = self.sim.acked_messages.get(seq)
+            if payload is not None and any(payload in data for data in files):
+                raise Violation(f"{self.id} still has {payload!r}, which was erased")
+
     def check_acked(self, acked: dict[int, bytes]) -> None:
+        self.check_erased()
         gone = self.sim.removed
         for seq, payload in self.sim.acked_messages.items():
             message = self.store.get(seq)
@@ -155,11 +185,17 @@ class StoreReplica(Replica):
         self.save_now()
         if self.is_reopening:
             self.reopen()
-        if self.is_due or self.job is not None or self.acks_early:
+        if self.is_due or self.job is not None or self.store.erasing or self.acks_early:
             self.is_due = False
             self.write_all()
             self.group.persisted()
-        if self.sim.rng.random() < 0.05 and (piece := self.store.begin_upkeep()) is not None:
+        if self.sim.rng.random() < 0.2:
+            self.keep_up()
+
+    def keep_up(self) -> None:
+        """A piece of background work; nobody is to fall behind what is left of the log."""
+        self.frames.hold(min(r.least_index for r in self.sim.replicas.values()) + 1)
+        if (piece := self.store.begin_upkeep()) is not None:
             piece.run()
             self.store.finish_upkeep(piece)
 
@@ -229,29 +265,45 @@ class StoreSim(RaftSim):
             for kind, _, _, _, payload in _controls(data):
                 if kind == TOMBS:
                     out.update(memoryview(payload).cast("Q"))
-        return out
+        return out | self.erased
+
+    @property
+    def erased(self) -> set[int]:
+        """Sequences that committed frames erase."""
+        frames = (_controls(data) for _, data in self.committed.values())
+        return {seq for controls in frames for kind, seq, *_ in controls if kind == ERASE}
+
+    def is_same(self, one: bytes, other: bytes) -> bool:
+        """A copy may have erased messages that the other still has."""
+        if len(one) != len(other):
+            return False
+        at = {place for data in (one, other) for place, kind, _ in _records(data) if kind == ERASED}
+        return _without(one, at) == _without(other, at)
 
     def check_seen(self, replica: StoreReplica) -> None:
         """No reader may see what is not committed."""
         if replica.last_applied > replica.last_index:
             raise Violation(f"{replica.id} has applied {replica.last_applied} and has {replica.last_index}")
         if replica.last_applied and replica.store.committed_seq:
-            place = replica.frames._places[replica.last_applied - replica.frames._first]
+            frames = replica.frames
+            if replica.last_applied < frames._first:
+                return
+            place = frames._places[replica.last_applied - frames._first]
             if replica.store.committed_seq > place.last_seq:
                 raise Violation(f"{replica.id} shows {replica.store.committed_seq}, committed is {place.last_seq}")
 
 
 class _Deaf:
-    """States that hear nothing of other replicas."""
+    """A part that hears nothing of other replicas."""
 
-    def __init__(self, states: Any) -> None:
-        self._states = states
+    def __init__(self, part: Any) -> None:
+        self._part = part
 
     def replay(self, controls: object) -> None:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._states, name)
+        return getattr(self._part, name)
 
 
 class _Rash:
@@ -263,13 +315,32 @@ class _Rash:
     def applied(self, saved: int) -> Applied | None:
         frame, place = self._frames.last_index, self._frames._places[-1:]
         states = self._frames._states.entries()
-        return Applied(frame, place[0].epoch, self._frames._log.first_kept, states) if frame > saved else None
+        return Applied(UID, frame, place[0].epoch, self._frames._log.first_kept, states) if frame > saved else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._frames, name)
 
 
 def _shown(store: FileStore) -> tuple[list[tuple[int, int, bytes, bytes]], int, int, int]:
     found = [store.get(seq) for seq in range(1, store.committed_seq + 1)]
     messages = [(m.seq, m.ts_ns, m.subject, m.payload) for m in found if isinstance(m, StoredMessage)]
     return messages, store.first_seq, store.committed_seq, store.messages
+
+
+def _records(packed: bytes) -> list[tuple[int, int, int]]:
+    """Place, kind and end of the records of a packed frame."""
+    out, at = [], 64
+    while at < len(packed):
+        headers, subject, flags, payload = struct.unpack_from("<I16xHHI", packed, at + 4)
+        end = at + 32 + headers + subject + payload + (8 if flags & 16 else 0)
+        out.append((at, flags & 15, end + -end % 8))
+        at = out[-1][2]
+    return out
+
+
+def _without(packed: bytes, places: set[int]) -> list[bytes]:
+    """A frame without its checksum and without what lies at these places, but for the sequences."""
+    return [packed[4:60]] + [packed[at + 8 : at + 16 if at in places else end] for at, _, end in _records(packed)]
 
 
 def _controls(packed: bytes) -> list[tuple[int, int, int, bytes, bytes]]:

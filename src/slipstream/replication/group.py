@@ -80,6 +80,10 @@ class GroupLog(Protocol):
         """Append; the first replaces what is at its index and behind."""
         ...
 
+    def hold(self, index: int) -> None:
+        """Entries from this one on are about to be needed."""
+        ...
+
 
 class GroupPorts(Protocol):
     """What a group has done for it. Calls back only where it says so."""
@@ -167,6 +171,8 @@ class Group:
         self._waiting: deque[tuple[int, int, list[tuple[int, int, bytes]]]] = deque()
         """Of each `Ready` that is not on disk: its number, the index that has to be synced, what is sent then."""
         self._far_behind: set[int] = set()
+        self._first_index = log.first_index  # as the core knows it
+        self._ticks_to_hold = 0
         try:
             self._node = RawNode(
                 node,
@@ -216,6 +222,8 @@ class Group:
     def tick(self) -> None:
         """A tick has passed. One that was missed is never made up for."""
         self._transfer_ticks = max(self._transfer_ticks - 1, 0)
+        if self._leads and not self._ended:
+            self._hold()
         self._do(lambda: self._node.tick())
 
     def receive(self, message: bytes) -> bool:
@@ -316,12 +324,31 @@ class Group:
         if self._ended:
             return False
         try:
+            if self._log.first_index != self._first_index:
+                self._compact()
             work()
         except GroupStopped as error:
             self.fail(error)
             return False
         self._drain()
         return not self._ended
+
+    def _hold(self) -> None:
+        """Now and then: keep what members lack that are there. Who is away may need more than entries."""
+        self._ticks_to_hold -= 1
+        if self._ticks_to_hold <= 0:
+            self._ticks_to_hold = self.settings.election_ticks
+            progress = self._node.status().progress
+            matched = [match for _, (match, _, _, is_active, _) in progress if is_active]
+            self._log.hold(min(matched, default=self._log.last_index) + 1)
+
+    def _compact(self) -> None:
+        """The log begins later than it did: the core must not ask for what is gone."""
+        try:
+            self._node.compact(self._log.first_index - 1)
+        except RaftError:
+            return  # it does not know yet how far the log is on disk: with the next event
+        self._first_index = self._log.first_index
 
     def _drain(self) -> None:
         """Everything the core wants done, until something has to be waited for."""

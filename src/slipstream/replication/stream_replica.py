@@ -242,6 +242,8 @@ class StreamReplica:
         done = self._log.commit(entries[-1][0])
         if self.stream is not None:
             self.stream.committer.committed(done)
+        elif self._work is not None and self._store is not None and self._store.erasing:
+            self._work.wake()  # what the leader has erased is overwritten here
         group = self.group
         if group is not None and group.leader != self._known_leader:
             self._known_leader = group.leader

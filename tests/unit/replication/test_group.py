@@ -22,8 +22,8 @@ class MemoryLog:
         self.held: list[Entry] = []
         self.synced_index = 0
         self.error: StorageFault | None = None
-
-    first_index = 1
+        self.first_index = 1
+        self.wanted = 0
 
     @property
     def last_index(self) -> int:
@@ -38,6 +38,9 @@ class MemoryLog:
 
     def entries(self, low: int, high: int, max_bytes: int) -> Sequence[Entry]:
         return self.held[low - 1 : high - 1]
+
+    def hold(self, index: int) -> None:
+        self.wanted = index
 
     def write(self, entries: Sequence[Entry]) -> None:
         if self.error is not None:
@@ -307,3 +310,28 @@ def test_a_membership_is_saved_before_anything_is_said_under_it() -> None:
     assert one.group.change([])
     run(world)
     assert one.saved[-1].outgoing == [] and sorted(four.saved[-1].voters) == [1, 2, 4]
+
+
+def test_a_leader_keeps_what_members_lack_and_the_core_asks_for_nothing_that_is_gone() -> None:
+    world = three()
+    elect(world, 1)
+    leader = world[1]
+    leader.group.propose([b"one", b"two", b"three"])
+    run(world, without=[3])
+    world[3].sent.clear()
+    for member in world.values():
+        member.log.wanted = 0
+    for _ in range(leader.group.settings.election_ticks):
+        leader.group.tick()
+        run(world, without=[3])
+    assert leader.log.wanted == 2, "the third has the entry of the election, and was heard of lately"
+    assert world[2].log.wanted == 0, "a follower does not know"
+    leader.log.first_index = 4  # it was not heeded
+    leader.log.held[:3] = [(0, 0, 0, b"")] * 3
+    for _ in range(2 * leader.group.settings.heartbeat_ticks):
+        leader.group.tick()
+        run(world)
+    assert leader.error is None and "behind 3" in leader.happened
+    assert leader.group.propose([b"four"])
+    run(world)
+    assert world[2].log.last_index == 5

@@ -14,7 +14,7 @@ from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
 from slipstream.jetstream.store.values import StoreUnavailable
 from slipstream.testing.sim_disk import SimDisk
-from support.stores import DIRECTORY, UID, commit, fill, options, payload, upkeep
+from support.stores import DIRECTORY, UID, commit, fill, options, payload
 
 CONF_CHANGE_V2 = 2
 
@@ -186,17 +186,15 @@ def test_a_replica_that_lacks_what_was_committed_does_not_open() -> None:
         node.reopen(2)
 
 
-def test_frames_stay_as_they_were_written() -> None:
-    """Nothing is compacted or removed, whatever is dead; index files and the manifest are made."""
-    node = Node(segment_bytes=4096 + 300)
-    node.write(*(frame(index, 1, message(index, b"z" * 100)) for index in range(1, 20)))
-    node.write(frame(20, 1, Record(19, 30, b"", b"", b"", kind=3)))
-    node.log.commit(20)
-    upkeep(node.store)
-    assert [entry[0] for entry in node.all()] == list(range(1, 21)) and node.store.messages == 1
-    assert any(name.endswith(".sdx") for name in node.disk.list_dir(DIRECTORY))
-    node.reopen(20)
-    assert node.log.first_index == 1 and node.store.messages == 1
+def test_a_log_that_begins_with_a_later_sequence() -> None:
+    chosen, disk = replace(options(), replicated=True), SimDisk()
+    store = FileStore.create(disk, DIRECTORY, uid=UID, config=b"{}", options=chosen, first_seq=100)
+    assert store.replica is not None
+    store.replica.write([frame(1, 1, message(100))])
+    commit(store)
+    store.replica.commit(1)
+    assert (store.first_seq, store.committed_seq) == (100, 100)
+    assert FileStore.open(disk.kill(), DIRECTORY, chosen, committed=1).first_seq == 100
 
 
 def test_units_are_refused() -> None:

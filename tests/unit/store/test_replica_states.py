@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.records import Record, encode_frame
+from models.records import Record
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.applied_file import (
@@ -14,62 +14,10 @@ from slipstream.jetstream.store.file.applied_file import (
     Applied,
     decode_applied,
     encode_applied,
-    read_applied,
 )
-from slipstream.jetstream.store.file.jobs import CommitJob
-from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
 from slipstream.testing.sim_disk import SimDisk
-from support.stores import DIRECTORY, UID, commit, fill, options, upkeep
-
-TERM = 3
-
-
-class Node:
-    """A replica whose driver is the test."""
-
-    def __init__(self, *, segment_bytes: int = 1 << 20) -> None:
-        self.disk = SimDisk()
-        self.options = replace(options(segment_bytes=segment_bytes), replicated=True)
-        self.store = FileStore.create(self.disk, DIRECTORY, uid=UID, config=b"{}", options=self.options)
-
-    @property
-    def log(self) -> ReplicaLog:
-        assert self.store.replica is not None
-        return self.store.replica
-
-    def write(self, *entries: Entry) -> None:
-        self.log.write(entries)
-        commit(self.store)
-
-    def lead(self) -> None:
-        self.write((1, TERM, 0, b""))
-        self.log.commit(1)
-        self.log.lead(TERM)
-
-    def propose(self) -> list[Entry]:
-        """Everything that waits, as a leader's commit."""
-        first = self.log.last_index + 1
-        job = self.store.begin_commit()
-        assert isinstance(job, CommitJob)
-        packed = self.log.proposals(job)
-        job.run()
-        self.store.finish_commit(job)
-        return [(index, TERM, 0, data) for index, data in enumerate(packed, first)]
-
-    def reopen(self, committed: int = 0) -> None:
-        self.disk = self.disk.kill()
-        self.store = FileStore.open(self.disk, DIRECTORY, self.options, committed=committed)
-
-    def saved(self) -> Applied | None:
-        return read_applied(self.disk, DIRECTORY, UID)
-
-
-def frame(index: int, *records: Record) -> Entry:
-    return index, 1, 0, encode_frame(list(records), no=index, salt=0, epoch=1)
-
-
-def state(kind: int, key: bytes, value: bytes = b"") -> Record:
-    return Record(0, 0, key, b"", value, kind=kind)
+from support.replica_nodes import TERM, Node, frame, state
+from support.stores import DIRECTORY, UID, fill, options, upkeep
 
 
 def test_states_travel_with_the_messages_of_their_commit() -> None:
@@ -154,7 +102,7 @@ def test_what_is_certain_is_written_down_and_a_start_goes_on_from_it() -> None:
     node.log.commit(9)
     upkeep(node.store)
     saved = node.saved()
-    assert saved == Applied(9, 1, 1, {b"c": [b"old", *(b"%d" % n for n in range(2, 10))], b"d": [b"gone"]})
+    assert saved == Applied(UID, 9, 1, 1, {b"c": [b"old", *(b"%d" % n for n in range(2, 10))], b"d": [b"gone"]})
     node.reopen()  # the file of votes knows of nothing
     assert node.log.applied_index == 9 and node.store.messages == 8 and node.log.last_index == 12
     assert node.store.journal.entries() == saved.states
@@ -162,23 +110,22 @@ def test_what_is_certain_is_written_down_and_a_start_goes_on_from_it() -> None:
     expected = {b"c": [b"old", *(b"%d" % n for n in range(2, 12))]}
     assert node.store.journal.entries() == expected
     node.store.close()
-    assert node.saved() == Applied(12, 1, 3, expected)
+    assert node.saved() == Applied(UID, 12, 1, 3, expected)
     node.reopen()
     assert node.log.applied_index == 12 and node.store.journal.entries() == expected
 
 
-def test_only_what_is_whole_and_of_this_stream_is_read() -> None:
-    applied = Applied(7, 3, 2, {b"one": [b"whole", b"change"], b"two": [b""]})
-    data = encode_applied(applied, UID, 99)
-    assert decode_applied(data, UID) == applied
-    assert decode_applied(data, bytes(16)) is None
-    assert decode_applied(encode_applied(replace(applied, states={}), UID, 5), UID) == replace(applied, states={})
+def test_only_what_is_whole_is_read() -> None:
+    applied = Applied(UID, 7, 3, 2, {b"one": [b"whole", b"change"], b"two": [b""]})
+    data = encode_applied(applied, 99)
+    assert decode_applied(data) == applied
+    assert decode_applied(encode_applied(replace(applied, states={}), 5)) == replace(applied, states={})
     for end in range(0, len(data), 8):
-        assert decode_applied(data[:end], UID) is None
+        assert decode_applied(data[:end]) is None
     for at in range(4096, len(data) - 8, 8):
         hurt = bytearray(data)
         hurt[at] ^= 1
-        assert decode_applied(bytes(hurt), UID) is None or data[at:].strip(b"\0") == b""
+        assert decode_applied(bytes(hurt)) is None or data[at:].strip(b"\0") == b""
 
 
 def test_a_copy_that_cannot_be_read_is_made_again_from_the_log() -> None:
@@ -211,7 +158,7 @@ def test_a_file_that_names_a_frame_which_is_not_there() -> None:
     node.log.commit(1)
     path = f"{DIRECTORY}/{APPLIED_NAME}"
     node.disk.create(path)
-    node.disk.write(path, 0, encode_applied(Applied(2, 1, 1, {}), UID, 4))
+    node.disk.write(path, 0, encode_applied(Applied(UID, 2, 1, 1, {}), 4))
     with pytest.raises(StorageFault, match="frame 2 was committed"):
         node.reopen(1)
 

@@ -41,6 +41,8 @@ _UNBOUNDED = 1 << 62
 class Applied:
     """A committed frame, and what holds behind it."""
 
+    uid: bytes
+    """Identity of the stream."""
     frame: int
     term: int
     first_seq: int
@@ -49,9 +51,9 @@ class Applied:
     """Of consumers: the last whole state and the changes since."""
 
 
-def encode_applied(applied: Applied, uid: bytes, salt: int) -> bytes:
+def encode_applied(applied: Applied, salt: int) -> bytes:
     """The whole file."""
-    header = SegmentHeader(uid, 0, 0, 0, 1, 0, 0, 0, 0, applied.frame, salt)
+    header = SegmentHeader(applied.uid, 0, 0, 0, 1, 0, 0, 0, 0, applied.frame, salt)
     writer = LogWriter(None)
     writer.open_segment(0, salt, HEADER_BYTES, _UNBOUNDED, applied.frame)
     writer.epoch = applied.term
@@ -63,10 +65,10 @@ def encode_applied(applied: Applied, uid: bytes, salt: int) -> bytes:
     return encode_header(header) + writer.take()
 
 
-def decode_applied(data: bytes, uid: bytes) -> Applied | None:
-    """What a file says; None unless all of it can be read, and is of this stream."""
+def decode_applied(data: bytes) -> Applied | None:
+    """What a file says; None unless all of it can be read."""
     header = decode_header(data[:HEADER_BYTES])
-    if header is None or header.uid != uid or header.no:
+    if header is None or header.no:
         return None
     scan = SegmentScan(data, HEADER_BYTES, header.salt, 1, header.frame_no)
     while scan.step(STORE_SCAN_STEP_RECORDS):
@@ -82,10 +84,10 @@ def decode_applied(data: bytes, uid: bytes) -> Applied | None:
             states[key].append(payload)
         else:
             return None
-    return Applied(header.frame_no, scan.epoch, unpack_state(controls[0][4])[0], states)
+    return Applied(header.uid, header.frame_no, scan.epoch, unpack_state(controls[0][4])[0], states)
 
 
-def read_applied(disk: Disk, directory: str, uid: bytes) -> Applied | None:
+def read_applied(disk: Disk, directory: str) -> Applied | None:
     """What the file in this directory says; None if there is none, or it cannot be read.
 
     Raises:
@@ -94,14 +96,14 @@ def read_applied(disk: Disk, directory: str, uid: bytes) -> Applied | None:
     if APPLIED_NAME not in disk.list_dir(directory):
         return None
     path = f"{directory}/{APPLIED_NAME}"
-    return decode_applied(disk.read(path, 0, disk.size(path)), uid)
+    return decode_applied(disk.read(path, 0, disk.size(path)))
 
 
-def write_applied(disk: Disk, directory: str, applied: Applied, uid: bytes, salt: int) -> None:
+def write_applied(disk: Disk, directory: str, applied: Applied, salt: int) -> None:
     """Put it in the place of the one before, durably. Blocks.
 
     Raises:
         OSError: the disk refused; the one before may still be there.
     """
-    write_whole_file(disk, f"{directory}/{APPLIED_NAME}", encode_applied(applied, uid, salt))
+    write_whole_file(disk, f"{directory}/{APPLIED_NAME}", encode_applied(applied, salt))
     disk.sync_dir(directory)

@@ -54,9 +54,9 @@ class Compactions:
         self._directory = directory
         self._random64 = random64
 
-    def begin(self) -> CompactionJob | None:
-        """The next rewrite that is worth it."""
-        inputs = self._worth_compacting()
+    def begin(self, closed: list[Segment]) -> CompactionJob | None:
+        """The next rewrite that is worth it, of some of these segments."""
+        inputs = self._worth_compacting(closed)
         if not inputs:
             return None
         self._erasures.compaction_begins()
@@ -105,14 +105,14 @@ class Compactions:
         if written > STORE_SEGMENT_BYTES_MIN and alive * 100 < written * STORE_COMPACT_LIVE_PERCENT:
             self._log.roll()
 
-    def _worth_compacting(self) -> list[Segment]:
+    def _worth_compacting(self, closed: list[Segment]) -> list[Segment]:
         """The first stretch of neighbouring segments that are mostly dead, or small enough to be merged."""
         index, segment_bytes = self._state.index, self._log.segment_bytes
         suspects = {seg for seg, n, live in index.segment_counts() if live * 100 < n * STORE_COMPACT_LIVE_PERCENT}
         small, kept = segment_bytes // 8, self._kept.ids()
         found: list[Segment] = []
         alive = alive_msgs = 0
-        for segment in self._log.closed_segments():
+        for segment in closed:
             used = count = 0
             fits = (segment.id in suspects or segment.end < small) and not segment.damaged and segment.id not in kept
             if fits:

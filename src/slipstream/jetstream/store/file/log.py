@@ -104,6 +104,16 @@ class SegmentedLog:
         return self.segments[-1]
 
     @property
+    def last_rewritten(self) -> int:
+        """Number of the last frame that is not in its segment as it was written."""
+        frame_no = self.active.header.frame_no
+        for segment in reversed(self.segments):
+            if segment.header.generation:
+                break
+            frame_no = segment.header.frame_no
+        return frame_no
+
+    @property
     def first_kept(self) -> int:
         """Everything below was removed on purpose: the first message, or the first lost one."""
         first_seq, first_lost = self._state.index.first_seq, self._damage.first_seq

@@ -61,6 +61,7 @@ def recover_log(
     first_id: int,
     log_end: tuple[int, int] | None = None,
     with_manifest: bool = True,
+    first_seq: int = 1,
 ) -> RecoveredLog:
     """Read a stream's directory.
 
@@ -71,17 +72,20 @@ def recover_log(
         first_id: number of the first segment in the index.
         log_end: segment number and offset behind which the log is to be ignored, after a failed write.
         with_manifest: take from the manifest what the log lost.
+        first_seq: everything below is known to be removed, whatever the log says.
 
     Raises:
         StorageFault: nothing in the directory can be used, not even the manifest.
     """
-    return _Recovery(disk, directory, seed, first_id, log_end).run(with_manifest=with_manifest)
+    return _Recovery(disk, directory, seed, first_id, log_end, first_seq).run(with_manifest=with_manifest)
 
 
 class _Recovery:
     """One pass over a directory; the fields are the result in the making."""
 
-    def __init__(self, disk: Disk, directory: str, seed: int, first_id: int, log_end: tuple[int, int] | None) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, seed: int, first_id: int, log_end: tuple[int, int] | None, first_seq: int
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.index = MessageIndex(seed)
@@ -93,7 +97,7 @@ class _Recovery:
         self.config: bytes | None = None
         self.notes: dict[bytes, bytes] = {}
         self.in_unit: list[tuple[Segment, SegmentScan]] = []  # segments read whose last unit has no end so far
-        self.first_seq = 1
+        self.first_seq = first_seq
         self.last_ts_ns = 0
         self.tombs: list[bytes] = []
         self.erasures: dict[int, EraseIntent] = {}

@@ -85,11 +85,11 @@ class Reforms:
         """Pack closed segments in this way from now on, those that are there as well."""
         self._codec = codec if self._disk.seal.packs else Codec.NONE
 
-    def begin(self) -> ReformJob | None:
-        """The next segment that is not as it should be. Not while something is erased: that is for one file."""
+    def begin(self, closed: list[Segment]) -> ReformJob | None:
+        """The next of these that is not as it should be. Not while something is erased: that is for one file."""
         if not self._disk.seal.packs or self._erasures.unfinished:
             return None
-        for segment in self._log.closed_segments():
+        for segment in closed:
             if segment.damaged or self.is_fine(segment.header):
                 continue
             return ReformJob(

@@ -154,15 +154,17 @@ class LogRemovals:
     def replay(self, controls: list[tuple[int, int, int, bytes, bytes]]) -> None:
         """Remove what another replica has decided: it is committed, and its records are in the log."""
         index, erased = self._state.index, []
-        for kind, seq, ts_ns, _key, payload in controls:
+        for kind, seq, _ts_ns, _key, payload in controls:
             if kind == TOMBS:
                 index.delete_many(payload)
             elif kind == TRIM:
                 index.trim_to(seq)
                 self._damage.forget_below(seq)
                 self._trimmed_first = max(self._trimmed_first, seq)
-            elif kind == ERASE and index.delete(seq):
-                erased.append((seq, ts_ns))
+            elif kind == ERASE:
+                ts_ns = self._time_of(seq)
+                if index.delete(seq):
+                    erased.append((seq, ts_ns))
         if erased:
             self._erasures.replay(erased)
 

@@ -7,10 +7,13 @@
 Entries that Raft makes itself (the empty one of a new term, a membership) are frames with a NOTE that says nothing to
 the stream. A tail that another leader's entries replace is cut: the next segment says where the log ended.
 
+Segments with nothing alive go, and mostly dead ones are rewritten, on each replica by itself: `first_index` moves, and
+whoever needs an earlier entry gets whole segments. A frame with an erased message is sent as it is now.
+
 What this is not: Raft, or who drives it. Whoever does keeps to this: `write` before anything is said about the entries;
 messages are appended only by a leader whose first entry is committed, so that the index holds all that came before; a
 leader that was deposed ends its commit and opens the log again, which drops what it indexed ahead of the majority and
-keeps the frames.
+keeps the frames; after upkeep `RawNode.compact` is told `first_index - 1`; while a store is erasing, commits follow.
 
 Invariants: frames `first_index` to `last_index` lie where `_places` says, without gaps. Those up to `_indexed` are in
 the index, no other is.
@@ -52,6 +55,7 @@ Entry = tuple[int, int, int, bytes]
 """Index, term, kind, data: as the Raft core gives and takes them."""
 
 _NORMAL: Final = 0
+_NEVER: Final = 1 << 62
 _NOTE_HEAD: Final = struct.Struct("<HHI")  # of a record: length of the key, flags, length of the payload
 _NOTE_AT: Final = 64 + 24
 _KEY_AT: Final = 64 + 32
@@ -61,6 +65,8 @@ class ReplicaLog:
     """Frames by their numbers."""
 
     __slots__ = (
+        "_before",
+        "_before_seq",
         "_commits",
         "_facts",
         "_files",
@@ -72,6 +78,7 @@ class ReplicaLog:
         "_state",
         "_states",
         "expiries",
+        "held",
     )
 
     def __init__(
@@ -93,14 +100,23 @@ class ReplicaLog:
         self._files = files
         self._states = states
         self._first = 1
+        self._before: int | None = 0  # term of the entry before that, None if nobody knows
+        self._before_seq = 0  # the sequence that the log had reached there
         self._places: list[FramePlace] = []
         self._indexed = 0
         self.expiries: list[tuple[int, int]] = []
         """Of messages that were replayed."""
+        self.held = _NEVER
+        """See `hold`."""
+
+    def start_behind(self, last_seq: int) -> None:
+        """The log is new, and its first message comes behind this sequence."""
+        self._before_seq = last_seq
 
     def adopt(self, found: RecoveredReplica) -> None:
         """The log was read back, and indexed as far as it is known to be committed."""
-        self._first, self._places = found.first, found.places
+        self._first, self._before, self._places = found.first, found.before, found.places
+        self._before_seq = found.before_seq
         self._indexed = found.committed
         self._states.adopt(found.states)
         self._commits.commit_frames(found.committed)
@@ -110,7 +126,7 @@ class ReplicaLog:
     @property
     def first_index(self) -> int:
         """The first entry that can be read; the one before it is known by its term."""
-        return self._first if self._first == 1 else self._first + 1
+        return self._first if self._before is not None else self._first + 1
 
     @property
     def last_index(self) -> int:
@@ -127,9 +143,13 @@ class ReplicaLog:
         """Those up to here are on stable storage."""
         return min(self._log.writer.synced_upto, self.last_index)
 
+    def hold(self, index: int) -> None:
+        """Keep entries from this one on as they were written, if they still are: somebody is about to need them."""
+        self.held = index
+
     def terms(self) -> list[tuple[int, int]]:
         """Where each term begins, from the entry before `first_index` on."""
-        runs = [(0, 0)] if self._first == 1 else []
+        runs = [(self._first - 1, self._before)] if self._before is not None else []
         for index, place in enumerate(self._places, self._first):
             if not runs or runs[-1][1] != place.epoch:
                 runs.append((index, place.epoch))
@@ -141,6 +161,8 @@ class ReplicaLog:
         Raises:
             StorageFault: one cannot be read.
         """
+        if low < self._first:
+            raise StorageFault(f"entry {low} is gone, the first is {self._first}")
         out: list[Entry] = []
         for index in range(low, high):
             place = self._places[index - self._first]
@@ -188,6 +210,8 @@ class ReplicaLog:
         """
         log = self._log
         for index, term, kind, data in entries:
+            if index < self._first:
+                continue  # it was applied long ago
             if index <= self.last_index:
                 if self._places[index - self._first].epoch == term:
                     continue  # a leader's own, or sent again
@@ -247,18 +271,27 @@ class ReplicaLog:
         self._states.commit(index)
         return self._commits.commit_frames(index)
 
+    def forget(self) -> None:
+        """Segments were removed or rewritten: `first_index` may have moved, and Raft has to be told."""
+        first = self._log.last_rewritten + 1
+        gone = first - self._first
+        if gone > 0:
+            self._before, self._before_seq = self._places[gone - 1].epoch, self._places[gone - 1].last_seq
+            del self._places[:gone]
+            self._first = first
+
     def applied(self, saved: int) -> Applied | None:
         """What is certain of this log now; None if that is no frame behind `saved`, or not on this disk yet."""
         frame = self._states.exact(self.applied_index)
         if frame <= saved or frame < self._first or frame > self._log.writer.synced_upto:
             return None
         epoch = self._places[frame - self._first].epoch
-        return Applied(frame, epoch, self._log.first_kept, self._states.committed())
+        return Applied(self._log.uid, frame, epoch, self._log.first_kept, self._states.committed())
 
     @property
     def _last_seq(self) -> int:
         """Sequence that the log has reached, applied or not."""
-        return self._places[-1].last_seq if self._places else self._state.index.last_seq
+        return self._places[-1].last_seq if self._places else self._before_seq
 
     def _bytes(self, place: FramePlace) -> tuple[bytes, int, int]:
         """Bytes that hold a frame, where in them, and their salt."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from slipstream.errors import StorageFault
-from slipstream.jetstream.store.file.applied_file import read_applied
+from slipstream.jetstream.store.file.applied_file import Applied, read_applied
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
@@ -70,12 +70,16 @@ class RecoveredReplica:
     """Indexed as far as it is known to be committed."""
     first: int
     """Number of the first frame that is as it was written."""
+    before: int | None
+    """Term of the one before it, 0 if there was none; None if nobody knows."""
+    before_seq: int
+    """The sequence that the log had reached there."""
     places: list[FramePlace]
     """Of all frames from there on."""
     committed: int
     """The frame up to which it is indexed."""
-    saved: int
-    """The frame that the file of what is applied names, 0 without one."""
+    applied: Applied | None
+    """What the file says that names a committed frame."""
     states: dict[bytes, list[bytes]]
     """Of consumers, as they are behind the frame `committed`."""
 
@@ -86,7 +90,11 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     Raises:
         StorageFault: frames are missing that were there once; this replica must not take part as it is.
     """
-    whole = recover_log(disk, directory, seed=seed, first_id=first_id)
+    applied = read_applied(disk, directory)
+    kept = applied.first_seq if applied is not None else 1
+    whole = recover_log(disk, directory, seed=seed, first_id=first_id, first_seq=kept)
+    if applied is not None and applied.uid != whole.uid:
+        raise StorageFault("what was applied is of another stream", path=directory)
     verbatim: list[Segment] = []
     for segment in whole.segments:
         if segment.header.generation or segment.damaged:
@@ -96,11 +104,13 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     if not verbatim:
         raise StorageFault("no frame of the log is as it was written", path=directory)
     first = verbatim[0].header.frame_no + 1
-    applied = read_applied(disk, directory, whole.uid)
-    saved, states = (applied.frame, applied.states) if applied is not None else (0, {})
+    saved, states = 0, {}
+    if applied is not None:
+        saved, states = applied.frame, {key: list(parts) for key, parts in applied.states.items()}
     if saved < first - 1:
         raise StorageFault(f"what was applied before frame {first} cannot be read", path=directory)
     committed = max(committed, saved)
+    before = 0 if first == 1 else applied.term if applied is not None and saved == first - 1 else None
     places: list[FramePlace] = []
     last_seq = verbatim[0].header.first_seq - 1
     for segment in verbatim:
@@ -120,7 +130,9 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
     if not first - 1 <= committed <= last:
         raise StorageFault(f"frame {committed} was committed, and the log has {first} to {last}", path=directory)
     if committed == last:
-        return RecoveredReplica(whole, first, places, committed, saved, states)
+        return RecoveredReplica(
+            whole, first, before, verbatim[0].header.first_seq - 1, places, committed, applied, states
+        )
     behind = places[committed + 1 - first]
     part = recover_log(
         disk,
@@ -129,6 +141,7 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
         first_id=first_id,
         log_end=(behind.segment.header.no, behind.offset),
         with_manifest=False,
+        first_seq=kept,
     )
     unapplied = {}
     for number, place in enumerate(places[committed + 1 - first :], committed + 1):
@@ -146,4 +159,6 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
         unapplied_seq=last_seq,
         unapplied_facts=unapplied,
     )
-    return RecoveredReplica(limited, first, places, committed, saved, states)
+    return RecoveredReplica(
+        limited, first, before, verbatim[0].header.first_seq - 1, places, committed, applied, states
+    )

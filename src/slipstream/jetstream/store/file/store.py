@@ -178,6 +178,8 @@ class FileStore(IndexedReads):
             make_dirs(disk, directory, below=above)
             store.state.index.skip_to(first_seq - 1)
             store.state.committed_seq = first_seq - 1
+            if store.replica is not None:
+                store.replica.start_behind(first_seq - 1)
             # The first segment says all that the manifest would: upkeep writes that one, nobody has to wait for it.
             if chained:
                 store.log.begin_chain()
@@ -214,7 +216,7 @@ class FileStore(IndexedReads):
         assert store.replica is not None and store._applied is not None
         store._repair.open(found.log)
         store.replica.adopt(found)
-        store._applied.adopt(found.saved)
+        store._applied.adopt(found.applied)
         return store
 
     def set_segment_bytes(self, segment_bytes: int) -> None:

@@ -37,7 +37,11 @@ from slipstream.jetstream.store.file.upkeep_jobs import (
     SpaceProbeJob,
     UpkeepJob,
 )
-from slipstream.jetstream.store.limits import STORE_ALLOCATE_BYTES_MIN, STORE_UNINDEXED_SEGMENTS_MAX
+from slipstream.jetstream.store.limits import (
+    STORE_ALLOCATE_BYTES_MIN,
+    STORE_UNINDEXED_SEGMENTS_MAX,
+    STORE_VERBATIM_SEGMENTS,
+)
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Job
 
@@ -146,8 +150,10 @@ class LogUpkeep:
             self._repair.finish(done)
         elif isinstance(done, CompactionJob):
             self._compactions.finish(done)
+            self._segments_changed()
         elif isinstance(done, ReformJob):
             self._reforms.finish(done)
+            self._segments_changed()
         elif isinstance(done, ChainCheckJob):
             self._finish_check(done)
         elif done.fault is not None:
@@ -155,6 +161,7 @@ class LogUpkeep:
         elif isinstance(done, RemoveJob):
             self._log.drop(done.segments)
             self._files.removed(done.paths)
+            self._segments_changed()
         elif isinstance(done, SpaceProbeJob):
             self._state.refusal = self._state.fault
         elif isinstance(done, IndexFileJob):
@@ -181,17 +188,15 @@ class LogUpkeep:
     def _next_piece(self) -> UpkeepJob | CompactionJob | None:
         self._commits.mark()
         committing = self._commits.in_flight is not None
-        if self._commits.replicated:
-            # Raft needs every frame as it was written; after a fault, whoever drives it opens the log again.
-            return self._replica_piece() if self._state.fault is None else None
         if self._state.fault is not None:
-            return None if committing else self._repair.begin()
+            # Of a replica, whoever drives Raft opens the log again.
+            return None if committing or self._commits.replicated else self._repair.begin()
         if self._state.refusal is not None:
             # Give up what is dead before asking whether there is room again. A rewrite that finds no space itself
             # waits for the next such question, which gives up the reserve.
             if not committing:
                 self._compactions.close_dead_segment()
-            turns = [self._compactions.begin, self._space_probe]
+            turns = [self._compaction, self._space_probe]
             first, second = reversed(turns) if self._rewrite_failed else turns
             return self._removal() or first() or second()
         if self._checks:
@@ -199,11 +204,23 @@ class LogUpkeep:
         piece = self._removal() or self._index_file() or self._manifest_write()
         if piece is not None or self._files.leftovers:
             return piece  # a name that is to go must not be given to another file
-        return self._compactions.begin() or self._reforms.begin()
+        if self._applied is not None and (write := self._applied.begin()) is not None:
+            return write
+        return self._compaction() or self._reforms.begin(self._rewritable())
 
-    def _replica_piece(self) -> UpkeepJob | None:
-        assert self._applied is not None
-        return self._index_file() or self._manifest_write() or self._applied.begin()
+    def _compaction(self) -> CompactionJob | None:
+        return self._compactions.begin(self._rewritable())
+
+    def _rewritable(self) -> list[Segment]:
+        """Segments that may be given another file."""
+        if self._applied is None:
+            return self._log.closed_segments()
+        # The newest stay as they are: who is a little behind gets frames, not whole segments.
+        return self._applied.covered()[:-STORE_VERBATIM_SEGMENTS]
+
+    def _segments_changed(self) -> None:
+        if self._applied is not None:
+            self._applied.segments_changed()
 
     def _space_probe(self) -> SpaceProbeJob | None:
         if self._commits.in_flight is not None:
@@ -242,12 +259,15 @@ class LogUpkeep:
     def _removal(self) -> RemoveJob | None:
         """Segments at the front that hold nothing, and files left over by compactions."""
         first_seq, kept = self._log.first_kept, self._kept.ids()
+        closed = self._log.closed_segments()
+        if self._applied is not None:
+            first_seq, closed = min(first_seq, self._applied.saved_first), self._applied.covered()
         dead: list[Segment] = []
-        for segment in self._log.closed_segments():
+        for segment in closed:
             if segment.last_seq >= first_seq or segment.id in kept or self._state.index.segment_has_live(segment.id):
                 break
             dead.append(segment)
-        if dead and self._removals.durable_first <= dead[-1].last_seq:
+        if dead and self._applied is None and self._removals.durable_first <= dead[-1].last_seq:
             # A later start must know that these sequences are gone before their records are.
             self._removals.trim_to(dead[-1].last_seq + 1)
             dead = []

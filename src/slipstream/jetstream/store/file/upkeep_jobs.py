@@ -148,13 +148,12 @@ class AppliedJob(UpkeepJob):
     """Write what is certain of a replica's log."""
 
     applied: Applied | None = None
-    uid: bytes = b""
     salt: int = 0
 
     def work(self) -> None:
         """One file, synced."""
         assert self.applied is not None
-        write_applied(self.disk, self.directory, self.applied, self.uid, self.salt)
+        write_applied(self.disk, self.directory, self.applied, self.salt)
 
 
 @dataclass(slots=True)
