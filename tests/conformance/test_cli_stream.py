@@ -358,3 +358,17 @@ def test_trace_shows_the_api(cli: Cli) -> None:
 def test_servers_without_jetstream_say_so(cli: Cli, server_pool: ServerPool) -> None:
     with server_pool.prepared("ours", "", ()) as server:
         assert "JetStream is not available" in cli.call("s", "ls", "-s", server.url, status=1).stderr
+
+
+def test_truncate(cli: Cli) -> None:
+    with cli.terminal("stream", "truncate", "ORDERS", "--newest", "1") as terminal:
+        terminal.answer("Really drop the newest messages of Stream ORDERS? (y/N)", "yes")
+        terminal.expect("Dropped 1 message of Stream ORDERS; it goes on behind sequence 3").finish()
+    assert "One of --after" in cli.call("s", "truncate", "ORDERS", "-f", status=2).stderr
+    cli.call("consumer", "add", "ORDERS", "c", "--pull", "--defaults")
+    cli.call("consumer", "next", "ORDERS", "c", "--ack")
+    refused = cli.call("s", "truncate", "ORDERS", "--after", "0", "-f", status=1).stderr
+    assert "messages that were delivered: by c (30103)" in refused
+    dropped = cli.json("s", "truncate", "ORDERS", "--after", "0", "-f", "--even-delivered", "--json")
+    assert (dropped["truncated"], dropped["first_seq"], dropped["last_seq"]) == (2, 1, 3)
+    assert cli.json("s", "truncate", "ORDERS", "--after-time", "2100-01-01", "-f", "--json")["truncated"] == 0

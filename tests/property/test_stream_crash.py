@@ -17,6 +17,7 @@ operations = st.lists(
         st.tuples(st.just("id"), st.sampled_from(SUBJECTS), st.sampled_from(["1", "2", "3"])),
         st.tuples(st.just("delete"), st.integers(1, 12)),
         st.tuples(st.just("purge"), st.sampled_from(["", *SUBJECTS]), st.integers(0, 3)),
+        st.tuples(st.just("truncate"), st.sampled_from(["after_seq", "newest"]), st.integers(0, 12)),
         st.tuples(st.just("restart")),
         st.tuples(st.just("crash"), st.integers(0, 2**32), st.floats(0, 1)),
     ),
@@ -60,6 +61,12 @@ def test_acknowledged_changes_survive(steps: list[tuple[Any, ...]]) -> None:
             answer = world.api("STREAM.MSG.DELETE.S", {"seq": step[1]})
             assert ("error" not in answer) == (step[1] in model)
             model.pop(step[1], None)
+        elif step[0] == "truncate":
+            behind = [seq for seq in sorted(model) if seq > step[2]]
+            gone = behind if step[1] == "after_seq" else sorted(model)[len(model) - min(step[2], len(model)) :]
+            assert world.api("STREAM.TRUNCATE.S", {step[1]: step[2]})["truncated"] == len(gone)
+            for seq in gone:
+                del model[seq]
         else:
             matching = [seq for seq, (subject, _) in sorted(model.items()) if step[1] in ("", subject.decode())]
             gone = matching[: max(len(matching) - step[2], 0)]

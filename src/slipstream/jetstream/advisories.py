@@ -51,6 +51,11 @@ class Advisories:
         verb = {"create": "CREATED", "modify": "UPDATED", "delete": "DELETED"}[action]
         self.publish(f"STREAM.{verb}.{stream}", "stream_action", {"stream": stream, "action": action})
 
+    def stream_truncated(self, stream: str, first_seq: int, last_seq: int, messages: int, *, forced: bool) -> None:
+        """The newest messages of a stream were dropped. nats-server has no such advisory."""
+        fields = {"stream": stream, "first_seq": first_seq, "last_seq": last_seq, "messages": messages}
+        self.publish(f"STREAM.TRUNCATED.{stream}", "stream_truncated", {**fields, "forced": forced})
+
     def stream_damaged(self, stream: str, lost: Lost) -> None:
         """Messages of a stream cannot be read any more. nats-server has no such advisory."""
         fields = {"stream": stream, "lost": {"msgs": lost.seqs[:ADVISED_LOST_MAX], "bytes": lost.size_bytes}}

@@ -34,6 +34,7 @@ VERBS = {
     "get": Verb(f"{_HERE}.messages:get", "Show one message.", (), _DATA),
     "view": Verb(f"{_HERE}.messages:view", "Page through messages.", (), _DATA),
     "purge": Verb(f"{_HERE}.remove:purge", "Delete messages, all or some.", (), _DATA),
+    "truncate": Verb(f"{_HERE}.truncate:truncate", "Drop the newest messages.", (), _DATA),
     "rmm": Verb(f"{_HERE}.remove:rmm", "Erase one message.", ("rm-msg",), _DATA),
     "backup": Verb(f"{_HERE}.backup:backup", "Save a stream into a directory.", ("snapshot",), _DATA),
     "restore": Verb(f"{_HERE}.backup:restore", "Bring a saved stream back.", (), _DATA),

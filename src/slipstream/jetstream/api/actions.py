@@ -18,6 +18,7 @@ _ACTIONS: Final = {
     "STREAM.UPDATE": "stream.update",
     "STREAM.DELETE": "stream.delete",
     "STREAM.PURGE": "stream.purge",
+    "STREAM.TRUNCATE": "stream.truncate",
     "STREAM.SNAPSHOT": "stream.snapshot",
     "STREAM.RESTORE": "stream.restore",
     "STREAM.MSG.DELETE": "message.delete",

@@ -16,6 +16,7 @@ from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.snapshots import SnapshotApi
 from slipstream.jetstream.api.streams import StreamApi
 from slipstream.jetstream.api.trail import AuditTrail
+from slipstream.jetstream.api.truncate import TruncateApi
 from slipstream.jetstream.api.unavailable import UnavailableApi
 from slipstream.jetstream.api.verify import Signer, VerifyApi
 from slipstream.jetstream.api.why import WhyApi
@@ -50,6 +51,7 @@ def open_api(
     Copies(account)
     SnapshotApi(account, api)
     MessageApi(account, api)
+    TruncateApi(account, api)
     VerifyApi(account, api, signer)
     UnavailableApi(api)
     DirectApi(account)

@@ -156,6 +156,17 @@ class Consumers:
             or 0 < limits.inactive_threshold_ns < consumer.config.inactive_threshold_ns
         ]
 
+    def delivered_from(self, seq: int) -> list[str]:
+        """See `ConsumerInterest.delivered_from`. Nobody knows what one that is offline has delivered."""
+        store = self.stream.store
+        names = [
+            name
+            for name, consumer in self.consumers.items()
+            if consumer.state.acks.delivered_seq >= seq
+            and 0 < store.next_seq(consumer.filters.for_store, seq) <= consumer.state.acks.delivered_seq
+        ]
+        return sorted([*names, *self.offline])
+
     def stop(self, *, deleted: bool) -> None:
         """See `ConsumerInterest.stop`."""
         self._retention.stopped = True

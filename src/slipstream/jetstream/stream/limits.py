@@ -49,6 +49,8 @@ SOURCE_JOURNAL_NS: Final = 5 * SECOND_NS
 # Sequences looked at in one go for where sources were left, from the end of the log.
 SOURCE_SCAN_SEQS: Final = 4_096
 
+# Messages of a truncation that go in one commit: they leave the index in one turn, about a microsecond each.
+TRUNCATE_COMMIT_MSGS: Final = 32_768
 # A fast batch that is alone is acknowledged this often at least, in messages.
 FAST_BATCH_ACK_EVERY_MAX: Final = 500
 # Schedules are looked at this often at most, so that they do not keep publishers waiting; so many fire in one turn.

@@ -47,6 +47,10 @@ class ConsumerInterest(Protocol):
         """Names of the consumers whose settings exceed these limits: such an update is refused."""
         ...
 
+    def delivered_from(self, seq: int) -> list[str]:
+        """Names of the consumers that have delivered a message at or above this sequence, or may have."""
+        ...
+
     def stop(self, *, deleted: bool) -> None:
         """The stream is going: end all deliveries. `deleted`: for good, tell waiting clients."""
         ...
@@ -75,6 +79,10 @@ class NoConsumers:
 
     def beyond(self, limits: ConsumerLimits) -> list[str]:
         """None exceeds anything."""
+        return []
+
+    def delivered_from(self, seq: int) -> list[str]:
+        """None has."""
         return []
 
     def stop(self, *, deleted: bool) -> None:

@@ -22,6 +22,7 @@ from slipstream.jetstream.stream.admission.appends import Appends
 from slipstream.jetstream.stream.commit.committer import Committer
 from slipstream.jetstream.stream.copies.upstream import Upstream
 from slipstream.jetstream.stream.retention.interest import ConsumerInterest
+from slipstream.jetstream.stream.retention.truncation import TruncateSlices
 from slipstream.jetstream.stream.slices import PurgeSlices, Slices
 from slipstream.kernels.subjects.subject import is_literal
 
@@ -104,6 +105,21 @@ class Removals:
 
         def removed(fault: StorageFault | None) -> None:
             self.many_gone(subject)
+            done(work.removed, fault)
+
+        self._slices.run(work, removed)
+
+    def begin_truncate(self, from_seq: int, up_to_seq: int, done: Purged) -> None:
+        """Remove what is between these sequences, newest first; `done` as for `begin_purge`.
+
+        Raises:
+            StorageFault: nothing can be removed now.
+        """
+        self._owner.upstream.on_removing()
+        work = TruncateSlices(self._store, from_seq, up_to_seq, self._committer.wake)
+
+        def removed(fault: StorageFault | None) -> None:
+            self.many_gone()
             done(work.removed, fault)
 
         self._slices.run(work, removed)
