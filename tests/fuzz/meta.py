@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import cast
+
+import msgspec
 
 from fuzz.target import Target, cut
 from slipstream.errors import StorageFault
+from slipstream.replication.descriptions import DESCRIBE, DescribeStream, Descriptions
+from slipstream.replication.hosting import Hosting
 from slipstream.replication.meta.entries import Assignment, Node, decode, encode
 from slipstream.replication.meta.founding import decode_promise, encode_promise
 from slipstream.replication.meta.state import MetaState
+from slipstream.replication.peer_calls import PeerCalls
 from support.founding_world import FoundingWorld
 from support.meta import assignment, node
 
@@ -42,6 +48,34 @@ def founding(data: bytes) -> None:
         assert decode_promise(encode_promise(promise)) == promise
 
 
+def peer_call(data: bytes) -> None:
+    """Whatever another server asks or answers, this one goes on."""
+    told: list[bytes] = []
+    descriptions = Descriptions(lambda _: None, cast(Hosting, None), lambda: None)
+    calls = PeerCalls(
+        1, lambda *_: None, lambda _, answer: told.append(answer), lambda work: work(), descriptions.handle
+    )
+    calls.ask([1, 2], "nothing", b"", lambda _, answer: told.append(answer))
+    for piece in [data, *cut(data)]:
+        calls.asked(2, piece)
+        calls.answered(2, piece)
+    descriptions.look()
+    assert all(isinstance(one, bytes) for one in told)
+
+
+def peer_call_seeds() -> list[bytes]:
+    sent: list[bytes] = []
+    calls = PeerCalls(
+        1, lambda _, data: sent.append(data), lambda _, data: sent.append(data), lambda _: None, lambda *_: None
+    )
+    for method, body in (
+        (DESCRIBE, msgspec.msgpack.encode(DescribeStream("A", "S", 2, 1))),
+        ("other", b""),
+    ):
+        calls.ask([2], method, body, lambda *_: None)
+    return [*sent, msgspec.msgpack.encode((1, b"answer"))]
+
+
 def entry_seeds() -> list[bytes]:
     made: list[Node | Assignment] = [node("n1", tags=["a"]), assignment("S", peers=[1, 2, 3], max_bytes=5)]
     return [b"\0".join(encode(one)) for one in made]
@@ -65,5 +99,6 @@ def founding_seeds() -> list[bytes]:
 
 TARGETS = (
     Target("meta-entry", entry, entry_seeds, (b"stream.", b"node.", b"\x00")),
+    Target("peer-call", peer_call, peer_call_seeds, (b"describe", b"list", b"usage")),
     Target("founding", founding, founding_seeds, (b"C1", b"\x90", b"\xc0")),
 )

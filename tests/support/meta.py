@@ -7,7 +7,7 @@ from typing import Any
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.replication.ids import node_id
-from slipstream.replication.meta.entries import Asked, Assignment, Node
+from slipstream.replication.meta.entries import Assignment, Node
 
 GB = 1 << 30
 
@@ -30,7 +30,6 @@ def assignment(
     account: str = "A",
     peers: list[int] | None = None,
     created_ns: int = 1,
-    asked: Asked | None = None,
     **fields: Any,
 ) -> Assignment:
     """A stream on some servers, the first of which should lead."""
@@ -44,5 +43,4 @@ def assignment(
         preferred=peers[0],
         cluster="C1",
         created_ns=created_ns,
-        asked=asked or Asked(),
     )

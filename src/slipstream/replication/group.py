@@ -217,6 +217,13 @@ class Group:
         """Whether nothing waits for a disk or for whoever holds it."""
         return not (self._saving or self._holding or self._waiting)
 
+    def lags(self) -> dict[int, int]:
+        """On a leader: how many entries each of the others is known to miss."""
+        if self._ended or not self.is_leader:
+            return {}
+        status = self._node.status()
+        return {node: status.last_index - matched for node, (matched, *_) in status.progress if node != self.node}
+
     # --- events -----------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:

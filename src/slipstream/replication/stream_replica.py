@@ -41,6 +41,7 @@ __all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
 
 RETRY_NS = 1_000_000_000
 """After a failure, until the replica is opened again."""
+_FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
 
 
 class StreamHost(Protocol):
@@ -70,8 +71,13 @@ class StreamReplica:
         settings: GroupSettings = DEFAULTS,
         *,
         on_change: Callable[[StreamReplica], None] | None = None,
+        leads_first: bool = False,
     ) -> None:
-        """Of the stream `name`, as its files have it; nothing happens before `start`. `on_change`: who leads is."""
+        """Of the stream `name`, as its files have it; nothing happens before `start`.
+
+        `on_change` is told when somebody else leads. `leads_first`: of a new group, this is the one that should lead,
+        so it asks for votes soon and nobody waits until an election is due.
+        """
         self.name = name
         self.group_id = group_id
         self._node = node
@@ -81,6 +87,7 @@ class StreamReplica:
         self._ports = ports
         self._settings = settings
         self._on_change = on_change
+        self._leads_first = leads_first
         self.group: Group | None = None
         """Its member of the group, while it takes part."""
         self.stream: Stream | None = None
@@ -114,6 +121,11 @@ class StreamReplica:
             self._retry = None
         self._leave_group()
         self._when_quiet(end)
+
+    @property
+    def messages(self) -> int:
+        """How many messages it shows: those that are known to be committed here."""
+        return self._store.messages if self._store is not None else 0
 
     @property
     def _log(self) -> ReplicaLog:
@@ -150,6 +162,12 @@ class StreamReplica:
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
         self.fault = None
         self._groups.add(self.group_id, self.group)
+        if self._leads_first and not votes.term:
+            self._ports.call_later(_FIRST_ELECTION_NS, self._campaign)
+
+    def _campaign(self) -> None:
+        if self.group is not None and not self.group.term:
+            self.group.campaign()
 
     def _leave_group(self) -> None:
         group, self.group = self.group, None

@@ -54,7 +54,7 @@ class ClusterNode:
         disk: where files are.
         directory: of JetStream.
         options: of the log's store, replicated.
-        listener: acts on what the meta group agrees on.
+        listener: makes what acts on what the meta group agrees on.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ClusterNode:
         disk: Disk,
         directory: str,
         options: Callable[[], FileStoreOptions],
-        listener: MetaListener,
+        listener: Callable[[ClusterNode], MetaListener],
     ) -> None:
         self.node = node
         self._ports = ports
@@ -74,7 +74,6 @@ class ClusterNode:
         self.directory = os.path.join(directory, CLUSTER_DIRECTORY)
         self._above = directory
         self._options = options
-        self._listener = listener
         self.groups: Groups = Groups(self, ports.call_soon)
         """All groups of this server."""
         self.meta: MetaGroup | None = None
@@ -85,6 +84,7 @@ class ClusterNode:
         self._ticks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._listener = listener(self)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 

@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from slipstream.jetstream.config.structs import StreamConfig
     from slipstream.jetstream.store.file.disk import Disk
     from slipstream.jetstream.stream.stream import Stream
-    from slipstream.replication.meta.group import MetaListener
     from slipstream.server.at_rest import AtRest, KeysAtRest
-    from slipstream.server.cluster_node import ClusterNode
     from slipstream.server.conversion import Conversion
+    from slipstream.server.jetstream_cluster import JetStreamCluster
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamRunner"]
@@ -95,9 +94,12 @@ class JetStreamRunner:
         self._reserve = Reserve(self._disk, self.directory)
         self._signer = ServerKey(self._disk, self.directory)
         self.facts = _server_facts(server, self.directory)
-        self.shared = JetStreamServer(self.facts, self._on_full)
-        self.server_id = server.identity.id
         self.accounts: dict[str, JetStreamAccount] = {}
+        self.cluster = self._join_cluster()
+        """The cluster that streams are spread over; None: this server is alone."""
+        coordinator = self.cluster.coordinator if self.cluster is not None else None
+        self.shared = JetStreamServer(self.facts, self._on_full, coordinator)
+        self.server_id = server.identity.id
         self.apis: dict[str, ApiDispatcher] = {}  # of these
         self.broken: dict[str, str] = {}  # accounts whose streams could not be looked for, and why
         self._listening: dict[str, list[Callable[[], None]]] = {}  # accounts whose calls are answered → what ends that
@@ -143,6 +145,8 @@ class JetStreamRunner:
         if self._conversion_timer is not None:
             self._conversion_timer.cancel()
         self._server.log("INF", "Initiating JetStream Shutdown...")
+        if self.cluster is not None:
+            self.cluster.stop()
         for name in reversed(list(self._listening)):  # the audit trail, which was there first, goes last
             self._close(name)
         self.trail = None
@@ -225,30 +229,29 @@ class JetStreamRunner:
             label=name.encode() if self._at_rest is not None and self._at_rest.hides_names else b"",
         )
         account = JetStreamAccount(name, ports, self.shared, stores, limits or AccountLimits())
-        api = open_api(account, self._on_dropped, signer=self._signer, trail=self.trail)
+        cluster = self.cluster if takes_publishes else None  # the audit trail is each server's own
+        gate = None if cluster is None else cluster.gate(name)
+        api = open_api(account, self._on_dropped, signer=self._signer, trail=self.trail, gate=gate)
+        if cluster is not None:
+            cluster.serve(account, api)
         api.enabled = limits is not None
         account.on_started.append(self._on_stream)
         return account, api
 
-    def cluster_node(self, listener: MetaListener) -> ClusterNode:
-        """This server as a node of its cluster, before it joins it; `listener` acts on what servers agree on."""
-        from slipstream.replication.ids import node_id
-        from slipstream.replication.meta.entries import Node
-        from slipstream.server.cluster_node import ClusterNode
+    def _join_cluster(self) -> JetStreamCluster | None:
+        server = self._server
+        if not server.options.cluster.port:
+            return None
+        from slipstream.server.jetstream_cluster import JetStreamCluster
 
-        server, facts = self._server, self.facts
-        name, tags = server.identity.name, list(server.options.server_tags)
-        node = Node(
-            id=node_id(name),
-            name=name,
-            cluster=server.options.cluster.name,
-            tags=tags,
-            max_memory=facts.max_memory,
-            max_storage=facts.max_storage,
-        )
         place = server.hub.system_account or server.hub.accounts[GLOBAL_ACCOUNT]
         ports = AccountPorts(server, place, self._loop, self._files)
-        return ClusterNode(node, ports, server.turns, self._disk, self.directory, self.replica_options, listener)
+        return JetStreamCluster(
+            server, self.facts, ports, self._disk, self.directory, self.replica_options, self._account_of
+        )
+
+    def _account_of(self, name: str) -> JetStreamAccount | None:
+        return self.accounts.get(name)
 
     def replica_options(self) -> FileStoreOptions:
         """Of the store of a replica."""
@@ -270,6 +273,8 @@ class JetStreamRunner:
             self.broken[name] = str(error) or type(error).__name__
             api.enabled = False
         self.accounts[name], self.apis[name] = account, api
+        if self.cluster is not None:
+            self.cluster.opened(account)
 
     def _open_trail(self, options: JetStreamAuditOptions, name: str) -> ApiDispatcher:
         """Write actions down from now on, in a stream of the system account; gives the API of those who read it."""

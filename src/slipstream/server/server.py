@@ -257,6 +257,8 @@ class Server:
             self.routes.listen()
             if self.monitoring is not None:
                 self.monitoring.join_cluster(self.routes.mesh)
+            if self.jetstream is not None and self.jetstream.cluster is not None:
+                self.jetstream.cluster.join(self.routes.mesh)
             self._show_port("cluster", self.routes.port)
         if options.leafnodes.port or options.leafnodes.remotes:
             from slipstream.server.leafnodes import LeafnodeServer

@@ -67,7 +67,7 @@ def test_limits_count_each_copy() -> None:
     assert (
         refusal(lambda: new_config(ask("T", max_bytes=24, num_replicas=3), there, rules(max_storage=100)))[0] == 10047
     )
-    memory = ask("T", max_bytes=51, num_replicas=2, storage=StorageType.MEMORY)
+    memory = ask("T", max_bytes=101, storage=StorageType.MEMORY)
     assert refusal(lambda: new_config(memory, there, rules(max_memory=100)))[0] == 10028
     assert refusal(lambda: new_config(ask("T"), there, rules(max_streams=1)))[0] == 10027
     assert refusal(lambda: new_config(ask("T", max_consumers=5), there, rules(max_consumers=4)))[0] == 10026
@@ -101,7 +101,14 @@ def test_streams_do_not_move_yet() -> None:
         assert refusal(lambda asked=asked: changed_config(asked, there, rules()))[0] == code
 
 
-def test_other_streams_are_found_among_the_assignments() -> None:
-    there = held(assignment("S", subjects=["s.>"], max_msg_size=10))
-    mirror = ask("M", subjects=[], max_msg_size=5, mirror=StreamSource(name="S"))
-    assert refusal(lambda: new_config(mirror, there, rules()))[0] == 10030
+def test_what_streams_of_a_cluster_cannot_do_yet() -> None:
+    there = held(assignment("S"))
+    for asked in (
+        ask("M", subjects=[], mirror=StreamSource(name="S")),
+        ask("M", sources=[StreamSource(name="S")]),
+        ask("M", num_replicas=3, storage=StorageType.MEMORY),
+        ask("M", num_replicas=3, allow_atomic=True),
+    ):
+        refused = refusal(lambda asked=asked: new_config(asked, there, rules()))
+        assert refused == (10036, "not currently supported in clustered mode")
+    assert new_config(ask("M", storage=StorageType.MEMORY, allow_atomic=True), there, rules())[1] is None

@@ -8,61 +8,10 @@ import pytest
 
 pytest.importorskip("slipstream_raft")
 
-from slipstream.config.record import replace
-from slipstream.replication.meta.entries import Assignment, Node
-from slipstream.server.cluster_node import ClusterNode
-from slipstream.server.server import Server
+from slipstream.replication.meta.entries import Node
+from support.cluster_servers import Member
 from support.clusters import until
-from support.config_loading import loaded
 from support.ports import free_port
-
-
-class Member:
-    """A server, and what it is told."""
-
-    def __init__(self, name: str, port: int, routes: list[int], directory: Path) -> None:
-        self._text = (
-            f'listen: "127.0.0.1:-1", server_name: {name}\n'
-            f'cluster {{ name: C, listen: "127.0.0.1:{port}", '
-            f"routes: [{', '.join(f'nats://localhost:{route}' for route in routes)}] }}"
-        )
-        self._directory = directory / name
-        self.name = name
-        self.lines: list[str] = []
-        self.entries: dict[int, Node] = {}
-        self.server: Server | None = None
-
-    async def start(self) -> None:
-        self.entries.clear()
-        options = loaded(self._text).options
-        jetstream = replace(options.jetstream, enabled=True, store_dir=str(self._directory))
-        self.server = Server(
-            replace(options, jetstream=jetstream), log=lambda level, line: self.lines.append(f"[{level}] {line}")
-        )
-        await self.server.start()
-        assert self.server.jetstream is not None and self.server.routes is not None
-        self.cluster: ClusterNode = self.server.jetstream.cluster_node(self)
-        self.cluster.join(self.server.routes.mesh)
-
-    async def stop(self) -> None:
-        server, self.server = self.server, None
-        if server is not None:
-            self.cluster.stop()
-            await server.stop()
-
-    @property
-    def is_leader(self) -> bool:
-        return self.server is not None and self.cluster.meta is not None and self.cluster.meta.is_leader
-
-    def changed(self, old: Node | Assignment | None, new: Node | Assignment | None) -> None:
-        del old
-        assert isinstance(new, Node)
-        self.entries[new.id] = new
-
-    def leads(self) -> None: ...
-    def steps_down(self) -> None: ...
-    def stopped(self, error: Exception) -> None:
-        raise error
 
 
 async def test_a_cluster_is_founded_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ the server's reserved bytes are the sum of `max_bytes` over all its streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -63,6 +63,7 @@ class JetStreamAccount:
         self.facts = server.facts
         self.limits = limits
         self.streams: dict[str, Stream] = {}
+        self._unassigned: dict[str, Recovered] = {}  # in a cluster: found on disk, and not known to be this server's
         self.offline: dict[str, str] = {}  # streams that cannot run here, such as those of a newer server: name → why
         self.advisories = Advisories(ports, server.facts)
         self.on_started: list[StreamHook] = []  # called when a stream begins to listen, before it is announced
@@ -83,8 +84,14 @@ class JetStreamAccount:
     # --- start and stop ---
 
     def recover(self) -> None:
-        """Open every stream found on disk. Blocks; called before the server accepts connections."""
+        """Open every stream found on disk. Blocks; called before the server accepts connections.
+
+        In a cluster they run when this server hears that they are assigned to it.
+        """
         for found in self._stores.recover():
+            if self.server.cluster is not None:
+                self._unassigned[found.config.name] = found
+                continue
             try:
                 self._recover(found)
             except Exception as error:
@@ -130,6 +137,9 @@ class JetStreamAccount:
             call(self.ports, f"Closing stream '{self.name} > {stream.name}'", stream.store.close)
         self.streams.clear()
         self._names = None
+        for found in self._unassigned.values():
+            call(self.ports, f"Closing stream '{self.name} > {found.config.name}'", found.store.close)
+        self._unassigned.clear()
 
     def set_limits(self, limits: AccountLimits) -> None:
         """Apply new limits from now on; what is stored or reserved already stays."""
@@ -258,6 +268,9 @@ class JetStreamAccount:
         )
         self._check_consumers(stream, config)
         self.holdings.check_overlap(config)
+        self._change(stream, config, done)
+
+    def _change(self, stream: Stream, config: StreamConfig, done: Done) -> None:
         stream.update(config)
         self.holdings.change(config)
         each(self.ports, f"The update of stream '{stream.name}'", self.on_updated, stream)
@@ -309,7 +322,40 @@ class JetStreamAccount:
             self._stop(stream, deleted=False)
             self.holdings.give_back(name)
 
+    def place_stream(self, config: StreamConfig, created_ns: int, done: Done) -> None:
+        """Run a stream that a cluster has assigned to this server alone: the one found on disk, or a new one."""
+        if self._busy.wait(config.name, lambda: self.place_stream(config, created_ns, done)):
+            return
+        found = self._unassigned.pop(config.name, None)
+        if found is None:
+            self._create_store(config, done, created_ns=created_ns)
+        elif found.created_ns != created_ns:
+            found.store.close()
+            done(TableError(table.STREAM_OFFLINE_REASON, err="another stream of this name is on the disk"))
+        else:
+            try:
+                self._recover(found)
+            except Exception as error:
+                self._keep_offline(found, fault_of(error))
+            stream = self.streams.get(config.name)
+            done(stream or TableError(table.STREAM_OFFLINE_REASON, err=self.offline.get(config.name, "")))
+
+    def change_stream(self, config: StreamConfig, done: Done) -> None:
+        """Give a stream a configuration that was checked already; `done` gets it when that is durable."""
+        if self._busy.wait(config.name, lambda: self.change_stream(config, done)):
+            return
+        stream = self.streams.get(config.name)
+        if stream is None:
+            done(TableError(table.STREAM_NOT_FOUND))
+        else:
+            self._change(stream, config, done)
+
     # --- facts ---
+
+    def cluster_block(self, stream: str) -> Mapping[str, object] | None:
+        """What answers say about the cluster; None: this server is alone."""
+        cluster = self.server.cluster
+        return None if cluster is None else cluster.block(self.name, stream)
 
     def snapshot(self, *, streams: bool = True) -> AccountFacts:
         """What /jsz and /healthz show; each stream only if that is asked for, because there may be very many."""
@@ -367,9 +413,11 @@ class JetStreamAccount:
             text = f"change to limits violates consumers: {', '.join(names)}"
             raise TableError(table.STREAM_UPDATE, err=text)
 
-    def _create_store(self, config: StreamConfig, done: Done, fill: Fill | None = None) -> None:
+    def _create_store(
+        self, config: StreamConfig, done: Done, fill: Fill | None = None, *, created_ns: int | None = None
+    ) -> None:
         name = config.name
-        created_ns = self.ports.now_ns()
+        created_ns = created_ns or self.ports.now_ns()
         outcome: list[Store | StorageFault] = []
 
         def broke(error: Exception) -> None:

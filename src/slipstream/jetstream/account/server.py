@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from slipstream.jetstream.account.resources import ServerBudget
 from slipstream.jetstream.account.scrub import Scrubber
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.ports import ServerFacts
 
-__all__ = ["JetStreamServer"]
+__all__ = ["ClusterFacts", "JetStreamServer"]
+
+
+class ClusterFacts(Protocol):
+    """What answers say about the cluster of this server."""
+
+    def block(self, account: str, stream: str) -> Mapping[str, object]:
+        """The `cluster` member of what is said about a stream."""
+        ...
 
 
 class JetStreamServer:
     """What all accounts of a server share."""
 
-    def __init__(self, facts: ServerFacts, on_full: Callable[[str], None] | None = None) -> None:
-        """Share the server's memory and disk; `on_full` is told of streams that find no space on the disk."""
+    def __init__(
+        self,
+        facts: ServerFacts,
+        on_full: Callable[[str], None] | None = None,
+        cluster: ClusterFacts | None = None,
+    ) -> None:
+        """Share the server's memory and disk.
+
+        Args:
+            facts: of the server.
+            on_full: is told of streams that find no space on the disk.
+            cluster: that streams are spread over; None: this server is alone.
+        """
         self.facts = facts
         self.on_full = on_full
+        self.cluster = cluster
         self.budgets = {
             StorageType.MEMORY: ServerBudget(facts.max_memory, facts.max_held_bytes // 2),
             StorageType.FILE: ServerBudget(facts.max_storage, facts.max_held_bytes // 2),

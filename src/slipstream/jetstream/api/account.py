@@ -12,7 +12,7 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.versioning import API_LEVEL
 from slipstream.jetstream.ports import ONE_REPLICA, AccountLimits
 
-__all__ = ["AccountApi"]
+__all__ = ["AccountApi", "limit_fields"]
 
 
 class AccountApi:
@@ -33,14 +33,14 @@ class AccountApi:
         limits, counters = account.limits, self._counters
         fields = self._usage()
         # With tiers the limits are theirs.
-        fields["limits"] = _limits(AccountLimits(0, 0, 0, 0, 0, 0, 0) if limits.tiers else limits)
+        fields["limits"] = limit_fields(AccountLimits(0, 0, 0, 0, 0, 0, 0) if limits.tiers else limits)
         if account.facts.domain:
             fields["domain"] = account.facts.domain
         fields["api"] = {"level": API_LEVEL, "total": counters.total, "errors": counters.errors}
         if limits.tiers:
             unused = dict.fromkeys(self._usage(), 0)
             fields["tiers"] = {
-                name: {**(self._usage() if name == ONE_REPLICA else unused), "limits": _limits(tier)}
+                name: {**(self._usage() if name == ONE_REPLICA else unused), "limits": limit_fields(tier)}
                 for name, tier in limits.tiers.items()
             }
         return fields
@@ -57,7 +57,8 @@ class AccountApi:
         }
 
 
-def _limits(limits: AccountLimits) -> dict[str, object]:
+def limit_fields(limits: AccountLimits) -> dict[str, object]:
+    """Limits as answers show them."""
     return {
         "max_memory": limits.max_memory,
         "max_storage": limits.max_storage,

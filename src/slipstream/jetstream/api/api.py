@@ -10,7 +10,7 @@ from slipstream.jetstream.api.bulk_reads import BulkApi
 from slipstream.jetstream.api.bulk_writes import BulkWriteApi
 from slipstream.jetstream.api.consumers import ConsumerApi
 from slipstream.jetstream.api.direct import DirectApi
-from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.dispatch import ApiDispatcher, Gate
 from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.api.messages import MessageApi
 from slipstream.jetstream.api.snapshots import SnapshotApi
@@ -32,6 +32,7 @@ def open_api(
     *,
     signer: Signer | None = None,
     trail: AuditTrail | None = None,
+    gate: Gate | None = None,
 ) -> ApiDispatcher:
     """Make an account answer its API. Call once, before `JetStreamAccount.recover`.
 
@@ -40,12 +41,18 @@ def open_api(
         on_dropped: told of calls that were dropped because too many wait; see `ApiLoad`.
         signer: the server's key, for checkpoints.
         trail: where actions are written down; None: nowhere.
+        gate: which calls are this server's, in a cluster; what is about more than one stream has other handlers then.
     """
     facts = account.facts
     load = ApiLoad(request_limit=facts.request_queue_limit, info_limit=facts.info_queue_limit, on_dropped=on_dropped)
-    api = ApiDispatcher(account.ports, account.advisories, load, account=account.name, strict=facts.strict, trail=trail)
-    AccountApi(account, api)
-    StreamApi(account, api)
+    api = ApiDispatcher(
+        account.ports, account.advisories, load, account=account.name, strict=facts.strict, trail=trail, gate=gate
+    )
+    alone = gate is None
+    if alone:
+        AccountApi(account, api)
+        UnavailableApi(api)
+    StreamApi(account, api, alone=alone)
     ConsumerApi(account, api)
     WhyApi(account, api)
     Copies(account)
@@ -53,7 +60,6 @@ def open_api(
     MessageApi(account, api)
     TruncateApi(account, api)
     VerifyApi(account, api, signer)
-    UnavailableApi(api)
     DirectApi(account)
     pace = Pace(account.ports)
     BulkApi(account, api, pace)

@@ -30,6 +30,7 @@ from slipstream.jetstream.api.actions import action_of
 from slipstream.jetstream.api.load import ApiLoad
 from slipstream.jetstream.api.request import ApiRequest, ApiRoute, Fields, Grants
 from slipstream.jetstream.api.routes import Routes
+from slipstream.jetstream.api.subjects import API_PREFIX
 from slipstream.jetstream.api.trail import AuditTrail
 from slipstream.jetstream.config.versioning import level_suffices
 from slipstream.jetstream.errors import TableError
@@ -38,7 +39,10 @@ from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.units import KIB, SECOND_NS
 
-__all__ = ["LONG_BODIES_AT_ONCE", "LONG_BODY_BYTES", "ApiCounters", "ApiDispatcher"]
+__all__ = ["LONG_BODIES_AT_ONCE", "LONG_BODY_BYTES", "ApiCounters", "ApiDispatcher", "Gate"]
+
+Gate = Callable[[str], "bool | ApiError"]
+"""Of a call, behind `$JS.API.`: whether it is this server's to answer, or with which error it answers it."""
 
 LONG_BODY_BYTES: Final = 16 * KIB  # reading and judging a longer one takes more than some milliseconds
 # Of an account, and of direct gets of a stream; more are read in their turn, so that clients cannot pile them up.
@@ -74,6 +78,7 @@ class ApiDispatcher:
         account: str = "",
         strict: bool = True,
         trail: AuditTrail | None = None,
+        gate: Gate | None = None,
     ) -> None:
         """Answer through `ports`; handlers are registered by their owners.
 
@@ -84,8 +89,10 @@ class ApiDispatcher:
             account: its name, as shown in the log.
             strict: whether unknown names in bodies are refused.
             trail: where actions are written down; None: nowhere.
+            gate: which calls are this server's; None: all.
         """
         self.load = load
+        self._gate = gate
         self._trail = trail
         self._ports = ports
         self._advisories = advisories
@@ -127,12 +134,17 @@ class ApiDispatcher:
         if found is None:
             return
         route, names = found
+        verdict: bool | ApiError = True if self._gate is None else self._gate(text.removeprefix(API_PREFIX))
+        if verdict is False:
+            return
         if self.lost:
             self._answer_lost()
         if not self.load.admits(looks=route.looks):
             return
         request = ApiRequest(self, route, text, names, reply, header or b"", body, client, grants)
-        if route.prepare is not None and len(body) > LONG_BODY_BYTES and self._preparing < LONG_BODIES_AT_ONCE:
+        if isinstance(verdict, ApiError):
+            request.fail(verdict)
+        elif route.prepare is not None and len(body) > LONG_BODY_BYTES and self._preparing < LONG_BODIES_AT_ONCE:
             request.wait()
             self._preparing += 1
             self._ports.run_blocking(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slipstream.jetstream.api.limits import DELETED_DETAILS_MAX
 from slipstream.jetstream.config.structs import STREAM_CONFIG, StreamConfig
 from slipstream.jetstream.config.versioning import shown
@@ -20,7 +22,7 @@ def stream_fields(
     *,
     versioned: bool = True,
     domain: bool = True,
-    leader: bool = False,
+    cluster: Mapping[str, object] | None = None,
     deleted: bool = False,
     subjects: dict[str, int] | None = None,
 ) -> dict[str, object]:
@@ -32,7 +34,7 @@ def stream_fields(
         now_ns: time of the answer.
         versioned: with the server's version in the metadata.
         domain: with the domain, if there is one.
-        leader: with the cluster member that names this server.
+        cluster: the member of this name, which says who leads.
         deleted: with the list of deleted sequences.
         subjects: counts per subject, if asked for.
     """
@@ -43,8 +45,8 @@ def stream_fields(
     }
     if domain and facts.domain:
         fields["domain"] = facts.domain
-    if leader:
-        fields["cluster"] = {"leader": facts.name}
+    if cluster is not None:
+        fields["cluster"] = cluster
     fields.update(stream.upstream.fields())
     fields["ts"] = format_time(now_ns)
     return fields

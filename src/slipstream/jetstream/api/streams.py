@@ -19,14 +19,14 @@ from slipstream.jetstream.api.request import ApiRequest
 from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
 from slipstream.jetstream.config.precheck import Prechecked
-from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig
+from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig, StreamConfigRequest
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
 
-__all__ = ["StreamApi"]
+__all__ = ["StreamApi", "asked_to_create"]
 
 _PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
 _LIST_SLICE: Final = 32  # streams that are described in one turn: 5 ms
@@ -36,17 +36,18 @@ Fields = Mapping[str, object]
 class StreamApi:
     """Handlers about whole streams."""
 
-    def __init__(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
-        """Register the handlers."""
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher, *, alone: bool = True) -> None:
+        """Register the handlers; unless this server is alone, those of single streams only."""
         self._account = account
         self._details = SubjectDetails(account.ports)
         register = api.register
-        register("STREAM.CREATE.*", "stream_create_response", self.create, prepare=self._prepare)
-        register("STREAM.UPDATE.*", "stream_update_response", self.update, prepare=self._prepare)
-        register("STREAM.NAMES", "stream_names_response", self.names, error_fields={**_PAGING, "streams": None})
-        register("STREAM.LIST", "stream_list_response", self.list, error_fields={**_PAGING, "streams": []})
+        if alone:
+            register("STREAM.CREATE.*", "stream_create_response", self.create, prepare=self._prepare)
+            register("STREAM.UPDATE.*", "stream_update_response", self.update, prepare=self._prepare)
+            register("STREAM.NAMES", "stream_names_response", self.names, error_fields={**_PAGING, "streams": None})
+            register("STREAM.LIST", "stream_list_response", self.list, error_fields={**_PAGING, "streams": []})
+            register("STREAM.DELETE.*", "stream_delete_response", self.delete)
         register("STREAM.INFO.*", "stream_info_response", self.info, error_fields=_PAGING)
-        register("STREAM.DELETE.*", "stream_delete_response", self.delete)
         prepare = partial(bodies.prepare_optional, bodies.STREAM_PURGE)
         register("STREAM.PURGE.*", "stream_purge_response", self.purge, error_fields={"purged": 0}, prepare=prepare)
 
@@ -58,16 +59,7 @@ class StreamApi:
 
     def create(self, request: ApiRequest) -> None:
         """Make a stream, or confirm that it is there."""
-        asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
-        name = request.names[0]
-        if asked.name != name:
-            raise TableError(table.STREAM_MISMATCH)
-        if "/" in name or "\\" in name:
-            raise TableError(table.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
-        if asked.sealed:
-            raise invalid_config("stream configuration for create can not be sealed")
-        if asked.mirror_direct and asked.mirror is None:
-            raise invalid_config("stream has no mirror but does have mirror direct")
+        asked = asked_to_create(request)
 
         def done(outcome: Stream | ApiError) -> None:
             if isinstance(outcome, ApiError):
@@ -185,7 +177,7 @@ class StreamApi:
             stream,
             account.facts,
             account.ports.now_ns(),
-            leader=True,
+            cluster=account.cluster_block(stream.name) or {"leader": account.facts.name},
             deleted=asked.deleted_details,
             subjects=subjects,
         )
@@ -221,6 +213,25 @@ class StreamApi:
     def _fields(self, stream: Stream, *, versioned: bool = True, domain: bool = True) -> dict[str, object]:
         now_ns = self._account.ports.now_ns()
         return stream_fields(stream, self._account.facts, now_ns, versioned=versioned, domain=domain)
+
+
+def asked_to_create(request: ApiRequest) -> StreamConfigRequest:
+    """The body of a STREAM.CREATE.
+
+    Raises:
+        ApiError: it makes no sense, whatever streams there are.
+    """
+    asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
+    name = request.names[0]
+    if asked.name != name:
+        raise TableError(table.STREAM_MISMATCH)
+    if "/" in name or "\\" in name:
+        raise TableError(table.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
+    if asked.sealed:
+        raise invalid_config("stream configuration for create can not be sealed")
+    if asked.mirror_direct and asked.mirror is None:
+        raise invalid_config("stream has no mirror but does have mirror direct")
+    return asked
 
 
 def _prechecked(request: ApiRequest) -> Prechecked | None:

@@ -46,6 +46,7 @@ def new_config(
         TableError: the first rule it breaks.
     """
     config = checked(with_level(asked), _context(held, rules), pedantic=pedantic)
+    _refuse_unsupported(config)
     existing = held.streams.get(config.name)
     if existing is not None:
         if not same_but_for_versioning(config, existing.config):
@@ -72,6 +73,7 @@ def changed_config(
     config = checked(with_level(asked), _context(held, rules), pedantic=pedantic)
     old = existing.config
     config = updated(old, config, clustered=True)
+    _refuse_unsupported(config)
     held.holdings.check_overlap(config)
     moved = config.placement is not None and config.placement != old.placement
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
@@ -81,6 +83,15 @@ def changed_config(
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
     _check_limits(config, held, rules.limits, new=False)
     return config, existing
+
+
+def _refuse_unsupported(config: StreamConfig) -> None:
+    """What streams of a cluster cannot do yet."""
+    replicated = config.num_replicas > 1
+    if config.mirror is not None or config.sources:
+        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
+    if replicated and (config.storage is StorageType.MEMORY or config.allow_atomic):
+        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
 
 
 def _context(held: AccountStreams, rules: AccountRules) -> ConfigContext:

@@ -20,7 +20,7 @@ from slipstream.jetstream.config.stored import from_stored, to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.gojson import JsonError
 
-__all__ = ["Asked", "Assignment", "Node", "decode", "encode", "node_key", "stream_key"]
+__all__ = ["Assignment", "Node", "decode", "encode", "node_key", "stream_key"]
 
 _NODE: Final = b"node."
 _STREAM: Final = b"stream."
@@ -35,19 +35,6 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     max_memory: int = 0
     max_storage: int = 0
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The call that an assignment comes from: who leads the stream answers it."""
-
-    subject: str = ""
-    reply: bytes = b""
-    client: bytes = b""
-    """Who asks, as JSON, for the audit."""
-    created: bool = False
-    """The stream was made by this call, and not changed or found by it."""
-    number: int = 0
-    """Of the change, counted by the group: an answer is given once."""
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +52,6 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """Which of them should lead at first."""
     cluster: str
     created_ns: int
-    asked: Asked = Asked()
 
     @property
     def name(self) -> str:
@@ -88,7 +74,6 @@ class _StoredAssignment(msgspec.Struct, array_like=True, kw_only=True):
     peers: list[int]
     preferred: int
     cluster: str
-    asked: Asked
 
 
 def node_key(node_id: int) -> bytes:
@@ -113,7 +98,6 @@ def encode(entry: Node | Assignment) -> tuple[bytes, bytes]:
         peers=entry.peers,
         preferred=entry.preferred,
         cluster=entry.cluster,
-        asked=entry.asked,
     )
     return stream_key(entry.account, entry.name), msgspec.msgpack.encode(stored)
 
@@ -150,5 +134,4 @@ def _decode_assignment(payload: bytes) -> Assignment:
         preferred=stored.preferred,
         cluster=stored.cluster,
         created_ns=created_ns,
-        asked=stored.asked,
     )

@@ -111,6 +111,11 @@ class MetaGroup:
         return self._leaderless_ticks >= _LEADERLESS_TICKS
 
     @property
+    def handed_seq(self) -> int:
+        """Up to which message of its log this server knows what was agreed on."""
+        return self._log.handed_seq
+
+    @property
     def term(self) -> int:
         """Raft's."""
         return self._log.group.term

@@ -22,6 +22,7 @@ from slipstream.replication.meta.state import MetaState
 __all__ = ["Placed", "Surroundings", "place"]
 
 _NO_JETSTREAM: Final = "!jetstream"  # the tag of a server that shall get no streams
+_ROOM_STEPS: Final = 16
 UsedBytes = Mapping[tuple[int, StorageType], int]
 
 
@@ -90,7 +91,7 @@ def place(config: StreamConfig, cluster: str, state: MetaState, around: Surround
         for node in sorted(state.nodes.values(), key=lambda node: node.name)
         if node.cluster == wanted and _fits(node, config, tags, state, around, obstacles)
     ]
-    fitting.sort(key=_order(config, state, around))
+    fitting.sort(key=_order(fitting, config, state, around))
     if around.unique_tag and not any(tag.removeprefix("!").startswith(around.unique_tag.lower()) for tag in tags):
         fitting = _unique(fitting, around.unique_tag.lower(), obstacles)
     there = sum(node.id in around.online for node in fitting)
@@ -124,11 +125,17 @@ def _fits(
     return True
 
 
-def _order(config: StreamConfig, state: MetaState, around: Surroundings) -> Callable[[Node], tuple[int, ...]]:
+def _order(
+    nodes: Sequence[Node], config: StreamConfig, state: MetaState, around: Surroundings
+) -> Callable[[Node], tuple[int, ...]]:
+    """Room is compared in steps: disks that differ by some blocks are alike, and streams are spread over them."""
+    step = max((_room(node, config.storage, state, around) for node in nodes), default=0) // _ROOM_STEPS + 1
+
     def key(node: Node) -> tuple[int, ...]:
         load = state.load_of(node.id)
         replicated = load.replicated if config.num_replicas > 1 else 0
-        return node.id not in around.online, replicated, -_room(node, config.storage, state, around), load.streams
+        steps = _room(node, config.storage, state, around) // step
+        return node.id not in around.online, replicated, -steps, load.streams
 
     return key
 

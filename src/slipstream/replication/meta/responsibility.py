@@ -89,6 +89,7 @@ _STREAM_CALLS: Final = (
     "CONSUMER.PAUSE.",
     "CONSUMER.RESET.",
     "CONSUMER.UNPIN.",
+    "CONSUMER.WHY.",
     "BULK.ABORT.",
     "BULK.COMMIT.",
     "BULK.CREDIT.",

@@ -1,0 +1,349 @@
+"""The JetStream API of an account in a cluster: what is about more than one stream, and the step-down of leaders.
+
+The meta group's leader judges a request, has it agreed on, and answers when whoever leads the stream says that it is
+so. What is about one stream is answered by the ordinary handlers, on the server that leads it (`Coordinator.gate`).
+
+    create ──► checks, placement ──► agreed on ──► asks the stream's servers ──► the leader describes it ──► answered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api import bodies
+from slipstream.jetstream.api.account import limit_fields
+from slipstream.jetstream.api.dispatch import ApiDispatcher
+from slipstream.jetstream.api.limits import API_LIST_MAX, API_NAMES_MAX
+from slipstream.jetstream.api.request import ApiRequest
+from slipstream.jetstream.api.rights import judge_stream
+from slipstream.jetstream.api.streams import asked_to_create
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST
+from slipstream.jetstream.config.versioning import API_LEVEL
+from slipstream.jetstream.consumer.consumers import Consumers
+from slipstream.jetstream.errors import TableError
+from slipstream.jetstream.ports import AccountLimits
+from slipstream.replication.coordinator import Coordinator
+from slipstream.replication.descriptions import DESCRIBE, LIST, USAGE, Described, DescribeStream, ListStreams
+from slipstream.replication.meta.checks import AccountRules, changed_config, new_config, tier_of
+from slipstream.replication.meta.entries import Assignment, stream_key
+from slipstream.replication.meta.group import MetaGroup
+from slipstream.replication.meta.placement import place
+from slipstream.units import SECOND_NS
+
+__all__ = ["ClusterApi"]
+
+_PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
+_MADE_WITHIN_NS: Final = 10 * SECOND_NS  # a stream that has no leader by then may still get one
+_GATHERED_WITHIN_NS: Final = 4 * SECOND_NS
+
+
+class StepdownRequest(msgspec.Struct, kw_only=True):
+    """The body of a step-down, if there is one."""
+
+    placement: dict[str, Any] = {}
+
+
+class ClusterApi:
+    """Handlers of one account."""
+
+    def __init__(self, account: JetStreamAccount, api: ApiDispatcher, node: Coordinator) -> None:
+        """Register the handlers."""
+        self._account = account
+        self._counters = api.counters
+        self._node = node
+        register = api.register
+        register("INFO", "account_info_response", self.info)
+        register("STREAM.CREATE.*", "stream_create_response", self.create)
+        register("STREAM.UPDATE.*", "stream_update_response", self.update)
+        register("STREAM.DELETE.*", "stream_delete_response", self.delete)
+        register("STREAM.NAMES", "stream_names_response", self.names, error_fields={**_PAGING, "streams": None})
+        register("STREAM.LIST", "stream_list_response", self.list, error_fields={**_PAGING, "streams": []})
+        register("STREAM.LEADER.STEPDOWN.*", "stream_leader_stepdown_response", self.step_down)
+        register("CONSUMER.LEADER.STEPDOWN.*.*", "consumer_leader_stepdown_response", self.step_down)
+        for pattern, response_type in (
+            ("STREAM.PEER.REMOVE.*", "stream_remove_peer_response"),
+            ("STREAM.PEER.EVACUATE.*", "stream_evacuate_peer_response"),
+            ("STREAM.CANCEL_MOVE.*", "stream_cancel_move_response"),
+        ):
+            register(pattern, response_type, self.refuse, checks_level=False)
+
+    # --- streams ----------------------------------------------------------------------------------------------------
+
+    def create(self, request: ApiRequest) -> None:
+        """Make a stream, or confirm that it is there."""
+        asked = asked_to_create(request)
+        meta = self._meta()
+        draft, name = meta.draft, self._account.name
+        assert draft is not None
+        held = draft.account(name)
+        config = asked.config()
+        judge_stream(request, config, held.config_of(config.name))
+        config, existing = new_config(config, held, self._rules(), pedantic=asked.pedantic)
+        if existing is not None:
+            self._answer(request, existing, {})
+            return
+        placed = place(config, self._node.node.cluster, draft, self._node.around)
+        made = Assignment(
+            account=name,
+            config=config,
+            uid=blake2b(self._account.ports.new_nuid().encode(), digest_size=16).digest(),
+            group=meta.next_group,
+            peers=placed.peers,
+            preferred=placed.preferred,
+            cluster=placed.cluster,
+            created_ns=self._account.ports.now_ns(),
+        )
+        self._agree(request, made, "create", {"did_create": True})
+
+    def update(self, request: ApiRequest) -> None:
+        """Replace a stream's configuration."""
+        asked = bodies.decode(STREAM_CONFIG_REQUEST, request)
+        if asked.name != request.names[0]:
+            raise TableError(table.STREAM_MISMATCH)
+        draft = self._meta().draft
+        assert draft is not None
+        held = draft.account(self._account.name)
+        config = asked.config()
+        judge_stream(request, config, held.config_of(config.name))
+        config, existing = changed_config(config, held, self._rules(), pedantic=asked.pedantic)
+        self._agree(request, msgspec.structs.replace(existing, config=config), "modify", {})
+
+    def delete(self, request: ApiRequest) -> None:
+        """Remove a stream."""
+        if not bodies.is_empty(request.body):
+            raise TableError(table.NOT_EMPTY_REQUEST)
+        meta, name = self._meta(), request.names[0]
+        assert meta.draft is not None
+        found = meta.draft.find(self._account.name, name)
+        if found is None:
+            raise TableError(table.STREAM_NOT_FOUND)
+
+        def done(is_done: bool) -> None:
+            if not is_done:
+                request.fail(TableError(table.CLUSTER_NOT_AVAIL))
+                return
+            request.respond({"success": True})
+            if found.is_replicated:
+                self._account.advisories.stream_action(name, "delete")
+
+        meta.propose([stream_key(self._account.name, name)], done)
+
+    def _agree(self, request: ApiRequest, wanted: Assignment, action: str, also: Mapping[str, object]) -> None:
+        def done(is_done: bool) -> None:
+            if not is_done:
+                request.fail(TableError(table.CLUSTER_NOT_AVAIL))
+                return
+
+            def announce() -> None:
+                if action == "create" and wanted.is_replicated:
+                    self._account.advisories.stream_action(wanted.name, action)
+
+            self._answer(request, wanted, also, announce)
+
+        self._meta().propose([wanted], done)
+
+    def _answer(
+        self,
+        request: ApiRequest,
+        assignment: Assignment,
+        also: Mapping[str, object],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Answer when the stream is as it was agreed on, as its leader describes it."""
+        meta = self._meta()
+
+        def answered(_node: int, body: bytes) -> None:
+            if request.is_answered:
+                return
+            end()
+            described = msgspec.msgpack.decode(body, type=Described)
+            if described.error is not None:
+                request.fail(TableError(table.STREAM_CREATE, err=described.error))
+                return
+            request.respond({**msgspec.json.decode(described.fields), **also})
+            if then is not None:
+                then()
+
+        def late() -> None:
+            if not request.is_answered:
+                end()
+                request.fail(TableError(table.CLUSTER_NOT_AVAIL))
+
+        question = DescribeStream(assignment.account, assignment.name, assignment.group, meta.handed_seq)
+        cancel_timer = self._account.ports.call_later(_MADE_WITHIN_NS, late)
+        cancel_question = self._node.calls.ask(assignment.peers, DESCRIBE, msgspec.msgpack.encode(question), answered)
+
+        def end() -> None:
+            cancel_timer()
+            cancel_question()
+
+    # --- many streams -----------------------------------------------------------------------------------------------
+
+    def names(self, request: ApiRequest) -> Mapping[str, object]:
+        """A page of names."""
+        asked = bodies.decode_optional(bodies.STREAM_NAMES, request)
+        names = self._node.state.account(self._account.name).matching(asked.subject)
+        offset = min(max(asked.offset, 0), len(names))
+        page = [*names[offset : offset + API_NAMES_MAX]]
+        return {"total": len(names), "offset": offset, "limit": API_NAMES_MAX, "streams": page or None}
+
+    def list(self, request: ApiRequest) -> None:
+        """A page of streams, each described by its leader."""
+        asked = bodies.decode_optional(bodies.STREAM_LIST, request)
+        names = self._node.state.account(self._account.name).matching(asked.subject)
+        offset = min(max(asked.offset, 0), len(names))
+        page = [*names[offset : offset + API_LIST_MAX]]
+        described: dict[str, object] = {}
+
+        def take(body: bytes) -> bool:
+            for name, fields in msgspec.msgpack.decode(body, type=dict[str, bytes]).items():
+                described[name] = msgspec.json.decode(fields)
+            return len(described) == len(page)
+
+        def respond() -> None:
+            fields: dict[str, object] = {
+                "total": len(names),
+                "offset": offset,
+                "limit": API_LIST_MAX,
+                "streams": [described[name] for name in page if name in described],
+            }
+            missing = [name for name in page if name not in described]
+            if missing:
+                fields["missing"] = missing
+            request.respond(fields)
+
+        if not page:
+            respond()
+            return
+        self._gather(LIST, msgspec.msgpack.encode(ListStreams(self._account.name, page)), take, respond)
+
+    def info(self, request: ApiRequest) -> None:
+        """Usage over all servers, limits and the API level."""
+        total = {"memory": 0, "storage": 0, "consumers": 0}
+
+        def take(body: bytes) -> bool:
+            for key, value in msgspec.msgpack.decode(body, type=dict[str, int]).items():
+                total[key] += value
+            return False
+
+        self._gather(
+            USAGE, msgspec.msgpack.encode(self._account.name), take, lambda: request.respond(self._info_fields(total))
+        )
+
+    def _info_fields(self, used: Mapping[str, int]) -> dict[str, object]:
+        account, limits = self._account, self._account.limits
+        streams = self._node.state.account(account.name).streams.values()
+
+        def usage(tier: str) -> dict[str, object]:
+            mine = [one for one in streams if not tier or tier_of(one.config.num_replicas) == tier]
+            reserved = {
+                storage: sum(
+                    max(one.config.max_bytes, 0) * (1 if tier else len(one.peers))
+                    for one in mine
+                    if one.config.storage is storage
+                )
+                for storage in StorageType
+            }
+            return {
+                "memory": used["memory"],
+                "storage": used["storage"],
+                "reserved_memory": reserved[StorageType.MEMORY],
+                "reserved_storage": reserved[StorageType.FILE],
+                "streams": len(mine),
+                "consumers": used["consumers"],
+            }
+
+        fields = usage("")
+        fields["limits"] = limit_fields(AccountLimits(0, 0, 0, 0, 0, 0, 0) if limits.tiers else limits)
+        if account.facts.domain:
+            fields["domain"] = account.facts.domain
+        fields["api"] = {"level": API_LEVEL, "total": self._counters.total, "errors": self._counters.errors}
+        if limits.tiers:
+            fields["tiers"] = {
+                name: {**usage(name), "limits": limit_fields(tier)} for name, tier in limits.tiers.items()
+            }
+        return fields
+
+    def _gather(self, method: str, body: bytes, take: Callable[[bytes], bool], done: Callable[[], None]) -> None:
+        """Ask all servers that can be reached; `done` when all have answered, `take` has enough, or it is late."""
+        asked = set(self._node.online)
+        ended = False
+
+        def answered(node: int, answer: bytes) -> None:
+            asked.discard(node)
+            if take(answer) or not asked:
+                finish()
+
+        def finish() -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                cancel_timer()
+                cancel_question()
+                done()
+
+        cancel_timer = self._account.ports.call_later(_GATHERED_WITHIN_NS, finish)
+        cancel_question = self._node.calls.ask([*asked], method, body, answered)
+
+    # --- leaders ----------------------------------------------------------------------------------------------------
+
+    def step_down(self, request: ApiRequest) -> None:
+        """Have another server lead a stream. A consumer's leader is its stream's."""
+        stream = self._account.get_stream(request.names[0])
+        if len(request.names) > 1 and isinstance(stream.interest, Consumers):
+            stream.interest.get(request.names[1])
+        replica = self._node.hosting.replica(self._account.name, stream.name)
+        assignment = self._node.state.find(self._account.name, stream.name)
+        if replica is None or assignment is None or replica.group is None:
+            request.respond({"success": True})
+            return
+        target = self._target(request, assignment, replica.group.lags())
+        request.respond({"success": True})
+        replica.group.transfer(target)
+
+    def _target(self, request: ApiRequest, assignment: Assignment, lags: Mapping[int, int]) -> int:
+        asked = StepdownRequest() if bodies.is_empty(request.body) else _decoded(request.body)
+        preferred = asked.placement.get("preferred", "")
+        if set(asked.placement) - {"preferred"}:
+            raise TableError(table.CLUSTER_TAGS)
+        others = [peer for peer in assignment.peers if peer != self._node.node.id]
+        if preferred:
+            if preferred == self._node.node.name:
+                raise TableError(table.CLUSTER_NO_PEERS, err=f'preferred server "{preferred}" is already leader')
+            found = [peer for peer in others if self._node.name_of(peer) == preferred]
+            if not found:
+                raise TableError(table.CLUSTER_NO_PEERS, err=f'preferred server "{preferred}" not known')
+            return found[0]
+        there = [peer for peer in others if peer in self._node.online]
+        if not there:
+            raise TableError(table.CLUSTER_NO_PEERS, err="no replacement peer connected")
+        return min(there, key=lambda peer: lags.get(peer, 0))
+
+    def refuse(self, request: ApiRequest) -> None:
+        """What clusters cannot do yet."""
+        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _meta(self) -> MetaGroup:
+        meta = self._node.meta
+        if meta is None or meta.draft is None:
+            raise TableError(table.CLUSTER_NOT_AVAIL)
+        return meta
+
+    def _rules(self) -> AccountRules:
+        return AccountRules(self._account.limits, self._account.config_context())
+
+
+def _decoded(body: bytes) -> StepdownRequest:
+    try:
+        return msgspec.json.decode(body, type=StepdownRequest)
+    except (msgspec.DecodeError, UnicodeError):
+        raise TableError(table.BAD_REQUEST) from None

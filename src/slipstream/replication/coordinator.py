@@ -1,0 +1,282 @@
+"""What follows from what the cluster agrees on: the streams that this server keeps, the calls that are its own.
+
+    MetaGroup ──► changed ──► Hosting: streams and replicas of this server
+              └─► leads ──► every server that is heard of becomes known to all
+    gate(account) ──► which calls of the API are answered here
+    questions of other servers ──► Descriptions
+
+What this is not: the meta group itself, the founding, or connections (`server.cluster_node`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from slipstream.errors import ApiError
+from slipstream.jetstream import errors_table as table
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.dispatch import Gate
+from slipstream.jetstream.errors import TableError
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.file import FileStoreOptions
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.replication.descriptions import Descriptions
+from slipstream.replication.groups import Groups
+from slipstream.replication.hosting import Hosting
+from slipstream.replication.ids import NO_NODE, group_name, short_id
+from slipstream.replication.meta.entries import Assignment, Node
+from slipstream.replication.meta.group import MetaGroup
+from slipstream.replication.meta.placement import Surroundings
+from slipstream.replication.meta.responsibility import Answers, StreamView, who_answers
+from slipstream.replication.meta.state import MetaState
+from slipstream.replication.peer_calls import PeerCalls
+from slipstream.replication.stream_replica import StreamReplica
+
+__all__ = ["CALLS_GROUP", "ClusterPlace", "Coordinator"]
+
+CALLS_GROUP: Final = 1 << 63
+"""In the place of a group's number: servers among themselves."""
+_QUESTION, _ANSWER = 1, 2  # kinds of messages of it
+_LEADERLESS_TICKS: Final = 30
+_REFUSED: Final = ("STREAM.RESTORE.", "STREAM.PEER.", "STREAM.CANCEL_MOVE.")  # what clusters cannot do yet
+
+
+class ClusterPlace(Protocol):
+    """This server among the others. `server.cluster_node.ClusterNode` is one."""
+
+    node: Node
+    """This server."""
+    groups: Groups
+    """Those of this server."""
+
+    @property
+    def meta(self) -> MetaGroup | None:
+        """The meta group, once there is one."""
+        ...
+
+    @property
+    def reachable(self) -> Mapping[int, Node]:
+        """Other servers that were heard of and can be reached, by their numbers."""
+        ...
+
+
+class Coordinator:
+    """Of one server. Implements `MetaListener`, `ClusterView` and `ClusterFacts`."""
+
+    def __init__(
+        self,
+        place: ClusterPlace,
+        ports: Ports,
+        account: Callable[[str], JetStreamAccount | None],
+        disk: Disk,
+        directory: str,
+        options: Callable[[], FileStoreOptions],
+        unique_tag: str = "",
+    ) -> None:
+        """No stream is known before the meta group tells.
+
+        Args:
+            place: this server among the others.
+            ports: threads, time and the log.
+            account: an account by its name, if it may use JetStream here.
+            disk: where files are.
+            directory: of replicas, one directory each.
+            options: how a replica is stored.
+            unique_tag: prefix of tags that servers of one stream must differ in.
+        """
+        self._place = place
+        self._ports = ports
+        self._account = account
+        self._told: dict[int, int] = {}  # groups → the term of the leader that was announced
+        self._unique_tag = unique_tag
+        self._ticks = 0
+        groups = place.groups
+        self.hosting = Hosting(place.node.id, disk, directory, options, groups, ports, account, self._stream_changed)
+        """The streams that are kept here."""
+        self._descriptions = Descriptions(account, self.hosting, lambda: place.meta)
+        self.calls = PeerCalls(
+            place.node.id,
+            lambda to, data: groups.send(CALLS_GROUP, to, data, kind=_QUESTION),
+            lambda to, data: groups.send(CALLS_GROUP, to, data, kind=_ANSWER),
+            ports.call_soon,
+            self._descriptions.handle,
+        )
+        """Questions to other servers."""
+        groups.add(CALLS_GROUP, self, self._hear)
+
+    def close(self) -> None:
+        """End; everything stays on disk."""
+        self.hosting.close()
+
+    # --- as a member of no group, where servers talk among themselves -------------------------------------------------
+
+    def tick(self) -> None:
+        """A tick has passed."""
+        self._ticks += 1
+        self.hosting.tick()
+        self._introduce()
+        self._descriptions.look()
+
+    def receive(self, message: bytes) -> bool:
+        """There is no Raft here."""
+        del message
+        return False
+
+    def unreachable(self, node: int) -> None:
+        """Whoever asks has a time limit."""
+
+    def _hear(self, sender: int, kind: int, body: memoryview) -> None:
+        if kind == _QUESTION:
+            self.calls.asked(sender, bytes(body))
+        elif kind == _ANSWER:
+            self.calls.answered(sender, bytes(body))
+
+    # --- what the meta group tells (`MetaListener`) -------------------------------------------------------------------
+
+    def changed(self, old: Node | Assignment | None, new: Node | Assignment | None) -> None:
+        """See `MetaListener`."""
+        if not isinstance(old, Node) and not isinstance(new, Node):
+            self.hosting.assigned(old, new)
+            self._descriptions.look()
+
+    def leads(self) -> None:
+        """See `MetaListener`."""
+        self._ports.log("INF", "Self is new JetStream cluster metadata leader")
+        self._introduce()
+
+    def steps_down(self) -> None:
+        """See `MetaListener`."""
+        self._ports.log("INF", "JetStream cluster metadata leader stepped down")
+
+    def stopped(self, error: Exception) -> None:
+        """See `MetaListener`."""
+        self._ports.log("ERR", f"JetStream cluster: this server takes no part in the meta group any more: {error}")
+
+    def _introduce(self) -> None:
+        """The leader has every member that it hears of known to all."""
+        meta = self._place.meta
+        if meta is None or meta.draft is None:
+            return
+        members = meta.votes.voters
+        for node in (self._place.node, *self._place.reachable.values()):
+            if node.id in members and meta.draft.nodes.get(node.id) != node:
+                meta.propose([node], lambda _: None)
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        """This server."""
+        return self._place.node
+
+    @property
+    def meta(self) -> MetaGroup | None:
+        """The meta group, once there is one."""
+        return self._place.meta
+
+    @property
+    def online(self) -> set[int]:
+        """Servers that can be reached, this one among them."""
+        return {self.node.id, *self._place.reachable}
+
+    @property
+    def around(self) -> Surroundings:
+        """What placement has to know of servers."""
+        return Surroundings(self.online, unique_tag=self._unique_tag)
+
+    @property
+    def state(self) -> MetaState:
+        """What is agreed on."""
+        return self.meta.state if self.meta is not None else MetaState()
+
+    @property
+    def is_meta_leader(self) -> bool:
+        """See `ClusterView`."""
+        return self.meta is not None and self.meta.is_leader
+
+    @property
+    def is_leaderless(self) -> bool:
+        """See `ClusterView`."""
+        return self._ticks >= _LEADERLESS_TICKS if self.meta is None else self.meta.is_leaderless
+
+    @property
+    def meta_leader(self) -> str:
+        """The name of who leads the meta group, empty if nobody is known to."""
+        return self.name_of(self.meta.leader) if self.meta is not None else ""
+
+    def name_of(self, node: int) -> str:
+        """The name of a server."""
+        known = self._place.reachable.get(node) or self.state.nodes.get(node)
+        return self.node.name if node == self.node.id else known.name if known is not None else ""
+
+    def stream(self, account: str, name: str) -> StreamView:
+        """See `ClusterView`."""
+        assignment = self.state.find(account, name)
+        if assignment is None:
+            return StreamView.MISSING
+        here = self.hosting.view(account, name)
+        if here is not None:
+            return here
+        there = sum(peer in self.online for peer in assignment.peers)
+        return StreamView.ELSEWHERE if there > len(assignment.peers) // 2 else StreamView.LEADERLESS
+
+    def gate(self, account: str) -> Gate:
+        """Which calls of an account's API are this server's."""
+
+        def judge(call: str) -> bool | ApiError:
+            verdict = who_answers(call, account, self)
+            if verdict is Answers.HANDLE:
+                return TableError(table.CLUSTER_UN_SUPPORT_FEATURE) if call.startswith(_REFUSED) else True
+            if verdict is Answers.NOT_FOUND:
+                return TableError(table.STREAM_NOT_FOUND)
+            return TableError(table.CLUSTER_NOT_AVAIL) if verdict is Answers.UNAVAILABLE else False
+
+        return judge
+
+    def block(self, account: str, stream: str) -> dict[str, object]:
+        """The `cluster` member of what is said about a stream. See `jetstream.account.server.ClusterFacts`."""
+        assignment = self.state.find(account, stream)
+        out: dict[str, object] = {"name": self.node.cluster}
+        if assignment is None:
+            return out
+        replica = self.hosting.replica(account, stream)
+        group = replica.group if replica is not None else None
+        if not assignment.is_replicated:
+            out["leader"] = self.name_of(assignment.peers[0])
+            return out
+        out["raft_group"] = group_name(assignment.group, len(assignment.peers), assignment.config.storage)
+        leader = group.leader if group is not None else NO_NODE
+        if leader != NO_NODE:
+            out["leader"] = self.name_of(leader)
+        lags = group.lags() if group is not None else {}
+        out["replicas"] = [self._peer(peer, lags) for peer in assignment.peers if peer != leader]
+        return out
+
+    def _peer(self, peer: int, lags: Mapping[int, int]) -> dict[str, object]:
+        online, lag = peer in self.online, lags.get(peer, 0)
+        out: dict[str, object] = {"name": self.name_of(peer), "current": online and not lag}
+        if not online:
+            out["offline"] = True
+        out["active"] = 0
+        if lag:
+            out["lag"] = lag
+        out["peer"] = short_id(peer)
+        return out
+
+    def _stream_changed(self, assignment: Assignment) -> None:
+        """A stream is led by another server, or by this one."""
+        self._descriptions.look()
+        replica = self.hosting.replica(assignment.account, assignment.name)
+        if replica is not None and replica.stream is not None:
+            self._elected(assignment, replica)
+
+    def _elected(self, assignment: Assignment, replica: StreamReplica) -> None:
+        host, group = self._account(assignment.account), replica.group
+        if host is None or group is None or self._told.get(assignment.group) == group.term:
+            return
+        self._told[assignment.group] = group.term
+        others = [self._peer(peer, group.lags()) for peer in assignment.peers if peer != self.node.id]
+        own = {"name": self.node.name, "current": True, "active": 0, "peer": short_id(self.node.id)}
+        fields = {"stream": assignment.name, "leader": self.node.name, "replicas": [own, *others]}
+        host.advisories.publish(f"STREAM.LEADER_ELECTED.{assignment.name}", "stream_leader_elected", fields)

@@ -1,0 +1,156 @@
+"""What servers of a cluster tell each other about streams that they lead.
+
+describe   one stream, when it is as was agreed on: held until this server leads it, or for good
+list       those of some streams that are led here, at once
+usage      what an account has on this server
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.api.info import stream_fields
+from slipstream.jetstream.api.received import all_committed, all_received
+from slipstream.jetstream.config.enums import StorageType
+from slipstream.jetstream.gojson import encode
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.replication.hosting import Hosting
+from slipstream.replication.meta.group import MetaGroup
+from slipstream.replication.peer_calls import Answer
+
+__all__ = ["DESCRIBE", "LIST", "USAGE", "DescribeStream", "Described", "Descriptions", "ListStreams"]
+
+DESCRIBE: Final = "describe"
+LIST: Final = "list"
+USAGE: Final = "usage"
+_HELD_MAX: Final = 4096
+
+
+class DescribeStream(msgspec.Struct, array_like=True):
+    """Which stream, and what must be known of it here."""
+
+    account: str
+    stream: str
+    group: int
+    seq: int
+    """What the meta group had agreed on up to here."""
+
+
+class Described(msgspec.Struct, array_like=True):
+    """A stream as JSON, or why there is none."""
+
+    fields: bytes = b""
+    error: str | None = None
+
+
+class ListStreams(msgspec.Struct, array_like=True):
+    """Some streams of an account."""
+
+    account: str
+    names: list[str]
+
+
+class Descriptions:
+    """Answers such questions."""
+
+    def __init__(
+        self,
+        account: Callable[[str], JetStreamAccount | None],
+        hosting: Hosting,
+        meta: Callable[[], MetaGroup | None],
+    ) -> None:
+        """From what is there when somebody asks."""
+        self._account = account
+        self._hosting = hosting
+        self._meta = meta
+        self._held: list[tuple[DescribeStream, Answer]] = []
+
+    def handle(self, method: str, body: bytes, answer: Answer) -> None:
+        """See `PeerCalls`. What makes no sense is not answered."""
+        try:
+            if method == DESCRIBE:
+                question = msgspec.msgpack.decode(body, type=DescribeStream)
+                if len(self._held) < _HELD_MAX:
+                    self._held.append((question, answer))
+                    self.look()
+            elif method == LIST:
+                asked = msgspec.msgpack.decode(body, type=ListStreams)
+                self._list(asked.account, asked.names, answer)
+            elif method == USAGE:
+                self._usage(msgspec.msgpack.decode(body, type=str), answer)
+        except (msgspec.DecodeError, UnicodeError):
+            return
+
+    def look(self) -> None:
+        """Something may have changed: answer what can be answered now, and drop what never will be."""
+        if self._held:
+            held, self._held = self._held, []
+            self._held += [one for one in held if not self._try(*one)]
+
+    def _try(self, question: DescribeStream, answer: Answer) -> bool:
+        meta = self._meta()
+        if meta is None or meta.handed_seq < question.seq:
+            return False
+        assignment = meta.state.find(question.account, question.stream)
+        if assignment is None or assignment.group != question.group:
+            return True
+        hosting = self._hosting
+        error = hosting.error(assignment)
+        if error is not None:
+            answer(msgspec.msgpack.encode(Described(error=error)))
+            return True
+        stream = hosting.is_up_to_date(assignment)
+        host = self._account(question.account)
+        if stream is None or host is None:
+            return False
+
+        def committed(failed: object) -> None:
+            if failed is None:
+                answer(msgspec.msgpack.encode(Described(_shown(host, stream))))
+
+        stream.after_commit(committed)
+        return True
+
+    def _list(self, account: str, names: list[str], answer: Answer) -> None:
+        host = self._account(account)
+        found = [] if host is None else [one for name in names if (one := self._hosting.led(account, name)) is not None]
+        if host is None or not found:
+            answer(msgspec.msgpack.encode({}))
+            return
+        shown: dict[str, bytes] = {}
+
+        def show(stream: Stream) -> None:
+            shown[stream.name] = _shown(host, stream, versioned=False)
+
+        def describe() -> None:
+            for stream in found:
+                if host.streams.get(stream.name) is stream:
+                    show(stream)
+            all_committed(found, show, lambda: answer(msgspec.msgpack.encode(shown)))
+
+        all_received(found, describe)
+
+    def _usage(self, account: str, answer: Answer) -> None:
+        host = self._account(account)
+        if host is None:
+            answer(msgspec.msgpack.encode({}))
+            return
+
+        def respond() -> None:
+            used = {
+                "memory": host.budgets[StorageType.MEMORY].used_bytes,
+                "storage": host.budgets[StorageType.FILE].used_bytes,
+                "consumers": sum(stream.interest.reader_count for stream in host.streams.values()),
+            }
+            answer(msgspec.msgpack.encode(used))
+
+        all_received(host.streams.values(), respond)
+
+
+def _shown(host: JetStreamAccount, stream: Stream, *, versioned: bool = True) -> bytes:
+    cluster = host.cluster_block(stream.name)
+    return encode(stream_fields(stream, host.facts, host.ports.now_ns(), versioned=versioned, cluster=cluster))

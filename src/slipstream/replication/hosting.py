@@ -1,0 +1,267 @@
+"""The streams that this server keeps, as the meta group assigns them: made, changed and ended.
+
+A stream with one copy is an ordinary one of its account. One with several is a `StreamReplica`, and a stream of the
+account only while this server leads it.
+
+    assigned ──► files made ──► replica, or stream        another configuration ──► the leader takes it
+    gone, or another of the same name ──► ended ──► files removed
+
+What this is not: who decides (`meta`), or who is asked (`cluster_api`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.config.stored import to_stored
+from slipstream.jetstream.ports import Ports
+from slipstream.jetstream.store.file import FileStoreOptions
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.stream.stream import Stream
+from slipstream.replication.groups import Groups
+from slipstream.replication.ids import NO_NODE
+from slipstream.replication.meta.entries import Assignment
+from slipstream.replication.meta.responsibility import StreamView
+from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.stream_replica import StreamReplica
+
+__all__ = ["Hosting"]
+
+_LEADERLESS_TICKS = 30  # without a leader for so long, callers are told
+
+
+class _Kept:
+    """A stream of this server."""
+
+    __slots__ = ("assignment", "ended", "error", "files", "leaderless_ticks", "replica")
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.replica: StreamReplica | None = None
+        self.files: ReplicaFiles | None = None
+        self.ended = False
+        self.error: str | None = None
+        self.leaderless_ticks = 0
+
+
+class Hosting:
+    """All of them."""
+
+    def __init__(
+        self,
+        node: int,
+        disk: Disk,
+        directory: str,
+        options: Callable[[], FileStoreOptions],
+        groups: Groups,
+        ports: Ports,
+        account: Callable[[str], JetStreamAccount | None],
+        changed: Callable[[Assignment], None],
+    ) -> None:
+        """None yet.
+
+        Args:
+            node: this server.
+            disk: where files are.
+            directory: of the replicas, one directory each by the number of their group.
+            options: how a replicated stream is stored.
+            groups: those of this server.
+            ports: threads and the log.
+            account: an account by its name, if it may use JetStream here.
+            changed: is told of a stream that is led by another server now, or by this one.
+        """
+        self._node = node
+        self._disk = disk
+        self._directory = directory
+        self._options = options
+        self._groups = groups
+        self._ports = ports
+        self._account = account
+        self._changed = changed
+        self._kept: dict[tuple[str, str], _Kept] = {}
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    def led(self, account: str, name: str) -> Stream | None:
+        """A stream that this server leads, or of which it keeps the only copy."""
+        kept = self._kept.get((account, name))
+        host = self._account(account)
+        return None if kept is None or host is None else host.streams.get(name)
+
+    def replica(self, account: str, name: str) -> StreamReplica | None:
+        """The replica of a stream, if it has several and one is here."""
+        kept = self._kept.get((account, name))
+        return kept.replica if kept is not None else None
+
+    def view(self, account: str, name: str) -> StreamView | None:
+        """What this server knows of a stream that is kept here; None: it is not."""
+        kept = self._kept.get((account, name))
+        if kept is None:
+            return None
+        if self.led(account, name) is not None:
+            return StreamView.LED_HERE
+        return StreamView.LEADERLESS if kept.leaderless_ticks >= _LEADERLESS_TICKS else StreamView.ELSEWHERE
+
+    def is_up_to_date(self, assignment: Assignment) -> Stream | None:
+        """The stream of an assignment, if it runs here and is as that says."""
+        kept, stream = self._kept.get((assignment.account, assignment.name)), None
+        if kept is not None and kept.assignment == assignment:
+            stream = self.led(assignment.account, assignment.name)
+        return stream if stream is not None and stream.config == assignment.config else None
+
+    def error(self, assignment: Assignment) -> str | None:
+        """Why a stream with one copy, which is kept here, could not be made."""
+        kept = self._kept.get((assignment.account, assignment.name))
+        return kept.error if kept is not None else None
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """A tick has passed."""
+        for kept in self._kept.values():
+            group = kept.replica.group if kept.replica is not None else None
+            has_leader = kept.replica is None or (group is not None and group.leader != NO_NODE)
+            kept.leaderless_ticks = 0 if has_leader else kept.leaderless_ticks + 1
+
+    def assigned(self, old: Assignment | None, new: Assignment | None) -> None:
+        """The meta group has agreed on something else."""
+        if old is not None and (new is None or new.group != old.group or self._node not in new.peers):
+            self._end(old)
+        if new is None or self._node not in new.peers:
+            return
+        kept = self._kept.get((new.account, new.name))
+        if kept is None:
+            self._begin(new)
+        else:
+            kept.assignment = new
+            self._follow_config(kept)
+
+    def account_opened(self, account: JetStreamAccount) -> None:
+        """An account may use JetStream here from now on."""
+        for (name, _), kept in list(self._kept.items()):
+            if name == account.name and kept.replica is None:
+                self._make(kept)
+
+    def close(self) -> None:
+        """End: the files stay."""
+        for kept in self._kept.values():
+            if kept.replica is not None:
+                kept.replica.stop(lambda: None)
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, assignment: Assignment) -> None:
+        kept = _Kept(assignment)
+        self._kept[assignment.account, assignment.name] = kept
+        if self._account(assignment.account) is not None:
+            self._make(kept)
+
+    def _make(self, kept: _Kept) -> None:
+        if kept.assignment.is_replicated:
+            self._make_replica(kept)
+            return
+        assignment, host = kept.assignment, self._account(kept.assignment.account)
+        if host is None:
+            return
+        if host.streams.get(assignment.name) is not None:
+            self._follow_config(kept)
+            return
+        host.place_stream(assignment.config, assignment.created_ns, partial(self._made, kept))
+
+    def _made(self, kept: _Kept, outcome: Stream | ApiError) -> None:
+        assignment = kept.assignment
+        if isinstance(outcome, ApiError):
+            self._log("ERR", assignment, f"could not be made: {outcome}")
+            kept.error = outcome.description
+            self._changed(assignment)
+        elif not kept.ended:
+            self._follow_config(kept)
+            self._changed(assignment)
+
+    def _make_replica(self, kept: _Kept) -> None:
+        assignment = kept.assignment
+        files = ReplicaFiles(self._disk, f"{self._directory}/{assignment.group}", self._options)
+        kept.files = files
+        config = assignment.config
+        faults: list[StorageFault] = []
+
+        def create() -> None:
+            stored = to_stored(config, assignment.created_ns)
+            try:
+                files.create(assignment.uid, stored, assignment.peers, first_seq=max(config.first_seq, 1))
+            except StorageFault as fault:
+                faults.append(fault)
+
+        def created() -> None:
+            host = self._account(assignment.account)
+            if faults:
+                self._log("ERR", assignment, f"could not be made: {faults[0]}")
+            elif kept.ended:
+                self._destroy(kept)
+            elif host is not None:
+                kept.replica = StreamReplica(
+                    assignment.name,
+                    assignment.group,
+                    self._node,
+                    host,
+                    files,
+                    self._groups,
+                    host.ports,
+                    on_change=lambda _: self._leader_changed(kept),
+                    leads_first=assignment.preferred == self._node,
+                )
+                kept.replica.start()
+
+        self._ports.run_blocking(create, created)
+
+    def _leader_changed(self, kept: _Kept) -> None:
+        if not kept.ended:
+            self._follow_config(kept)
+            self._changed(kept.assignment)
+
+    def _follow_config(self, kept: _Kept) -> None:
+        """Have the stream be as it is assigned, if it runs here."""
+        assignment = kept.assignment
+        host, stream = self._account(assignment.account), self.led(assignment.account, assignment.name)
+        if host is None or stream is None or stream.config == assignment.config:
+            return
+
+        def done(outcome: Stream | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                self._log("ERR", assignment, f"could not be changed: {outcome}")
+            self._changed(assignment)
+
+        host.change_stream(assignment.config, done)
+
+    def _end(self, assignment: Assignment) -> None:
+        kept = self._kept.pop((assignment.account, assignment.name), None)
+        if kept is None:
+            return
+        kept.ended = True
+        host = self._account(assignment.account)
+        if kept.replica is not None:
+            kept.replica.stop(partial(self._destroy, kept))
+        elif not assignment.is_replicated and host is not None and assignment.name in host.streams:
+            host.delete_stream(assignment.name, lambda _: None)
+
+    def _destroy(self, kept: _Kept) -> None:
+        files, faults = kept.files, list[StorageFault]()
+        assert files is not None
+
+        def destroy() -> None:
+            try:
+                files.destroy()
+            except StorageFault as fault:
+                faults.append(fault)
+
+        def destroyed() -> None:
+            if faults:
+                self._log("ERR", kept.assignment, f"could not be removed: {faults[0]}")
+
+        self._ports.run_blocking(destroy, destroyed)
+
+    def _log(self, level: str, assignment: Assignment, text: str) -> None:
+        self._ports.log(level, f"Stream '{assignment.account} > {assignment.name}' {text}")

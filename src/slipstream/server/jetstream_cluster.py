@@ -1,0 +1,97 @@
+"""JetStream of a server in a cluster: the node, and what follows from what servers agree on.
+
+Imported only where there is a cluster: a single server needs no Raft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from slipstream.replication.cluster_api import ClusterApi
+from slipstream.replication.coordinator import Coordinator
+from slipstream.replication.ids import node_id
+from slipstream.replication.meta.entries import Node
+from slipstream.server.cluster_node import ClusterNode
+
+if TYPE_CHECKING:
+    from slipstream.jetstream.account.account import JetStreamAccount
+    from slipstream.jetstream.api.dispatch import ApiDispatcher, Gate
+    from slipstream.jetstream.ports import Ports, ServerFacts
+    from slipstream.jetstream.store.file import FileStoreOptions
+    from slipstream.jetstream.store.file.disk import Disk
+    from slipstream.links.routes.mesh import Mesh
+    from slipstream.server.server import Server
+
+__all__ = ["JetStreamCluster"]
+
+
+class JetStreamCluster:
+    """The cluster as this server's JetStream has it.
+
+    Args:
+        server: this one.
+        facts: of its JetStream.
+        ports: threads, dice, time and log.
+        disk: where files are.
+        directory: of JetStream.
+        options: of a replica's store.
+        account: an account by its name, if it may use JetStream here.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        facts: ServerFacts,
+        ports: Ports,
+        disk: Disk,
+        directory: str,
+        options: Callable[[], FileStoreOptions],
+        account: Callable[[str], JetStreamAccount | None],
+    ) -> None:
+        name = server.identity.name
+        node = Node(
+            id=node_id(name),
+            name=name,
+            cluster=server.options.cluster.name,
+            tags=list(server.options.server_tags),
+            max_memory=facts.max_memory,
+            max_storage=facts.max_storage,
+        )
+        unique_tag = server.options.jetstream.unique_tag
+
+        made: list[Coordinator] = []
+
+        def coordinate(place: ClusterNode) -> Coordinator:
+            made.append(Coordinator(place, ports, account, disk, f"{place.directory}/replicas", options, unique_tag))
+            return made[0]
+
+        self.node = ClusterNode(node, ports, server.turns, disk, directory, options, coordinate)
+        """This server among the others."""
+        self.coordinator = made[0]
+        """What follows from what is agreed on."""
+
+    def gate(self, account: str) -> Gate:
+        """Which calls of an account's API are this server's."""
+        return self.coordinator.gate(account)
+
+    def serve(self, account: JetStreamAccount, api: ApiDispatcher) -> None:
+        """Answer the calls that are about more than one stream."""
+        ClusterApi(account, api, self.coordinator)
+
+    def opened(self, account: JetStreamAccount) -> None:
+        """An account may use JetStream here."""
+        self.coordinator.hosting.account_opened(account)
+
+    def join(self, mesh: Mesh) -> None:
+        """Other servers can be reached from now on.
+
+        Raises:
+            StorageFault, ValueError: what was promised cannot be read.
+        """
+        self.node.join(mesh)
+
+    def stop(self) -> None:
+        """Take part no more."""
+        self.node.stop()
+        self.coordinator.close()

@@ -1,0 +1,202 @@
+"""Streams of a cluster of three servers, asked for on any of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.js.errors import APIError
+
+pytest.importorskip("slipstream_raft")
+
+from support.cluster_servers import Member, Trio, trio
+from support.clusters import until
+
+
+@pytest.fixture
+async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Trio]:
+    monkeypatch.setattr("slipstream.server.server.unsupported", lambda _options: [])  # refused until all of it is there
+    async with trio(tmp_path) as running:
+        yield running
+
+
+async def call(client: Client, subject: str, **body: Any) -> dict[str, Any]:
+    answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"", timeout=15)
+    found: dict[str, Any] = json.loads(answer.data)
+    return found
+
+
+async def create(client: Client, name: str, replicas: int = 3, **more: Any) -> dict[str, Any]:
+    return await call(client, f"STREAM.CREATE.{name}", name=name, subjects=[f"{name}.>"], num_replicas=replicas, **more)
+
+
+async def published(client: Client, subject: str, payload: bytes) -> int:
+    """Publish until somebody leads the stream; the sequence."""
+    found: list[int] = []
+
+    async def attempt() -> bool:
+        try:
+            ack = await client.jetstream().publish(subject, payload, timeout=1)
+        except (
+            APIError,
+            nats.errors.TimeoutError,
+            nats.errors.NoRespondersError,
+            nats.js.errors.NoStreamResponseError,
+        ):
+            return False
+        found.append(ack.seq)
+        return True
+
+    while not await attempt():
+        pass
+    return found[0]
+
+
+async def test_streams_are_made_on_any_server_and_seen_on_all(servers: Trio) -> None:
+    clients = [await nats.connect(member.url) for member in servers.members]
+    try:
+        for number, client in enumerate(clients):
+            made = await create(client, f"R3{number}")
+            assert made["did_create"] and made["config"]["num_replicas"] == 3
+            cluster = made["cluster"]
+            assert cluster["name"] == "C" and cluster["raft_group"].startswith("S-R3F-")
+            names = {cluster["leader"], *(replica["name"] for replica in cluster["replicas"])}
+            assert names == {"n0", "n1", "n2"}
+            made = await create(client, f"R1{number}", 1)
+            assert set(made["cluster"]) == {"name", "leader"}
+        # One copy each, on three servers.
+        leaders = [(await call(clients[0], f"STREAM.INFO.R1{number}"))["cluster"]["leader"] for number in range(3)]
+        assert sorted(leaders) == ["n0", "n1", "n2"]
+        for client in clients:
+            assert (await call(client, "STREAM.NAMES"))["streams"] == ["R10", "R11", "R12", "R30", "R31", "R32"]
+            listed = await call(client, "STREAM.LIST")
+            assert [one["config"]["name"] for one in listed["streams"]] == ["R10", "R11", "R12", "R30", "R31", "R32"]
+            assert listed["total"] == 6 and "missing" not in listed
+            info = await call(client, "INFO")
+            assert (info["streams"], info["consumers"]) == (6, 0)
+            again = await create(client, "R30")
+            assert "did_create" not in again and again["config"]["name"] == "R30"
+            assert (await create(client, "R30", 1))["error"]["err_code"] == 10058
+            assert (await create(client, "R5", 5))["error"]["err_code"] == 10005
+            overlap = await call(client, "STREAM.CREATE.X", name="X", subjects=["R31.x"])
+            assert overlap["error"]["err_code"] == 10065
+            for subject in ("STREAM.INFO.NO", "STREAM.DELETE.NO", "CONSUMER.INFO.NO.c", "STREAM.LEADER.STEPDOWN.NO"):
+                assert (await call(client, subject))["error"]["err_code"] == 10059
+        for number, client in enumerate(clients):
+            assert (await call(client, f"STREAM.DELETE.R3{number}"))["success"]
+        assert (await call(clients[0], "STREAM.NAMES"))["streams"] == ["R10", "R11", "R12"]
+        kept = [member.coordinator.hosting.replica("$G", "R30") for member in servers.members]
+        assert kept == [None, None, None]
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def test_what_is_published_is_on_all_and_survives_its_leader(servers: Trio) -> None:
+    client = await nats.connect(servers.members[0].url)
+    try:
+        await create(client, "S")
+        js = client.jetstream()
+        for number in range(10):
+            assert (await js.publish("S.x", b"%d" % number)).seq == number + 1
+        config = {"durable_name": "c", "ack_policy": "explicit"}
+        made = await call(client, "CONSUMER.CREATE.S.c", stream_name="S", config=config)
+        assert made["name"] == "c"
+        reader = await js.pull_subscribe_bind(consumer="c", stream="S")
+        for message in await reader.fetch(4):
+            await message.ack_sync()
+        first = (await call(client, "STREAM.INFO.S"))["cluster"]["leader"]
+    finally:
+        await client.close()
+    await servers.named(first).stop()
+    client = await nats.connect(servers.running[0].url)
+    try:
+        assert await published(client, "S.x", b"10") == 11
+        found = await call(client, "STREAM.INFO.S")
+        assert found["cluster"]["leader"] != first and found["state"]["messages"] == 11
+        offline = [replica["name"] for replica in found["cluster"]["replicas"] if replica.get("offline")]
+        assert offline == [first]
+        reader = await client.jetstream().pull_subscribe_bind(consumer="c", stream="S")
+        messages = [message.data for message in await reader.fetch(7)]
+        assert messages == [b"%d" % number for number in range(4, 11)]
+        assert (await create(client, "T"))["did_create"]  # two of three are enough
+        await servers.named(first).start()
+        await until(lambda: _caught_up(servers.named(first), "S", 11), "it has what it missed")
+    finally:
+        await client.close()
+
+
+def _caught_up(member: Member, stream: str, messages: int) -> bool:
+    replica = member.coordinator.hosting.replica("$G", stream)
+    return replica is not None and replica.messages == messages
+
+
+async def test_an_update_is_everywhere_and_leaders_step_down(servers: Trio) -> None:
+    client = await nats.connect(servers.members[0].url)
+    try:
+        await create(client, "S")
+        for number in range(6):
+            await published(client, "S.x", b"%d" % number)
+        config = {"name": "S", "subjects": ["S.>"], "num_replicas": 3}
+        changed = await call(client, "STREAM.UPDATE.S", **config, max_msgs=4)
+        assert changed["config"]["max_msgs"] == 4 and changed["state"]["messages"] == 4
+        for more, code in (
+            ({"num_replicas": 1}, 10036),
+            ({"storage": "memory"}, 10052),
+            ({"placement": {"tags": ["x"]}}, 10036),
+        ):
+            refused = await call(client, "STREAM.UPDATE.S", **{**config, **more})
+            assert refused["error"]["err_code"] == code
+        leader = (await call(client, "STREAM.INFO.S"))["cluster"]["leader"]
+        refused = await call(client, "STREAM.LEADER.STEPDOWN.S", placement={"preferred": leader})
+        assert refused["error"]["description"] == f'preferred server "{leader}" is already leader'
+        refused = await call(client, "STREAM.LEADER.STEPDOWN.S", placement={"preferred": "nx"})
+        assert refused["error"]["description"] == 'preferred server "nx" not known'
+        other = next(name for name in ("n0", "n1", "n2") if name != leader)
+        assert (await call(client, "STREAM.LEADER.STEPDOWN.S", placement={"preferred": other}))["success"]
+        assert await published(client, "S.x", b"6") == 7
+        found = await call(client, "STREAM.INFO.S")
+        assert found["cluster"]["leader"] == other and found["config"]["max_msgs"] == 4
+        assert found["state"]["messages"] == 4
+    finally:
+        await client.close()
+
+
+async def test_all_start_again(servers: Trio) -> None:
+    client = await nats.connect(servers.members[0].url)
+    for name, replicas in (("R3", 3), ("R1", 1), ("GONE", 1)):
+        await create(client, name, replicas)
+        await published(client, f"{name}.x", b"kept")
+    await call(client, "STREAM.DELETE.GONE")
+    await client.close()
+    await servers.stop()
+    await servers.start()
+    await servers.leader()
+    client = await nats.connect(servers.members[1].url)
+    try:
+        assert (await call(client, "STREAM.NAMES"))["streams"] == ["R1", "R3"]
+        for name in ("R3", "R1"):
+            assert await published(client, f"{name}.x", b"more") == 2
+        assert (await call(client, "STREAM.INFO.R1"))["state"]["messages"] == 2
+    finally:
+        await client.close()
+
+
+async def test_without_a_majority_everybody_says_so(servers: Trio) -> None:
+    client = await nats.connect(servers.members[0].url)
+    try:
+        await create(client, "S")
+        for member in servers.members[1:]:
+            await member.stop()
+        node = servers.members[0]
+        await until(lambda: node.coordinator.is_leaderless, "nobody leads for a while")
+        for subject in ("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.DELETE.S", "STREAM.INFO.NO"):
+            assert (await call(client, subject))["error"]["err_code"] == 10008
+        assert (await create(client, "T"))["error"]["err_code"] == 10008
+    finally:
+        await client.close()
