@@ -153,7 +153,7 @@ def _row(key: Key, block: _Block) -> str:
 
 
 # Keys of UNSUPPORTED that are refused with some values only, so the whole key is not marked.
-_PARTLY = {"cluster", "leafnodes", "authorization", "tls", "jetstream", "websocket"}
+_PARTLY = {"cluster", "gateway", "leafnodes", "authorization", "tls", "jetstream", "websocket"}
 
 
 def _default(key: Key, block: _Block) -> str:

@@ -74,10 +74,11 @@ RECONNECT_ERROR_REPORTS: Final = 1
 # An authentication timeout above this is probably an unquoted duration; the config loader warns.
 AUTH_TIMEOUT_WARN_NS: Final = 60 * SECOND_NS
 
-# --- routes, gateways, leaf nodes, MQTT (configuration only so far) --------------------------------------------------
+# --- routes, gateways, leaf nodes, MQTT ------------------------------------------------------------------------------
 
 ROUTE_POOL_SIZE: Final = 3  # connections per peer, so that one busy account does not block the others
 ROUTE_PING_INTERVAL_MAX_NS: Final = 30 * SECOND_NS  # routes notice a dead peer sooner than clients
+GATEWAY_PING_INTERVAL_MAX_NS: Final = 15 * SECOND_NS  # and gateways sooner than routes
 LEAF_RECONNECT_NS: Final = 1 * SECOND_NS
 LEAF_FIRST_INFO_TIMEOUT_NS: Final = 1 * SECOND_NS
 LEAF_DIAL_TIMEOUT_NS: Final = 1 * SECOND_NS

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from models.links import Rules, calls_of
 from slipstream.kernels.wire.delivery import Delivery
-from slipstream.kernels.wire.interest import ROUTE, Interest, Link
+from slipstream.kernels.wire.interest import GATEWAY, HUB_LEAF, ROUTE, Interest, Link
 from slipstream.kernels.wire.linkparser import LinkParser
 from slipstream.kernels.wire.outbox import FlushQueue, Outbox
 
-LEAF = ROUTE + 1
 LINE_MAX = 4096
 
 
@@ -23,11 +22,12 @@ class Recorder:
 
     def __init__(self, rules: Rules) -> None:
         self.calls: list[tuple[Any, ...]] = []
-        link = Link(LEAF if not rules.routed else ROUTE, Outbox(FlushQueue(lambda: None), None, 1 << 20))
+        kind = GATEWAY if rules.gateway else ROUTE if rules.routed else HUB_LEAF
+        link = Link(kind, Outbox(FlushQueue(lambda: None), None, 1 << 20))
         link.headers = rules.headers
         self.parser = LinkParser(self, link, Delivery(1), rules.max_payload, LINE_MAX)
         self.parser.named_accounts, self.parser.ready = rules.named_accounts, rules.ready
-        self.parser.fast = False
+        self.parser.fast, self.parser.addressed = False, rules.addressed
 
     def on_info(self, text: bytes) -> None:
         self.calls.append(("info", text))
@@ -55,6 +55,12 @@ class Recorder:
     def on_interest_gone(self, *gone: object) -> None:
         self.calls.append(("gone", *gone))
 
+    def on_account(self, *account: object) -> None:
+        self.calls.append(("account", *account))
+
+    def on_addressed(self, *message: object) -> None:
+        self.calls.append(("addressed", *message))
+
     def on_unknown_account(self, account: bytes) -> bool:
         self.parser.admit(account, Interest(), self)
         return True
@@ -70,11 +76,42 @@ class Recorder:
 
 
 word = st.sampled_from(
-    [b"A", b"a.b", b">", b"q", b"+", b"|", b"0", b"3", b"12", b"1234567890", b"-1", b"\xff", b"a\0b"]
+    [
+        b"A",
+        b"_GR_.cccccc.ssssss.r",
+        b"a.b",
+        b">",
+        b"q",
+        b"+",
+        b"|",
+        b"0",
+        b"3",
+        b"12",
+        b"1234567890",
+        b"-1",
+        b"\xff",
+        b"a\0b",
+    ]
 )
 blanks = st.sampled_from([b" ", b"  ", b"\t", b" \t"])
 verbs = st.sampled_from(
-    [b"RS+", b"RS-", b"LS+", b"LS-", b"rs+", b"PING", b"pong", b"INFO", b"CONNECT", b"+OK", b"-ERR", b"PUB", b"RMSG"]
+    [
+        b"RS+",
+        b"RS-",
+        b"LS+",
+        b"LS-",
+        b"rs+",
+        b"PING",
+        b"pong",
+        b"INFO",
+        b"CONNECT",
+        b"+OK",
+        b"-ERR",
+        b"PUB",
+        b"RMSG",
+        b"A+",
+        b"a-",
+    ]
 )
 ends = st.sampled_from([b"\r\n", b"\n"])
 
@@ -97,8 +134,25 @@ def message(draw: st.DrawFn) -> bytes:
 
 
 traffic = st.lists(st.one_of(any_line(), message(), message(), st.binary(max_size=6)), max_size=8).map(b"".join)
-rules = st.builds(
-    Rules, st.booleans(), st.booleans(), st.sampled_from([True, True, True, False]), st.booleans(), st.just(30)
+rules = st.one_of(
+    st.builds(
+        Rules,
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from([True, True, True, False]),
+        st.booleans(),
+        st.just(30),
+        st.just(False),
+        st.booleans(),
+    ),
+    st.builds(
+        Rules,
+        ready=st.sampled_from([True, True, False]),
+        headers=st.booleans(),
+        max_payload=st.just(30),
+        gateway=st.just(True),
+        addressed=st.booleans(),
+    ),
 )
 
 
@@ -112,6 +166,7 @@ def fed(data: bytes, cuts: list[int], some: Rules) -> list[tuple[Any, ...]]:
 
 @example(b"RMSG A a.b 12\r\nhello, links\r\n", [3, 16], Rules())
 @example(b"LMSG o A a.b + r q w 0 2\r\nok\r\nPING\r\n", [], Rules())
+@example(b"RMSG A _GR_.cccccc.ssssss.r 2\r\nok\r\nA- A\r\nA+ A\r\n", [2, 40], Rules(gateway=True, addressed=True))
 @example(b"RS+ A a.b q 0\r\nRS- A a.b q\r\nLS+ o A a.b q 3\r\n", [7], Rules())
 @example(b"RS+ A a\r\nRS+ A b\r\nRS+ B c\r\nRS- A a\r\nrs+ A d\nPING\r\n", [9], Rules())
 @example(b"LS+ a\r\nLS+ b\r\nLMSG a 0\r\n\r\nLS+ c\r\nNONSENSE\r\n", [], Rules(routed=False, named_accounts=False))

@@ -17,6 +17,8 @@ class Rules(NamedTuple):
     ready: bool = True
     headers: bool = True
     max_payload: int = 1024
+    gateway: bool = False  # a route to another cluster, with accounts that come and go
+    addressed: bool = False
 
 
 class _Violation(Exception):
@@ -64,6 +66,8 @@ def _message(line: bytes, rest: bytes, rules: Rules, calls: list[tuple[Any, ...]
     kind, words = line[:1].lower(), _words(line[5:])
     if not rules.ready or (kind == b"r" and not rules.routed) or not _is_clean(line):
         raise _Violation
+    if kind == b"l" and rules.gateway:
+        raise _Violation
     has_origin = rules.routed and kind == b"l"
     leading, sizes = has_origin + rules.named_accounts + 1, 2 if kind == b"h" or has_origin else 1
     if len(words) < leading + sizes:
@@ -90,7 +94,10 @@ def _message(line: bytes, rest: bytes, rules: Rules, calls: list[tuple[Any, ...]
         queues = tuple(names)
     elif len(between) > 1:
         raise _Violation
-    calls.append(("message", account, subject, reply, queues, origin, header_size, rest[:size]))
+    if rules.addressed and subject.startswith(b"_GR_.") and len(subject) > 19:
+        calls.append(("addressed", account, subject, reply, header_size, rest[:size]))
+    else:
+        calls.append(("message", account, subject, reply, queues, origin, header_size, rest[:size]))
     return size + 2
 
 
@@ -98,6 +105,12 @@ def _control(line: bytes, rules: Rules, calls: list[tuple[Any, ...]]) -> None:
     low = line.lower()
     if low[:3] in (b"ls+", b"ls-", b"rs+", b"rs-") and line[3:4] in (b" ", b"\t"):
         _interest(line, rules, calls)
+        return
+    if rules.gateway and low[:2] in (b"a+", b"a-") and line[2:3] in (b" ", b"\t"):
+        words = _words(line[3:])
+        if not rules.ready or len(words) != 1 or not _is_clean(line):
+            raise _Violation
+        calls.append(("account", words[0], low[1:2] == b"+"))
         return
     verb = next((verb for verb in _VERBS if low.startswith(verb.encode())), None)
     if verb is None and low.startswith(b"-err\t"):
@@ -114,7 +127,7 @@ def _control(line: bytes, rules: Rules, calls: list[tuple[Any, ...]]) -> None:
 
 def _interest(line: bytes, rules: Rules, calls: list[tuple[Any, ...]]) -> None:
     leaf, wanted, words = line[:1].lower() == b"l", line[2:3] == b"+", _words(line[4:])
-    if not rules.ready or (not leaf and not rules.routed) or not _is_clean(line[4:]):
+    if not rules.ready or (not leaf and not rules.routed) or (leaf and rules.gateway) or not _is_clean(line[4:]):
         raise _Violation
     has_origin = rules.routed and leaf
     leading = has_origin + rules.named_accounts

@@ -155,6 +155,8 @@ def _completed(options: Options) -> Options:
         block = getattr(options, name)
         if block.port and not block.host:
             changes[name] = replace(block, host=DEFAULT_HOST)
+    if options.gateway.name and not options.cluster.name:
+        changes["cluster"] = replace(changes.get("cluster", options.cluster), name=options.gateway.name)
     cluster = changes.get("cluster", options.cluster)
     system = options.system_account_name
     if cluster.port and cluster.pool_size > 0 and system and system not in cluster.accounts:

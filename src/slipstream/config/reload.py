@@ -11,13 +11,16 @@ file, and the lame duck times.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from slipstream.config.durations import format_duration
 from slipstream.config.options import SYSTEM_ACCOUNT, Options
 from slipstream.config.record import Record, replace
 from slipstream.errors import ConfigError
 from slipstream.limits import RANDOM_PORT
+
+if TYPE_CHECKING:
+    from slipstream.config.listener_options import GatewayOptions, RemoteGatewayOptions
 
 __all__ = ["ReloadAction", "ReloadKind", "ReloadPlan", "diff"]
 
@@ -65,7 +68,7 @@ _HOT: Final[dict[str, ReloadKind]] = {
     **dict.fromkeys(("ping_interval_ns", "ping_max", "write_deadline_ns", "prof_block_rate"), "timers"),
     **dict.fromkeys(("lame_duck_duration_ns", "lame_duck_grace_period_ns"), "lame_duck"),
     **dict.fromkeys(("authorization", "accounts", "mappings", "default_sentinel", "trusted_proxies"), "auth"),
-    **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls"), "tls"),
+    **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls", "gateway.tls"), "tls"),
     "jetstream.declared": "jetstream",
     **dict.fromkeys((f"cluster.{field}" for field in _CLUSTER_HOT), "routes"),
 }
@@ -140,6 +143,8 @@ def diff(old: Options, new: Options) -> ReloadPlan:
         kind = _HOT.get(name)
         if kind is None and _reloads_jetstream(name, before, after, old, new):
             kind = "jetstream"
+        if name == "gateway.gateways" and _without_tls(old.gateway) == _without_tls(new.gateway):
+            kind = "tls"
         if kind is not None:
             fields.setdefault(kind, []).append(name)
             continue
@@ -220,6 +225,11 @@ def _reloads_jetstream(name: str, before: object, after: object, old: Options, n
         return name == "jetstream.store_dir" or name in _JETSTREAM_SIZES
     grows = isinstance(before, int) and isinstance(after, int) and _UNSET < before < after
     return name in _JETSTREAM_SIZES and grows
+
+
+def _without_tls(gateway: GatewayOptions) -> tuple[RemoteGatewayOptions, ...]:
+    """The other clusters, whatever certificates are used with them."""
+    return tuple(replace(entry, tls=None) for entry in gateway.gateways)
 
 
 def _shown(name: str, value: object) -> str:

@@ -86,7 +86,21 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         lambda o: o.cluster.port and o.jetstream.enabled,
         "JetStream on a server of a cluster is not supported yet",
     ),
-    ("gateway", lambda o: o.gateway.port or o.gateway.name, "gateways are not supported yet"),
+    (
+        "gateway",
+        lambda o: o.gateway.port and o.jetstream.enabled,
+        "JetStream on a server with gateways is not supported yet",
+    ),
+    (
+        "gateway",
+        lambda o: _checks_ocsp(o.gateway.tls) or any(_checks_ocsp(one.tls) for one in o.gateway.gateways),
+        _NO_OCSP_PEER,
+    ),
+    (
+        "gateway",
+        lambda o: o.gateway.password.startswith(("$2a$", "$2b$", "$2x$", "$2y$")),
+        "a bcrypt password of gateways is not supported: clusters give it to each other as it is",
+    ),
     (
         "leafnodes",
         lambda o: any(

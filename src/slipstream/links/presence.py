@@ -8,7 +8,7 @@ clients are; over a leaf link it has the rights of the user that it came in as.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.interest import ROUTE, Presence, Subscription
 from slipstream.subjects.outside import outside_only
@@ -24,10 +24,16 @@ if TYPE_CHECKING:
     from slipstream.protocol.peer import Peer
     from slipstream.protocol.rights import Rights
 
-__all__ = ["LinkMember"]
+__all__ = ["DeliveryRule", "LinkMember"]
 
-_SERVER_REPLIES = (b"_R_.", b"$JS.ACK.")  # ways back of requests and deliveries, which servers make
+_SERVER_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")  # ways back of requests and deliveries, which servers make
 _AT_ONCE = 1_000  # subscriptions of a peer that leaves; more are taken out in steps
+
+
+class DeliveryRule(Protocol):
+    """Says what leaves over a link."""
+
+    def denies_delivery(self, subject: bytes, queue: bytes | None = None) -> bool: ...
 
 
 class LinkMember:
@@ -42,7 +48,7 @@ class LinkMember:
         account: Account,
         link: Link,
         sid: bytes = b"",
-        permissions: Permissions | None = None,
+        permissions: DeliveryRule | None = None,
         *,
         identity: Identity | None = None,
         rights: Rights | None = None,
@@ -69,7 +75,7 @@ class LinkMember:
         self._home = account
         self._link = link
         self._sid = sid
-        self.permissions = permissions if rights is None else rights.permissions
+        self.permissions: DeliveryRule | None = permissions if rights is None else rights.permissions
         self._subscriptions: dict[bytes, Subscription] = {}
 
     def __len__(self) -> int:

@@ -65,7 +65,7 @@ class ConnectionInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     cid: int
     kind: str
-    type: str
+    type: str = ""
     ip: str
     port: int
     start: str

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from slipstream.config.listener_options import TLSOptions
     from slipstream.config.options import Options
     from slipstream.jetstream.api.actions import Action
+    from slipstream.links.gateways.inbound import InboundGateway
+    from slipstream.links.gateways.outbound import OutboundGateway
+    from slipstream.links.gateways.supercluster import Supercluster
     from slipstream.links.leafs.link import LeafLink
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.link import RouteLink
@@ -53,6 +56,8 @@ class Monitored(Protocol):
     def hub(self) -> Hub: ...
     @property
     def mesh(self) -> Mesh | None: ...
+    @property
+    def supercluster(self) -> Supercluster | None: ...
     @property
     def leafs(self) -> LeafNodes | None: ...
     @property
@@ -195,14 +200,21 @@ class Facts:
         return _with_open(before, hub.connections.values())
 
     def server_traffic(self) -> Traffic:
-        """Everything that came and went over routes and leaf links since the start."""
-        mesh, leafs = self.server.mesh, self.server.leafs
+        """Everything that came and went over routes, gateways and leaf links since the start."""
+        mesh, leafs, gateways = self.server.mesh, self.server.leafs, self.server.supercluster
         found = Traffic(0, 0, 0, 0)
         if mesh is not None:
             found = _with_open(_with_past(found, mesh.past), mesh.roster.routes())
+        if gateways is not None:
+            found = _with_open(_with_past(found, gateways.past), self.gateways())
         if leafs is not None:
             found = _with_open(_with_past(found, leafs.past), leafs.links.values())
         return found
+
+    def gateways(self) -> list[InboundGateway | OutboundGateway]:
+        """The connections with other clusters."""
+        gateways = self.server.supercluster
+        return [] if gateways is None else [*gateways.outbound.values(), *gateways.inbound.values()]
 
     def leafs(self, account: str = "") -> list[LeafLink]:
         """The leaf links, all or those of one account, the first that came first."""
@@ -263,7 +275,9 @@ def _with_past(before: Traffic, past: PastTraffic) -> Traffic:
     )
 
 
-def _with_open(before: Traffic, connections: Iterable[Member | RouteLink | LeafLink]) -> Traffic:
+def _with_open(
+    before: Traffic, connections: Iterable[Member | RouteLink | LeafLink | InboundGateway | OutboundGateway]
+) -> Traffic:
     in_msgs, in_bytes, out_msgs, out_bytes = before
     for connection in connections:
         parser, outbox = connection.parser, connection.outbox

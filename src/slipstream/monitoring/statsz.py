@@ -24,6 +24,16 @@ class RouteStats(msgspec.Struct, omit_defaults=True, kw_only=True):
     pending: int
 
 
+class GatewayStats(msgspec.Struct, kw_only=True):
+    """The numbers of another cluster: sent over the one connection there, received over all from there."""
+
+    gwid: int
+    name: str
+    sent: MsgBytes
+    received: MsgBytes
+    inbound_connections: int
+
+
 class ServerStats(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The numbers."""
 
@@ -45,6 +55,7 @@ class ServerStats(msgspec.Struct, omit_defaults=True, kw_only=True):
     stale_connection_stats: ConnectionKinds | None = None
     stalled_clients: int = 0
     routes: list[RouteStats] = []
+    gateways: list[GatewayStats] = []
     active_servers: int = 0
     jetstream: JetStreamVarz | None = None
     gomaxprocs: int = 0
@@ -84,10 +95,26 @@ def statsz(facts: Facts) -> ServerStats:
             )
             for link in facts.routes()
         ],
+        gateways=_gateways(facts),
         active_servers=1 + facts.peer_count(),
         jetstream=_jetstream(facts),
         gomaxprocs=1,
     )
+
+
+def _gateways(facts: Facts) -> list[GatewayStats]:
+    supercluster = facts.server.supercluster
+    if supercluster is None:
+        return []
+    found: list[GatewayStats] = []
+    for name, link in supercluster.outbound.items():
+        inbound = [one for one in supercluster.inbound.values() if one.cluster == name]
+        received = MsgBytes(sum(one.parser.msgs for one in inbound), sum(one.parser.msg_bytes for one in inbound))
+        sent = MsgBytes(link.outbox.msgs, link.outbox.msg_bytes)
+        found.append(
+            GatewayStats(gwid=link.cid, name=name, sent=sent, received=received, inbound_connections=len(inbound))
+        )
+    return found
 
 
 def _jetstream(facts: Facts) -> JetStreamVarz | None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.authenticator import Identity
     from slipstream.auth.permissions import Permissions
+    from slipstream.protocol.answers import AnswerAddresses
     from slipstream.protocol.info import ConnectOptions
     from slipstream.protocol.peer import Peer
 
@@ -52,6 +53,7 @@ class ClientConnection:
         "__weakref__",
         "_host",
         "account",
+        "answers",
         "cid",
         "claimed_as",
         "claimed_user",
@@ -123,6 +125,7 @@ class ClientConnection:
         self.tracing = options.trace
         self._host = host
         self.rights: Rights | None = None  # None: it may do everything
+        self.answers: AnswerAddresses | None = None  # of requests that came from other clusters
         self.edge: object = None  # the transport side; only the edge looks at it
         operations = Operations(self, host)
         self.parser = wire.Parser(operations, self, host.delivery, options.max_payload, options.max_control_line)
@@ -312,7 +315,9 @@ class ClientConnection:
         # Permissions hold for the subject after its mapping, which only the planner knows.
         watched = self.rights is not None and self.account is not None and self.account.maps_subjects
         self.parser.traceparents = self.account is not None and self.account.msg_trace is not None
-        self.parser.fast = self.state is State.READY and not (self.verbose or self.pedantic or self.tracing or watched)
+        self.parser.fast = self.state is State.READY and not (
+            self.verbose or self.pedantic or self.tracing or watched or self.answers
+        )
 
     @property
     def permissions(self) -> Permissions | None:
@@ -372,6 +377,25 @@ class ClientConnection:
                 verdicts.pop(reply, None)
         if subscription.max_msgs and subscription.delivered >= subscription.max_msgs:
             self.unsubscribe(subscription)
+
+    def answers_to(self, reply: bytes, address: bytes) -> None:
+        """A request came from another cluster: what the client answers on `reply` goes to `address`."""
+        if self.answers is None:
+            from slipstream.protocol.answers import AnswerAddresses
+
+            self.answers = AnswerAddresses(self._host.now_ns)
+            self.refresh_fast_path()
+        self.answers.add(reply, address)
+
+    def address_of(self, subject: bytes) -> bytes:
+        """Where a publish goes: elsewhere if it answers a request of another cluster."""
+        if self.answers is None:
+            return subject
+        found = self.answers.find(subject)
+        if not self.answers:
+            self.answers = None
+            self.refresh_fast_path()
+        return subject if found is None else found
 
     def trace_delivery(
         self, subscription: Subscription, subject: bytes, reply: bytes | None, size: int, body: bytes

@@ -6,7 +6,7 @@ docs/adr/0022-jetstream-opens-after-the-server-is-ready.md.
 
 Publishes of a READY client normally do not come here: the kernel repeats decisions taken earlier (`may_publish`, the
 account's routes). They do come here while something has to see each of them: verbose or pedantic mode, tracing, a
-subject or reply of the server's own, a mapping that rolls dice.
+subject or reply of the server's own, a mapping that rolls dice, a request of another cluster that may be answered.
 """
 
 from __future__ import annotations
@@ -206,6 +206,7 @@ class Operations:
                 return
         if client.verbose:
             client.outbox.write(OK_LINE)
+        destination = client.address_of(destination)
         if traced is not None:
             taken = self._host.publish_traced(client, traced, subject, destination, reply, header_size, body)
         else:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import IMPORTING_SID
 from slipstream.kernels.subjects.subject import matches
-from slipstream.kernels.wire.interest import ROUTE, Route, Subscription, far_parts
+from slipstream.kernels.wire.interest import GATEWAY, ROUTE, Route, Subscription, far_parts
 
 if TYPE_CHECKING:
     from slipstream.accounts.account import Account
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from slipstream.subjects.mapping import AccountMappings
 
 __all__ = ["Planner", "StreamLink"]
+
+
+_ADDRESS = b"_GR_."  # of another cluster: no mapping, import or service has to do with it
 
 
 class StreamLink:
@@ -65,7 +68,7 @@ class Planner:
 
     def plan(self, subject: bytes) -> Route:
         """The route of a subject as it was published."""
-        if self.mappings is not None:
+        if self.mappings is not None and not subject.startswith(_ADDRESS):
             mapping = self.mappings.find(subject)
             if mapping is not None:
                 if not mapping.is_static:
@@ -101,18 +104,19 @@ class Planner:
 
         for subscription in self._account.interest.match(subject):
             take(subscription, subject, None)
-        for link in self._links:
+        is_address = subject.startswith(_ADDRESS)
+        for link in () if is_address else self._links:
             local = link.stream_import.local_subject(subject)
             if local is not None:
                 for subscription in link.importer.interest.match(local):
                     # What the importing account's clients and streams asked for: other listeners stay at home, and
-                    # other servers of the cluster ask in the exporting account.
+                    # other servers of the cluster, and other clusters, ask in the exporting account.
                     other = subscription.link
-                    if other is not None and other.kind == ROUTE:
+                    if other is not None and other.kind in (ROUTE, GATEWAY):
                         continue
                     if subscription.client is not None or subscription.sid == IMPORTING_SID:
                         take(subscription, local, local)
-        if services:
+        if services and not is_address:
             plain.extend(
                 (service.subscription, None) for service in self._services if matches(service.subject, subject)
             )

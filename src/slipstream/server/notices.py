@@ -55,7 +55,6 @@ IDLE: Final[frozenset[str]] = frozenset(
         "leafnodes.no_advertise",  # other servers of a cluster are not told to leafs yet
         "accounts.nkey",
         "accounts.jetstream.cluster_traffic",
-        "gateway",
         "mqtt",
         # Of connections that the server makes itself, and of the certificate store of Windows.
         "tls.insecure",
@@ -79,6 +78,15 @@ IDLE: Final[frozenset[str]] = frozenset(
         "cluster.tls.handshake_first",
         "cluster.tls.handshake_first_fallback_ns",
         "cluster.tls.connection_rate_limit",
+        # So do gateways.
+        "gateway.tls.cert_match_by",
+        "gateway.tls.cert_match",
+        "gateway.tls.cert_match_skip_invalid",
+        "gateway.tls.ca_certs_match",
+        "gateway.tls.ocsp_peer",
+        "gateway.tls.handshake_first",
+        "gateway.tls.handshake_first_fallback_ns",
+        "gateway.tls.connection_rate_limit",
         # `handshake_timeout` of the block holds for TLS, which always comes first there.
         "websocket.tls.timeout_ns",
         "websocket.tls.handshake_first",
@@ -181,14 +189,15 @@ def _is_readable(user: UserOptions, options: Options) -> bool:
 def idle_keys(options: Options) -> list[str]:
     """Keys that the configuration sets and that do nothing here, in order."""
     changed = [*_changed(options, Options(), "")]
-    if options.cluster.port:
+    if options.cluster.port or options.gateway.port:
         changed = [name for name in changed if not name.endswith("connect_error_reports")]
     if options.trusts_operators:
         changed = [name for name in changed if not name.startswith("resolver")]
     for account in options.accounts:
         changed += _changed(account, type(account)(account.name), "accounts.")
-    is_off = options.websocket.port == 0  # its settings wait for a port
-    found = [name for name in changed if _is_idle(name) or (is_off and name.startswith("websocket."))]
+    # Their settings wait for a port.
+    off = [f"{name}." for name in ("websocket", "gateway") if not getattr(options, name).port]
+    found = [name for name in changed if _is_idle(name) or name.startswith(tuple(off))]
     return [*dict.fromkeys(name.removesuffix("_ns") for name in found)]
 
 

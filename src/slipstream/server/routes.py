@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from slipstream.config.record import replace
 from slipstream.ids import new_nuid
 from slipstream.limits import ROUTE_PING_INTERVAL_MAX_NS
 from slipstream.links.routes.link import RouteLink
@@ -19,18 +18,18 @@ from slipstream.protocol.texts import CloseReason
 from slipstream.server.link_protocol import LinkProtocol, LinkTiming, TlsFirst
 from slipstream.server.link_sockets import LinkSockets
 from slipstream.server.listener import address_of
+from slipstream.server.peer_tls import PeerTls
 from slipstream.server.reachable import reachable
-from slipstream.server.tls import TlsContext
 from slipstream.server.tls_protocol import SecurePeer
 from slipstream.units import MILLISECOND_NS, SECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.config.listener_options import ClusterOptions, TLSOptions
+    from slipstream.config.listener_options import ClusterOptions
     from slipstream.links.end import LinkEnd
     from slipstream.server.server import Server
     from slipstream.server.tls_layer import TlsFacts
 
-__all__ = ["RouteTls", "Routes"]
+__all__ = ["Routes"]
 
 # As nats-server has them.
 _DIAL_TIMEOUT_NS = SECOND_NS
@@ -40,29 +39,6 @@ _AGAIN_JITTER_NS = 100 * MILLISECOND_NS  # two servers that dropped each other's
 _HANDSHAKE_NS = 2 * SECOND_NS  # where no `authorization` says how long a peer may take
 
 
-class RouteTls:
-    """The `tls` block of a cluster, for both sides of a handshake; both show a certificate."""
-
-    def __init__(self, options: TLSOptions) -> None:
-        """Read the files.
-
-        Raises:
-            ConfigError: one of them cannot be used.
-        """
-        self.listening = TlsContext.for_server(replace(options, verify=True))
-        self.dialling = TlsContext.for_peer(options)
-        self.timeout_ns = options.timeout_ns
-
-    @staticmethod
-    def of(options: ClusterOptions) -> RouteTls | None:
-        """Of a `cluster` block; None without TLS.
-
-        Raises:
-            ConfigError: a file cannot be used.
-        """
-        return None if options.tls is None else RouteTls(options.tls)
-
-
 class Routes:
     """The routes of one server. Implements `MeshEdge`."""
 
@@ -70,9 +46,15 @@ class Routes:
         options = server.options.cluster
         self._server = server
         name = options.name or new_nuid(server.hub.rng)
-        self._tls = RouteTls.of(options)
-        replicates = server.options.jetstream.enabled
-        self.mesh = Mesh(server.hub, self, name, dynamic=not options.name, replicates=replicates)
+        self._tls = PeerTls.of(options.tls)
+        self.mesh = Mesh(
+            server.hub,
+            self,
+            name,
+            dynamic=not options.name,
+            replicates=server.options.jetstream.enabled,
+            gateways=server.supercluster,
+        )
         self.sockets: LinkSockets[RouteLink] = LinkSockets(server)
         self._by_name = True  # a peer that was told of by address shows the name of a configured one
         self.port = 0
@@ -116,7 +98,7 @@ class Routes:
         target = route_target(told if ":" in told else f"{told}:{self.port}", explicit=True)
         return (host, self.port) if target is None else (target.host, target.port)
 
-    def reload(self, before: ClusterOptions, tls: RouteTls | None) -> None:
+    def reload(self, before: ClusterOptions, tls: PeerTls | None) -> None:
         """Other options hold: dial new routes, close those that are gone, and follow the rest."""
         server, options = self._server, self._server.options.cluster
         self._tls = tls

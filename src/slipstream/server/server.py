@@ -45,14 +45,17 @@ if TYPE_CHECKING:
 
     from slipstream.accounts.member import Member
     from slipstream.jetstream.api.actions import Action
+    from slipstream.links.gateways.supercluster import Supercluster
     from slipstream.links.leafs.nodes import LeafNodes
     from slipstream.links.routes.mesh import Mesh
     from slipstream.monitoring.monitoring import Monitoring
     from slipstream.routing.operators import OperatorMode
     from slipstream.server.client_gate import ClientGate
     from slipstream.server.dashboard import DashboardDoor
+    from slipstream.server.gateways import Gateways
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.leafnodes import LeafnodeServer
+    from slipstream.server.link_sockets import LinkSockets
     from slipstream.server.rest_listener import RestListener
     from slipstream.server.routes import Routes
     from slipstream.server.websocket_listener import WebsocketListener
@@ -121,6 +124,7 @@ class Server:
         self.websocket: WebsocketListener | None = None
         self.http_api: RestListener | None = None
         self.routes: Routes | None = None  # to other servers of the cluster
+        self.gateways: Gateways | None = None  # to other clusters
         self.leafnodes: LeafnodeServer | None = None
         self._jetstream = JetStreamSwitch(self, opens_late=opens_late)
         self._opens_late = opens_late
@@ -219,6 +223,8 @@ class Server:
             self.jetstream.accounts_changed(names)
         if self.routes is not None:
             self.routes.mesh.telling.watch_accounts()
+        if self.gateways is not None:
+            self.gateways.supercluster.watch_accounts()
         if self.leafs is not None:
             self.leafs.accounts_changed(names)
 
@@ -250,6 +256,13 @@ class Server:
                 resolver = self._operators.resolver
                 store = resolver if isinstance(resolver, DirectoryResolver) else None
                 self.monitoring.serve_claims(self._operators, store)
+        if options.gateway.port:
+            from slipstream.server.gateways import Gateways
+
+            # Before routes, which tell other servers of the cluster where this one is reached.
+            self.gateways = Gateways(self)
+            self.gateways.listen()
+            self._show_port("gateway", self.gateways.port)
         if options.cluster.port:
             from slipstream.server.routes import Routes
 
@@ -260,6 +273,8 @@ class Server:
             if self.jetstream is not None and self.jetstream.cluster is not None:
                 self.jetstream.cluster.join(self.routes.mesh)
             self._show_port("cluster", self.routes.port)
+            if self.gateways is not None:
+                self.gateways.supercluster.join(self.routes.mesh)
         if options.leafnodes.port or options.leafnodes.remotes:
             from slipstream.server.leafnodes import LeafnodeServer
 
@@ -288,6 +303,8 @@ class Server:
         self.log("INF", f"Listening for client connections on {host_port(options.host, self.hub.port)}")
         if self._gate is not None:
             self._gate.announce()
+        if self.gateways is not None:
+            self.gateways.start()
         if self.routes is not None:
             self.routes.start()
         if self.leafnodes is not None:
@@ -374,10 +391,8 @@ class Server:
             self._listener.close()
         for listener in self._others:
             listener.close()
-        if self.routes is not None:
-            self.routes.sockets.close_listener()
-        if self.leafnodes is not None:
-            self.leafnodes.sockets.close_listener()
+        for sockets in self._link_sockets():
+            sockets.close_listener()
 
     async def stop(self) -> None:
         """Close everything; returns when nothing is left."""
@@ -390,10 +405,8 @@ class Server:
         self.stop_accepting()
         self._jetstream.stop()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
-        if self.routes is not None:
-            self.routes.sockets.stop()
-        if self.leafnodes is not None:
-            self.leafnodes.sockets.stop()
+        for sockets in self._link_sockets():
+            sockets.stop()
         self.turns.flush()
         # One turn lets transports send their last words and report that they are gone.
         await asyncio.sleep(0)
@@ -411,10 +424,8 @@ class Server:
         if self._operators is not None:
             self._operators.close()
             self._operators.resolver.close()
-        if self.routes is not None:
-            self.routes.sockets.stop()
-        if self.leafnodes is not None:
-            self.leafnodes.sockets.stop()
+        for sockets in self._link_sockets():
+            sockets.stop()
         if self.monitoring is not None:
             await self.monitoring.stop()
         self._jetstream.stop()
@@ -440,9 +451,14 @@ class Server:
         gate = self._gate_for(options)
         route_tls = None
         if self.routes is not None:
-            from slipstream.server.routes import RouteTls
+            from slipstream.server.peer_tls import PeerTls
 
-            route_tls = RouteTls.of(options.cluster)
+            route_tls = PeerTls.of(options.cluster.tls)
+        gateway_tls = None
+        if self.gateways is not None:
+            from slipstream.server.gateways import GatewayTls
+
+            gateway_tls = GatewayTls(options.gateway)
         leaf_tls = None
         if options.leafnodes.tls is not None:
             from slipstream.server.tls import TlsContext
@@ -460,6 +476,8 @@ class Server:
         self._jetstream.reload(self._operators)
         if self.routes is not None:
             self.routes.reload(before.cluster, route_tls)
+        if self.gateways is not None and gateway_tls is not None:
+            self.gateways.reload(gateway_tls)
         if self.leafnodes is not None:
             self.leafnodes.reload(leaf_tls)
         self._say_notices(before)
@@ -526,6 +544,11 @@ class Server:
         return None if self.routes is None else self.routes.mesh
 
     @property
+    def supercluster(self) -> Supercluster | None:
+        """The other clusters; None on a server without gateways."""
+        return None if self.gateways is None else self.gateways.supercluster
+
+    @property
     def leafs(self) -> LeafNodes | None:
         """The leaf links; None on a server without leaf nodes."""
         return None if self.leafnodes is None else self.leafnodes.nodes
@@ -533,8 +556,13 @@ class Server:
     def outboxes(self) -> list[Outbox]:
         """Of all connections."""
         found = [connection.outbox for connection in self.hub.connections.values()]
-        found += [] if self.routes is None else self.routes.sockets.outboxes()
-        return found + ([] if self.leafnodes is None else self.leafnodes.sockets.outboxes())
+        for sockets in self._link_sockets():
+            found += sockets.outboxes()
+        return found
+
+    def _link_sockets(self) -> list[LinkSockets[Any]]:
+        """Of connections to other servers, of each kind."""
+        return [kind.sockets for kind in (self.gateways, self.routes, self.leafnodes) if kind is not None]
 
 
 def host_port(host: str, port: int) -> str:

@@ -53,6 +53,7 @@ class World:
         self.hub = Hub(self.options, self.identity, self.clock, random.Random(1), self, FlushQueue(lambda: None))
         self.turns = self  # timers
         self.mesh = None
+        self.supercluster = None
         self.leafs = None
         self.running = True
         self.on_reload_request: Callable[[], None] | None = None

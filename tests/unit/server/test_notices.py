@@ -65,7 +65,8 @@ IDLE_TEXTS = {
     "websocket.advertise": 'websocket { port: 80, advertise: "a:1" }',
     "accounts.nkey": "accounts { A { nkey: ABJHLOVMPA4CI6R5KLNGOB4GSLNIY7IOUPAJC4YFNDLQVIOBYQGUWVLA } }",
     "accounts.jetstream.cluster_traffic": "accounts { A { jetstream { cluster_traffic: owner } } }",
-    "gateway": "gateway { advertise: a }",
+    "gateway.tls.ocsp_peer": "gateway { tls { ocsp_peer { warn_only: true } } }",
+    "gateway.tls.handshake_first_fallback_ns": "gateway { tls { handshake_first: auto } }",
     "mqtt": "mqtt { ack_wait: 10s }",
     "tls.ocsp_peer": "tls { ocsp_peer { warn_only: true } }",
     "websocket.tls.ocsp_peer": "websocket { port: 80, tls { ocsp_peer { warn_only: true } } }",
@@ -97,7 +98,8 @@ def _text(row: str) -> str:
     if block == "cluster":
         return f"cluster {{ {_CLUSTER[field]} }}"
     texts = {"tls": "tls {{ {} }}", "websocket.tls": "websocket {{ port: 80, tls {{ {} }} }}"}
-    return {**texts, "cluster.tls": "cluster {{ tls {{ {} }} }}"}[block].format(_TLS[field])
+    texts |= {block: block.removesuffix(".tls") + " {{ tls {{ {} }} }}" for block in ("cluster.tls", "gateway.tls")}
+    return texts[block].format(_TLS[field])
 
 
 # Those with a port or routes are refused as a whole.

@@ -19,6 +19,8 @@ cdef struct Message:
     Py_ssize_t wire_subject_size
     const char *wire_reply
     Py_ssize_t wire_reply_size
+    # Bytes in front of the reply that say to which cluster it leads; clients do not see them.
+    Py_ssize_t address_size
 
 
 cdef class Listener:
@@ -59,6 +61,9 @@ cdef class Delivery:
         self, Route route, Subscription sub, Link source, bytes queues, bytes alias, Message *m
     ) except -1
     cdef int _written(self, Outbox outbox, Py_ssize_t size) except -1
+    cdef Py_ssize_t _one_addressed(
+        self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size, Message *m, bint crossed
+    ) except -1
     cdef Py_ssize_t _pick(self, Py_ssize_t count) noexcept
     cdef Py_ssize_t _one(
         self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size,

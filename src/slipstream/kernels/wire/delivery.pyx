@@ -4,7 +4,8 @@
     MSG  <subject> <sid> [reply] <size>\r\n<body>\r\n
     HMSG <subject> <sid> [reply] <header size> <size>\r\n<header><body>\r\n
 
-    RMSG [account] <subject> [reply | + reply queues.. | | queues..] <size>\r\n<body>\r\n       to servers of the cluster
+    RMSG [account] <subject> [reply | + reply queues.. | | queues..] <size>\r\n<body>\r\n       to servers of the cluster,
+                                                                                         and to other clusters
     LMSG <subject> [reply | + reply queues.. | | queues..] <size>\r\n<body>\r\n                 to leafs, and from leafs
     HMSG ... <header size> <size>\r\n<header><body>\r\n                                      either, with a header
     LMSG <origin> [account] <subject> [...] <header size> <size>\r\n<header><body>\r\n          from a leaf to the cluster
@@ -12,7 +13,11 @@
 The part after the sid is the same for every receiver with the same header ability, so it is built once a message.
 No decision is taken here: the route says who, the subscription says how, the publisher which reply it may name. Another
 server gets a message once, with the names of the queue groups in which it is to choose somebody; what came from a server
-of the cluster goes to none of these again (one hop), and nothing goes back over the link by which it came.
+of the cluster goes to none of these again (one hop), nor to other clusters, and nothing goes back over the link by which
+it came. Another cluster gets a message once, too: from the server where it was published. What came from there goes to
+servers of this cluster, and to no third one.
+A reply may have the address of a cluster in front (`_GR_.<cluster>.<server>.`): servers see it, clients do not, and are
+told of it so that their answer finds back.
 Internal subscribers (streams, services)
 get bytes objects through their callback, made once a message and only when one of them is there; a `Listener` gets the
 bytes where they are.
@@ -43,6 +48,9 @@ cdef enum:
     TO_ROUTE = 0
     TO_HUB_LEAF = 1
     TO_SPOKE = 2
+    TO_GATEWAY = 3
+    # `_GR_.`, six characters for the cluster, six for the server, and the dots behind them.
+    ADDRESS_SIZE = 19
 
 
 cdef inline Py_ssize_t put_number(char *target, unsigned long long number) noexcept nogil:
@@ -90,8 +98,10 @@ cdef inline bint goes(Subscription sub, Link source, bytes origin, Message *m) n
         return False
     if source is not None:
         if link.kind == TO_ROUTE:
-            if source.kind != TO_HUB_LEAF:
+            if source.kind != TO_HUB_LEAF and source.kind != TO_GATEWAY:
                 return False
+        elif link.kind == TO_GATEWAY:
+            return source.kind == TO_HUB_LEAF or source.kind == TO_SPOKE
         elif source.kind == TO_ROUTE and link.kind == TO_SPOKE:
             # Each server of a cluster has its own way to the hub. Answers have only this one.
             if m.subject_size < 4 or memcmp(m.subject, b"_R_.", 4) != 0:
@@ -304,6 +314,11 @@ cdef class Delivery:
         m.wire_subject_size = subject_size
         m.wire_reply = reply
         m.wire_reply_size = reply_size
+        m.address_size = 0
+        if source is not None and reply_size > ADDRESS_SIZE and memcmp(reply, b"_GR_.", 5) == 0:
+            m.address_size = ADDRESS_SIZE
+            reply += ADDRESS_SIZE
+            reply_size -= ADDRESS_SIZE
         if source is not None and reply_size > 8 and memcmp(reply, b"$JS.ACK.", 8) == 0:
             # A stored message: what is behind the reply is the subject that clients see.
             shown = <const char *>memrchr(reply, b"@", reply_size)
@@ -331,6 +346,15 @@ cdef class Delivery:
         for i in range(PyTuple_GET_SIZE(route.subscriptions)):
             sub = <Subscription>PyTuple_GET_ITEM(route.subscriptions, i)
             if sub.closed or (not sub.echo and sub.client is publisher):
+                continue
+            if m.address_size:
+                renamed = None if route.renamed is None else <bytes>route.renamed[i]
+                if renamed is None:
+                    sent += self._one_addressed(sub, publisher, subject, subject_size, &m, False)
+                else:
+                    sent += self._one_addressed(
+                        sub, publisher, PyBytes_AS_STRING(renamed), PyBytes_GET_SIZE(renamed), &m, True
+                    )
                 continue
             if route.renamed is not None:
                 renamed = <bytes>route.renamed[i]
@@ -374,12 +398,36 @@ cdef class Delivery:
                 if renamed is not None:
                     alias = PyBytes_AS_STRING(renamed)
                     alias_size = PyBytes_GET_SIZE(renamed)
+            if m.address_size:
+                if self._one_addressed(sub, publisher, alias, alias_size, m, alias != m.subject):
+                    return 1
+                continue
             if self._one(
                 sub, publisher, alias, alias_size, m.reply, m.reply_size, m.header_size, m.body, m.size, m.tail, m.tail_size,
                 m.plain_tail, m.plain_size, alias != m.subject,
             ):
                 return 1
         return 0
+
+    cdef Py_ssize_t _one_addressed(
+        self, Subscription sub, object publisher, const char *subject, Py_ssize_t subject_size, Message *m, bint crossed
+    ) except -1:
+        """One copy of a message whose reply leads to another cluster: the server itself answers to the whole address."""
+        cdef Py_ssize_t hidden = m.address_size
+        cdef bytes address
+        if sub.outbox is None:
+            return self._one(
+                sub, publisher, subject, subject_size, m.reply - hidden, m.reply_size + hidden, m.header_size, m.body, m.size,
+                m.tail, m.tail_size, m.plain_tail, m.plain_size, crossed,
+            )
+        address = PyBytes_FromStringAndSize(m.reply - hidden, m.reply_size + hidden)
+        if not self._one(
+            sub, publisher, subject, subject_size, m.reply, m.reply_size, m.header_size, m.body, m.size, m.tail, m.tail_size,
+            m.plain_tail, m.plain_size, crossed,
+        ):
+            return 0
+        sub.client.answers_to(address[hidden:], address)
+        return 1
 
     cdef Py_ssize_t _deliver(self, Route route, Link source, tuple queues, bytes origin, object publisher, Message *m) except -1:
         """Queue groups and other servers, when there are any, or when the message came from one."""
@@ -391,7 +439,7 @@ cdef class Delivery:
         cdef list targets = None
         cdef set done = None
         cdef bytes alias
-        if source is not None and source.kind != TO_ROUTE:
+        if source is not None and (source.kind == TO_HUB_LEAF or source.kind == TO_SPOKE):
             origin = source.cluster
         if route.elsewhere is None:
             # The common case: no queue group needs another server.
@@ -424,7 +472,7 @@ cdef class Delivery:
             count = PyTuple_GET_SIZE(<tuple>route.queues[group.local]) if group.local >= 0 else 0
             # Those of the cluster count like local ones, unless the sender has chosen already.
             ticket = count
-            if source is None or source.kind == TO_HUB_LEAF:
+            if source is None or source.kind == TO_HUB_LEAF or source.kind == TO_GATEWAY:
                 ticket += group.weight
             if ticket:
                 ticket = <unsigned long long>self._pick(<Py_ssize_t>ticket)
@@ -453,7 +501,7 @@ cdef class Delivery:
         cdef Subscription chosen = None
         cdef bytes alias = None
         cdef Py_ssize_t i, start, count
-        if source is None or source.kind == TO_HUB_LEAF:
+        if source is None or source.kind == TO_HUB_LEAF or source.kind == TO_GATEWAY:
             for sub in group.members:
                 if ticket < sub.weight and not sub.closed:
                     chosen = sub
@@ -469,7 +517,7 @@ cdef class Delivery:
                 if sub.closed or sub.link is source:
                     continue
                 if sub.link.kind == TO_ROUTE:
-                    if source is not None and source.kind != TO_HUB_LEAF:
+                    if source is not None and source.kind != TO_HUB_LEAF and source.kind != TO_GATEWAY:
                         continue
                     if origin is not None and origin == sub.origin:
                         continue
@@ -482,6 +530,11 @@ cdef class Delivery:
             # Who was chosen here is gone meanwhile: rather another server than nobody.
             for sub in group.members:
                 if not sub.closed and sub.link is not source:
+                    chosen = sub
+                    break
+        if chosen is None and (source is None or source.kind == TO_HUB_LEAF or source.kind == TO_SPOKE):
+            for sub in group.beyond:
+                if not sub.closed:
                     chosen = sub
                     break
         if chosen is None:
@@ -500,8 +553,9 @@ cdef class Delivery:
         cdef Link link = sub.link
         cdef Outbox outbox = link.outbox
         cdef Py_ssize_t sid_size = PyBytes_GET_SIZE(sub.sid)
-        cdef bint routed = link.kind == TO_ROUTE
-        cdef bytes origin = source.cluster if routed and source is not None and source.kind != TO_ROUTE else None
+        cdef bint routed = link.kind == TO_ROUTE or link.kind == TO_GATEWAY
+        cdef bytes origin = source.cluster if link.kind == TO_ROUTE and source is not None and source.kind != TO_ROUTE else None
+        cdef bytes readdressed
         cdef bint with_header = m.header_size != 0 and link.headers
         cdef const char *subject = m.wire_subject
         cdef Py_ssize_t subject_size = m.wire_subject_size
@@ -520,6 +574,10 @@ cdef class Delivery:
         if reply_size and reply[0] == b".":
             reply += 1
             reply_size -= 1
+        if reply_size and link.readdress is not None:
+            readdressed = link.readdress(sub, PyBytes_FromStringAndSize(reply, reply_size))
+            reply = PyBytes_AS_STRING(readdressed)
+            reply_size = PyBytes_GET_SIZE(readdressed)
         if route.via is not None:
             # Found by one subject and shown under another: the other server learns it behind the reply.
             if reply_size and (

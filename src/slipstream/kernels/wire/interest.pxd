@@ -10,6 +10,8 @@ cdef class Link:
     cdef readonly Outbox outbox
     cdef public bint headers
     cdef public bytes cluster
+    cdef public long long distance
+    cdef public object readdress
 
 
 cdef class Subscription:
@@ -39,6 +41,7 @@ cdef class Elsewhere:
     cdef readonly tuple members
     cdef readonly tuple spare
     cdef readonly tuple spare_names
+    cdef readonly tuple beyond
     cdef readonly unsigned long long weight
 
 

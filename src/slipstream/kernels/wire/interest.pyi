@@ -6,12 +6,15 @@ from slipstream.kernels.wire.outbox import Outbox
 ROUTE: int
 HUB_LEAF: int
 SPOKE_LEAF: int
+GATEWAY: int
 
 class Link:
     kind: int
     outbox: Outbox
     headers: bool
     cluster: bytes | None
+    distance: int
+    readdress: Callable[[Subscription, bytes], bytes] | None
     def __init__(self, kind: int, outbox: Outbox, headers: bool = True, cluster: bytes | None = None) -> None: ...
 
 class Presence:
@@ -56,6 +59,7 @@ class Elsewhere:
     members: tuple[Subscription, ...]
     spare: tuple[Subscription, ...]
     spare_names: tuple[bytes | None, ...] | None
+    beyond: tuple[Subscription, ...]
     weight: int
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Elsewhere:
         members: tuple[Subscription, ...],
         spare: tuple[Subscription, ...],
         spare_names: tuple[bytes | None, ...] | None = None,
+        beyond: tuple[Subscription, ...] = (),
     ) -> None: ...
 
 class Route:
@@ -94,6 +99,7 @@ class Route:
     def unnamed(self) -> Route: ...
     def unnamed_by(self, target: bytes) -> Route: ...
 
+def distance_of(sub: Subscription) -> int: ...
 def far_parts(
     far: list[tuple[Subscription, bytes | None]], groups: Mapping[bytes, object]
 ) -> tuple[tuple[Subscription, ...] | None, tuple[bytes | None, ...] | None, tuple[Elsewhere, ...] | None]: ...

@@ -15,6 +15,7 @@ a literal forgets one route, a pattern forgets all of them (they are refilled by
 Routes of reply subjects are not kept: most are used once, and would push out the ones that matter.
 Reply subjects of one client are a family, though (`_INBOX.client.1`, `.2`, ...): where no pattern names a last token,
 one route serves them all.
+What is addressed to another cluster (`_GR_.`) is found by links that lead there, and by nobody with a wildcard.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -32,10 +33,12 @@ cdef extern from * nogil:
     void *memrchr(const void *text, int byte, size_t size)
 
 
-# What is at the other end of a link: a server of the same cluster, one that is a leaf of this one, one of which this is a leaf.
+# What is at the other end of a link: a server of the same cluster, one that is a leaf of this one, one of which this is a leaf,
+# one of another cluster.
 ROUTE = 0
 HUB_LEAF = 1
 SPOKE_LEAF = 2
+GATEWAY = 3
 
 cdef enum:
     # Subscriptions to one subject that are kept in a list, which is small; more are kept in a dict, where each is found.
@@ -60,9 +63,11 @@ cdef class Link:
     """A connection to another server: one message goes there once, whatever number of subscriptions it matches.
 
     Attributes:
-        kind: `ROUTE`, `HUB_LEAF` or `SPOKE_LEAF`.
+        kind: `ROUTE`, `HUB_LEAF`, `SPOKE_LEAF` or `GATEWAY`.
         headers: the peer understands HMSG.
         cluster: of a leaf: the cluster it belongs to, which never gets back what came from it.
+        distance: of a gateway: the nearest cluster is asked first.
+        readdress: of a gateway: given a subscription of it and a reply, says as what the reply leaves; None: as it is.
     """
 
     def __cinit__(self, int kind, Outbox outbox not None, bint headers=True, bytes cluster=None):
@@ -70,6 +75,8 @@ cdef class Link:
         self.outbox = outbox
         self.headers = headers
         self.cluster = cluster
+        self.distance = 0
+        self.readdress = None
 
 
 cdef class Subscription:
@@ -121,16 +128,20 @@ cdef class Elsewhere:
     """The members that one queue group has on other servers.
 
     `local` is the place of its local members in `Route.queues`, -1 if it has none. `members` are those that count like local
-    ones, each as often as its weight says; `spare` those that get something when nobody else does: behind leafs.
+    ones, each as often as its weight says; `spare` those that get something when nobody else does: behind leafs. `beyond` are
+    those of other clusters, the nearest first, for what nobody takes here.
     """
 
-    def __cinit__(self, bytes queue not None, Py_ssize_t local, tuple members, tuple spare, tuple spare_names=None):
+    def __cinit__(
+        self, bytes queue not None, Py_ssize_t local, tuple members, tuple spare, tuple spare_names=None, tuple beyond=(),
+    ):
         cdef Subscription sub
         self.queue = queue
         self.local = local
         self.members = members
         self.spare = spare
         self.spare_names = spare_names
+        self.beyond = beyond
         self.weight = 0
         for sub in members:
             self.weight += sub.weight
@@ -220,7 +231,8 @@ cdef class Route:
             self.link_names,
             None if self.elsewhere is None else tuple([
                 Elsewhere(
-                    group.queue, places[group.local] if group.local >= 0 else -1, group.members, group.spare, group.spare_names
+                    group.queue, places[group.local] if group.local >= 0 else -1, group.members, group.spare, group.spare_names,
+                    group.beyond,
                 )
                 for group in self.elsewhere
             ]),
@@ -276,7 +288,14 @@ cdef bint is_used_once(bytes subject):
     """Whether a subject is an inbox or a reply that the server handed out."""
     cdef const char *p = PyBytes_AS_STRING(subject)
     cdef Py_ssize_t n = PyBytes_GET_SIZE(subject)
-    return n > 4 and p[0] == b"_" and (memcmp(p, b"_R_.", 4) == 0 or (n > 7 and memcmp(p, b"_INBOX.", 7) == 0))
+    return n > 4 and p[0] == b"_" and (
+        memcmp(p, b"_R_.", 4) == 0 or (n > 7 and memcmp(p, b"_INBOX.", 7) == 0) or memcmp(p, b"_GR_.", 5) == 0
+    )
+
+
+cdef bint is_addressed(bytes subject):
+    """Whether a subject begins with the address of a cluster."""
+    return PyBytes_GET_SIZE(subject) > 5 and memcmp(PyBytes_AS_STRING(subject), b"_GR_.", 5) == 0
 
 
 cdef object joined(object members, Subscription sub):
@@ -301,6 +320,16 @@ cdef bint left(object members, Subscription sub) except -1:
     else:
         del (<dict>members)[sub]
     return True
+
+
+cdef list addressees(list found):
+    """Of those that match an address, the links that lead there: clients see no addresses."""
+    cdef Subscription sub
+    cdef list kept = []
+    for sub in found:
+        if sub.link is not None and is_addressed(sub.subject):
+            kept.append(sub)
+    return kept
 
 
 cdef class Interest:
@@ -558,6 +587,8 @@ cdef class Interest:
         cdef Route route
         if dot == NULL or dot == p or dot == p + size - 1 or PyDict_GetItem(self._literals, subject) != NULL:
             return None
+        if is_addressed(subject):
+            return None
         stem_size = dot - p
         if (
             self._last_stem is not None
@@ -627,6 +658,8 @@ cdef class Interest:
             tokens = subject.split(b".")
             if b"" not in tokens:
                 collect_patterns(<_Node>self._root, tokens, 0, len(tokens), found)
+        if found and is_addressed(subject):
+            found = addressees(found)
         return self._present(found)
 
     def _insert_pattern(self, list tokens, Subscription sub):
@@ -766,6 +799,11 @@ cdef Route plain_route(list found):
     return Route(tuple(plain), tuple([tuple(members) for members in groups.values()]))
 
 
+def distance_of(Subscription sub not None):
+    """How far away the cluster is that a subscription belongs to."""
+    return sub.link.distance
+
+
 def far_parts(list far not None, dict groups not None):
     """What other servers want, as `links`, `link_names` and `elsewhere` of a route.
 
@@ -782,8 +820,10 @@ def far_parts(list far not None, dict groups not None):
         places[queue] = place
     for sub, alias in far:
         if sub.queue is not None:
-            members, spare, spare_names = queues.setdefault(sub.queue, ([], [], []))
-            if sub.link.kind == ROUTE and sub.origin is None:
+            members, spare, spare_names, beyond = queues.setdefault(sub.queue, ([], [], [], []))
+            if sub.link.kind == GATEWAY:
+                beyond.append(sub)
+            elif sub.link.kind == ROUTE and sub.origin is None:
                 members.append(sub)
             else:
                 spare.append(sub)
@@ -792,10 +832,12 @@ def far_parts(list far not None, dict groups not None):
             known.append(sub.link)
             links.append(sub)
             names.append(alias)
-    for queue, (members, spare, spare_names) in queues.items():
+    for queue, (members, spare, spare_names, beyond) in queues.items():
+        beyond.sort(key=distance_of)
         result.append(
             Elsewhere(
-                queue, places.get(queue, -1), tuple(members), tuple(spare), tuple(spare_names) if any(spare_names) else None
+                queue, places.get(queue, -1), tuple(members), tuple(spare), tuple(spare_names) if any(spare_names) else None,
+                tuple(beyond),
             )
         )
     return (

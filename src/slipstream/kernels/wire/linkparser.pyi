@@ -39,12 +39,21 @@ class LinkSink(Protocol):
         /,
     ) -> None: ...
 
+class GatewaySink(LinkSink, Protocol):
+    """A sink of a gateway; where messages may be `addressed`, a sink takes these, too."""
+
+    def on_account(self, account: bytes, wanted: bool, /) -> None: ...
+    def on_addressed(
+        self, account: bytes, subject: bytes, reply: bytes | None, header_size: int, body: bytes, /
+    ) -> None: ...
+
 class LinkParser:
     link: Link
     ready: bool
     named_accounts: bool
     fast: bool
     restricted: bool
+    addressed: bool
     verdicts: dict[bytes, bool] | None
     max_payload: int
     max_control_line: int
@@ -55,7 +64,7 @@ class LinkParser:
     dead: bool
     held: int
     def __init__(
-        self, sink: LinkSink, link: Link, delivery: Delivery, max_payload: int, max_control_line: int
+        self, sink: LinkSink | GatewaySink, link: Link, delivery: Delivery, max_payload: int, max_control_line: int
     ) -> None: ...
     def admit(self, account: bytes, interest: Interest, publisher: object) -> None: ...
     def expel(self, account: bytes) -> None: ...

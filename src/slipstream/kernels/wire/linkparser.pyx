@@ -6,10 +6,11 @@
              RMSG <account> <subject> [reply | + reply queues.. | | queues..] <size>
              HMSG <account> <subject> [...] <header size> <size>
              LMSG <origin> <account> <subject> [...] <header size> <size>                            for a leaf
+    gateways RS+ RS- RMSG HMSG as on routes             A+ <account>  A- <account>
     leafs    LS+ <subject> [queue weight]               LS- <subject> [queue]
              LMSG <subject> [reply | + reply queues.. | | queues..] <size>
              HMSG <subject> [...] <header size> <size>
-    both     INFO CONNECT PING PONG +OK -ERR
+    all      INFO CONNECT PING PONG +OK -ERR
 
 A route that belongs to one account alone leaves out the account, as leafs do (`named_accounts`). Verbs are
 case-insensitive; arguments are separated by runs of blanks and tabs. Interest and control are calls of the sink; a message
@@ -55,6 +56,9 @@ cdef enum:
     WANTED_MAX = 1024
     REMEMBERED_BYTES_MAX = 128
     IS_ROUTE = 0
+    IS_GATEWAY = 3
+    # Of the address of a cluster and a server in front of a subject.
+    ADDRESS_SIZE = 19
 
 
 cdef inline bint blank(char byte) noexcept nogil:
@@ -115,6 +119,7 @@ cdef class LinkParser:
         named_accounts: lines name the account.
         fast: messages go straight to delivery; else each is a call of the sink.
         restricted: the sink is asked which subjects are taken; `verdicts` keeps its answers while it is a dict.
+        addressed: subjects may begin with the address of a cluster (`_GR_.`); such messages are calls of the sink.
         waiting_max: bytes that may come while the parser is paused.
     """
 
@@ -126,6 +131,7 @@ cdef class LinkParser:
     cdef public bint named_accounts
     cdef public bint fast
     cdef public bint restricted
+    cdef public bint addressed
     cdef public dict verdicts
     cdef public Py_ssize_t max_payload
     cdef public Py_ssize_t max_control_line
@@ -154,7 +160,7 @@ cdef class LinkParser:
         self.link = link
         self._delivery = delivery
         self._accounts = {}
-        self.ready = self.named_accounts = self.restricted = False
+        self.ready = self.named_accounts = self.restricted = self.addressed = False
         self.fast = True
         self.verdicts = {}
         self.max_payload = max_payload
@@ -359,8 +365,9 @@ cdef class LinkParser:
         """A message. Returns the bytes used, 0 when it is not complete yet (or the parser died)."""
         cdef const char *p = verb + 5
         cdef const char *tail = line_end
-        cdef bint routed = self.link.kind == IS_ROUTE
-        cdef bint with_origin = routed and kind == b"l"
+        cdef bint routed = self.link.kind == IS_ROUTE or self.link.kind == IS_GATEWAY
+        cdef bint with_origin = self.link.kind == IS_ROUTE and kind == b"l"
+        cdef bint foreign = (kind == b"r" and not routed) or (kind == b"l" and self.link.kind == IS_GATEWAY)
         cdef Span origin, account, subject, size_word, header_word, reply
         cdef tuple queues = None
         cdef Py_ssize_t size
@@ -368,8 +375,8 @@ cdef class LinkParser:
         if not self.ready:
             self._violate(EARLY_OPERATION, verb, line_end)
             return 0
-        if (kind == b"r" and not routed) or line_end - p > self.max_control_line:
-            self._violate(UNKNOWN_OPERATION if kind == b"r" and not routed else CONTROL_LINE_TOO_LONG, verb, line_end)
+        if foreign or line_end - p > self.max_control_line:
+            self._violate(UNKNOWN_OPERATION if foreign else CONTROL_LINE_TOO_LONG, verb, line_end)
             return 0
         origin.size = account.size = 0
         if with_origin:
@@ -435,6 +442,12 @@ cdef class LinkParser:
         cdef bytes name
         if not self._is_last_account(account) and not self._find_account(account):
             return 0
+        if self.addressed and subject.size > ADDRESS_SIZE and memcmp(subject.at, b"_GR_.", 5) == 0:
+            self._sink.on_addressed(
+                self._last_account, span_bytes(subject), span_bytes(reply) if reply.size else None, header_size,
+                PyBytes_FromStringAndSize(body, size),
+            )
+            return 0
         if (
             route is not None
             and self._last_subject is not None
@@ -450,7 +463,7 @@ cdef class LinkParser:
                 return 0
             if self._last_interest is None:
                 return 0
-            if self.link.kind == IS_ROUTE:
+            if self.link.kind == IS_ROUTE or self.link.kind == IS_GATEWAY:
                 route = self._last_interest.arrival_route(name)
             else:
                 route = self._last_interest.route(name)
@@ -463,7 +476,10 @@ cdef class LinkParser:
                 PyBytes_FromStringAndSize(body, size),
             )
             return 0
-        if queues is None and route.subject is not None and self.link.kind != IS_ROUTE:
+        if (
+            queues is None and route.subject is not None
+            and self.link.kind != IS_ROUTE and self.link.kind != IS_GATEWAY
+        ):
             # The sender could not know the groups that a mapping leads to.
             queues = groups_of(route)
         self._delivery.send_arrived(
@@ -526,7 +542,9 @@ cdef class LinkParser:
             self._tell_wanted()
             if self.dead:
                 return 0
-        if verb == b"p" and size >= 4 and starts(p, end, b"ping", 4):
+        if verb == b"a" and self.link.kind == IS_GATEWAY and size >= 3 and (p[1] == b"+" or p[1] == b"-") and blank(p[2]):
+            self._account(p, end)
+        elif verb == b"p" and size >= 4 and starts(p, end, b"ping", 4):
             self._sink.on_ping()
         elif verb == b"p" and size >= 4 and starts(p, end, b"pong", 4):
             self._sink.on_pong()
@@ -555,7 +573,8 @@ cdef class LinkParser:
 
     cdef int _interest(self, const char *line, char verb, const char *end) except -1:
         """RS+ RS- LS+ LS-."""
-        cdef bint routed = self.link.kind == IS_ROUTE
+        cdef bint routed = self.link.kind == IS_ROUTE or self.link.kind == IS_GATEWAY
+        cdef bint for_leaf = self.link.kind == IS_ROUTE and verb == b"l"
         cdef bint wanted = line[2] == b"+"
         cdef const char *p = line + 4
         cdef tuple args
@@ -567,7 +586,7 @@ cdef class LinkParser:
         if not self.ready:
             self._violate(EARLY_OPERATION, line, end)
             return 0
-        if verb == b"r" and not routed:
+        if (verb == b"r" and not routed) or (verb == b"l" and self.link.kind == IS_GATEWAY):
             self._violate(UNKNOWN_OPERATION, line, end)
             return 0
         if end - skip_blanks(p, end) > self.max_control_line:
@@ -576,7 +595,7 @@ cdef class LinkParser:
         if not clean(p, end):
             self._violate(BAD_ARGUMENTS, line, end)
             return 0
-        if wanted and not (routed and verb == b"l") and self._is_plain(p, end):
+        if wanted and not for_leaf and self._is_plain(p, end):
             return 0
         if self._wanted is not None:
             self._tell_wanted()
@@ -584,7 +603,7 @@ cdef class LinkParser:
                 return 0
         args = words(p, end)
         left = PyTuple_GET_SIZE(args)
-        if routed and verb == b"l" and left:
+        if for_leaf and left:
             origin = args[0]
             at += 1
             left -= 1
@@ -592,7 +611,7 @@ cdef class LinkParser:
             account = args[at]
             at += 1
             left -= 1
-        if left != 1 and left != (3 if wanted else 2) or (routed and verb == b"l" and origin is None):
+        if left != 1 and left != (3 if wanted else 2) or (for_leaf and origin is None):
             self._violate(BAD_ARGUMENTS, line, end)
             return 0
         if not wanted:
@@ -638,6 +657,22 @@ cdef class LinkParser:
         self._sink.on_wanted(self._wanted_account, subjects)
         return 0
 
+    cdef int _account(self, const char *line, const char *end) except -1:
+        """A+ A-."""
+        cdef tuple args
+        if not self.ready:
+            self._violate(EARLY_OPERATION, line, end)
+            return 0
+        if end - skip_blanks(line + 3, end) > self.max_control_line:
+            self._violate(CONTROL_LINE_TOO_LONG, line, end)
+            return 0
+        args = words(line + 3, end)
+        if PyTuple_GET_SIZE(args) != 1 or not clean(line, end):
+            self._violate(BAD_ARGUMENTS, line, end)
+            return 0
+        self._sink.on_account(args[0], line[1] == b"+")
+        return 0
+
     cdef int _check_partial(self, const char *p, const char *end) except -1:
         """A line without its end yet: refuse at once what can never become an operation."""
         cdef char first = p[0] | 0x20
@@ -654,6 +689,8 @@ cdef class LinkParser:
         elif first == b"i":
             known = starts(p, end, b"info", 4)
             limit = max(limit, <Py_ssize_t>INFO_MAX)
+        elif first == b"a":
+            known = self.link.kind == IS_GATEWAY and (end - p < 2 or p[1] == b"+" or p[1] == b"-")
         elif p[0] == b"+":
             known = starts(p + 1, end, b"ok", 2)
         elif p[0] == b"-":

@@ -1,7 +1,7 @@
 """What the peer of one leaf link is told of the interest here: `LS+` with the first subscription, `LS-` with the last.
 
     to a hub    what is here: clients, streams and services of this server, and leafs of this server
-    to a leaf   all that is known, other servers of the cluster and other leafs included
+    to a leaf   all that is known, other servers of the cluster, other clusters and other leafs included
 
 and in both cases never what came over the link itself, or from the cluster that the peer belongs to. Subjects that show
 loops (`$LDS.`) go everywhere, so that whoever hears its own knows.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from slipstream.accounts.account import IMPORTING_SID
 from slipstream.kernels.subjects.subject import overlaps
-from slipstream.kernels.wire.interest import HUB_LEAF, ROUTE, SPOKE_LEAF
+from slipstream.kernels.wire.interest import GATEWAY, HUB_LEAF, ROUTE, SPOKE_LEAF
 from slipstream.links.leafs.crossing import LOOP_PREFIX
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class LeafInterest:
             return True
         if to.kind == SPOKE_LEAF:
             return link.kind == HUB_LEAF
-        return link.kind == ROUTE or not self._isolated
+        return link.kind in (ROUTE, GATEWAY) or not self._isolated
 
     def _add(self, asked: Asked, delta: int) -> list[Asked]:
         before = self._counts.get(asked, 0)

@@ -16,6 +16,7 @@ from slipstream.accounts.account import most_subscription_cost, subscription_cos
 from slipstream.kernels.subjects.subject import is_valid_subscription
 from slipstream.kernels.wire.interest import HUB_LEAF, SPOKE_LEAF
 from slipstream.links.end import LinkEnd, LinkWords
+from slipstream.links.gateways.addresses import Address
 from slipstream.links.leafs.crossing import LOOP_PREFIX
 from slipstream.links.leafs.handshake import LeafConnect, LeafInfo
 from slipstream.links.presence import LinkMember
@@ -243,6 +244,9 @@ class LeafLink:
     def may_publish(self, _account: bytes, subject: bytes) -> bool:
         """Whether a message of the peer is taken; asked for each subject once, if no answers have to be counted."""
         assert self.crossing is not None and self._rights is not None
+        address = Address.read(subject)
+        if address is not None:
+            subject = address.subject  # that an answer leads to another cluster gives no rights
         if self.crossing.may_send(subject) or self._rights.may_publish(subject) is None:
             return True
         if self.crossing.oversteps(subject):

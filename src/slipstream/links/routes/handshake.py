@@ -42,7 +42,10 @@ class RouteInfo(LinkInfo, kw_only=True):
     route_account: str = ""
     route_acc_add_reqid: str = ""
     gossip_mode: int = 0
-    gateway: str = ""
+    gateway: str = ""  # the name of another cluster that the peer tells of
+    gateway_urls: list[str] | None = None  # where that one is reached
+    gateway_cmd: int = 0
+    gateway_url: str = ""  # where the peer itself is reached by other clusters
     slipstream_replication: bool = False  # the server takes part in replication
     slipstream_replicas: bool = False  # this link is for what replicas say
     imports: SubjectLists | None = msgspec.field(default=None, name="import")

@@ -24,10 +24,14 @@ class Introduction:
         cluster: the name of the cluster.
         dynamic: whether it was made up, and gives way to that of others.
         replicates: whether it takes part in replication.
+        gateway_url: where other clusters reach it; empty: nowhere.
     """
 
-    def __init__(self, hub: Hub, cluster: str, *, dynamic: bool, replicates: bool = False) -> None:
+    def __init__(
+        self, hub: Hub, cluster: str, *, dynamic: bool, replicates: bool = False, gateway_url: str = ""
+    ) -> None:
         self._hub = hub
+        self._gateway_url = gateway_url
         self._replicates = replicates
         self.cluster = cluster
         self.dynamic = dynamic
@@ -58,6 +62,7 @@ class Introduction:
             connect_urls=self.own_urls or None,
             ws_connect_urls=self.own_websocket_urls or None,
             lnoc=True,
+            gateway_url=self._gateway_url,
             slipstream_replication=self._replicates,
             route_pool_size=max(options.pool_size, 0),
             imports=None if permissions is None else subject_lists(permissions.publish),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
     from slipstream.kernels.wire.interest import Interest
+    from slipstream.links.routes.gateways import RouteGateways
     from slipstream.links.routes.targets import RouteTarget
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
@@ -46,6 +47,8 @@ class RouteHost(Protocol):
     def on_info(self, link: RouteLink, info: RouteInfo) -> None: ...
     def on_connect(self, link: RouteLink, connect: RouteConnect) -> None: ...
     def on_pong(self, link: RouteLink) -> None: ...
+    @property
+    def gateways(self) -> RouteGateways: ...
     def on_replica_message(self, link: RouteLink, group: bytes, body: bytes) -> None: ...
     def closed(self, link: RouteLink, reason: CloseReason) -> None: ...
     def account_named(self, name: str) -> Account | None: ...
@@ -100,6 +103,7 @@ class RouteLink:
         """The handshake is over: take messages and interest from now on."""
         self.parser.named_accounts = not self.account
         self.parser.fast = True
+        self.parser.addressed = self._host.gateways.are_there
         self.end.begin()
 
     def take_replica_messages(self, nobody: Interest, largest: int) -> None:
@@ -209,6 +213,12 @@ class RouteLink:
     def may_publish(self, _account: bytes, _subject: bytes) -> bool:
         """Never asked: rights were checked where the client is."""
         return True
+
+    def on_addressed(self, account: bytes, subject: bytes, reply: bytes | None, header_size: int, body: bytes) -> None:
+        """An answer of another cluster, for a request that was made here."""
+        member = self._member(account)
+        if member is not None:
+            self._host.gateways.addressed(member, subject, reply, header_size, body)
 
     def on_message(
         self,

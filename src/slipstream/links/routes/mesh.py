@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from slipstream.links.admission import PeerLogin, is_admitted
 from slipstream.links.compression import AUTO, agreed_mode, configured_mode, is_framed, mode_by_rtt
-from slipstream.links.routes.admission import is_admitted
 from slipstream.links.routes.changes import RouteChanges
+from slipstream.links.routes.gateways import RouteGateways
 from slipstream.links.routes.gossip import Gossip
 from slipstream.links.routes.handshake import RouteConnect, RouteInfo
 from slipstream.links.routes.introduction import Introduction
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
     from slipstream.config.listener_options import ClusterOptions
+    from slipstream.links.routes.gateways import MeshGateways
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
 
@@ -83,7 +85,16 @@ class MeshEdge(Protocol):
 class Mesh:
     """The routes of one server."""
 
-    def __init__(self, hub: Hub, edge: MeshEdge, cluster: str, *, dynamic: bool, replicates: bool = False) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        edge: MeshEdge,
+        cluster: str,
+        *,
+        dynamic: bool,
+        replicates: bool = False,
+        gateways: MeshGateways | None = None,
+    ) -> None:
         """No route yet.
 
         Args:
@@ -92,10 +103,14 @@ class Mesh:
             cluster: the name of the cluster.
             dynamic: whether it was made up, and gives way to that of others.
             replicates: whether it takes part in replication.
+            gateways: to other clusters; None: there are none.
         """
         self.hub = hub
         self._edge = edge
-        self.introduction = Introduction(hub, cluster, dynamic=dynamic, replicates=replicates)
+        self.gateways = RouteGateways(gateways, edge.log)
+        self.introduction = Introduction(
+            hub, cluster, dynamic=dynamic, replicates=replicates, gateway_url=self.gateways.url
+        )
         self.replicas = ReplicaLinks(edge.dial, edge.at_end_of_turn) if replicates else None
         self.roster = Roster(hub.options.cluster.accounts)
         self.telling = InterestTelling(hub, self.roster)
@@ -155,7 +170,10 @@ class Mesh:
             name = texts.quoted_text(connect.gateway)
             link.refuse(CloseReason.WRONG_GATEWAY, f"Rejecting connection from gateway {name} on the Route port")
             return
-        if not is_admitted(options, connect, link.peer.certificate):
+        targets = (route_target(url, explicit=True) for url in options.routes)
+        hosts = (target.host for target in targets if target is not None)
+        asked, given = PeerLogin(options.user, options.password), PeerLogin(connect.user, connect.password)
+        if not is_admitted(options.tls, asked, hosts, given, link.peer.certificate):
             link.log("ERR", "authentication error")
             link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
             return
@@ -332,6 +350,7 @@ class Mesh:
             if len(self.roster.pools) > 1:
                 self._gossip.tell(link, info)
             self._edge.urls_changed()
+            self.gateways.opened(link, info)
             for listener in self.listeners:
                 listener.peer_came(info.server_id)
         if self.replicas is not None:
@@ -375,7 +394,7 @@ class Mesh:
             for target in self.changes.account_moves(link, info):
                 self._edge.dial(target)
         elif info.gateway:
-            return
+            self.gateways.told(link, info)
         elif info.server_id != link.remote_id:
             self._gossip.heard(info)
         elif not info.ldm:

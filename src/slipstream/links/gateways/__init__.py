@@ -1,0 +1,1 @@
+"""Gateways: the connections between clusters that together are a supercluster."""

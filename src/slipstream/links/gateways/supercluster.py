@@ -1,0 +1,386 @@
+"""The other clusters as one server knows them: which connections there are, who is let in, and what is told.
+
+    out    one connection to each other cluster, to any of its servers; again as long as the cluster is known
+    in     as many as servers of other clusters have dialled this one
+
+Who hears of a cluster that it does not know dials it: from a server that dialled (its own cluster), from one that was
+dialled (the clusters that it knows), and from servers of the own cluster. So each server of each cluster has its own
+way to each other cluster, and a message goes there directly.
+
+What this is not: sockets (`server.gateways`), what is said over a connection (`outbound`, `inbound`), what is counted
+and told (`interest`), what others want (`wants`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from slipstream.links.admission import PeerLogin, is_admitted
+from slipstream.links.documents import introduce
+from slipstream.links.gateways.addresses import ADDRESS_MARK
+from slipstream.links.gateways.answers import AnswerWays
+from slipstream.links.gateways.handshake import (
+    ALL_COMPLETE,
+    ALL_START,
+    GOSSIP,
+    PROTO,
+    GatewayConnect,
+    GatewayInfo,
+)
+from slipstream.links.gateways.inbound import InboundGateway
+from slipstream.links.gateways.outbound import OutboundGateway
+from slipstream.links.gateways.remotes import RemoteCluster
+from slipstream.links.gateways.telling import ClusterTelling
+from slipstream.links.gateways.urls import ClusterUrls
+from slipstream.links.gateways.wants import RemoteWants
+from slipstream.links.traffic import PastTraffic
+from slipstream.protocol import texts
+from slipstream.protocol.texts import CloseReason
+
+if TYPE_CHECKING:
+    from slipstream.accounts.account import Account
+    from slipstream.config.listener_options import GatewayOptions
+    from slipstream.links.gateways.remotes import GatewayAddress
+    from slipstream.links.presence import LinkMember
+    from slipstream.links.routes.handshake import RouteInfo
+    from slipstream.links.routes.link import RouteLink
+    from slipstream.links.routes.mesh import Mesh
+    from slipstream.protocol.peer import Peer
+    from slipstream.routing.hub import Hub
+
+__all__ = ["GatewayEdge", "Supercluster"]
+
+GATEWAY_PORT = "attempted to connect to gateway port"
+_REMOTES_MAX = 1_024  # clusters that may be heard of
+
+
+class GatewayEdge(Protocol):
+    """What gateways ask of the side that has sockets."""
+
+    def dial(self, remote: RemoteCluster, *, again: bool = False) -> None:
+        """Connect to one of a cluster's servers, now or (`again`) after a pause."""
+        ...
+
+    def ready(self, link: InboundGateway | OutboundGateway) -> None:
+        """The handshake is over."""
+        ...
+
+    def close(self, link: InboundGateway | OutboundGateway, reason: CloseReason) -> None:
+        """Send what waits, then close the socket."""
+        ...
+
+    def log(self, level: str, text: str) -> None: ...
+
+
+class Supercluster:
+    """The gateways of one server."""
+
+    def __init__(self, hub: Hub, edge: GatewayEdge) -> None:
+        options = hub.options.gateway
+        self.hub = hub
+        self._edge = edge
+        self.name = options.name
+        self.outbound: dict[str, OutboundGateway] = {}  # by cluster
+        self.remotes: dict[str, RemoteCluster] = {}
+        self.past = PastTraffic()
+        self.host, self.port, self.url = "", 0, ""  # where this server is reached
+        self._urls = ClusterUrls()
+        self._mesh: Mesh | None = None
+        self._answers = AnswerWays(hub, self.name)
+        self._telling = ClusterTelling(hub, self.name, self._subscribed)
+        for entry in options.gateways:
+            if entry.name != self.name:
+                self.remotes[entry.name] = RemoteCluster(entry.name, entry)
+
+    @property
+    def inbound(self) -> dict[int, InboundGateway]:
+        """Connections from other clusters, by number."""
+        return self._telling.links
+
+    @property
+    def _options(self) -> GatewayOptions:
+        return self.hub.options.gateway
+
+    def join(self, mesh: Mesh) -> None:
+        """There are other servers of the same cluster."""
+        self._mesh = mesh
+        mesh.listeners.append(self)
+
+    def listens_at(self, host: str, port: int, url: str) -> None:
+        """Where this server is reached."""
+        self.host, self.port, self.url = host, port, url
+        self._urls.add(url, self.hub.identity.id)
+
+    def watch_accounts(self) -> None:
+        """Accounts may have come: count what they want, and take part in them."""
+        for account in list(self.hub.accounts.values()):
+            if self._telling.watch(account):
+                for link in self.outbound.values():
+                    if link.wants is not None:
+                        link.wants.join(account)
+
+    def _subscribed(self, account: str, subject: bytes) -> None:
+        if self.outbound:
+            self._answers.subscribed(account, subject)
+
+    # --- as a host of links ------------------------------------------------------------------------------------------
+
+    def log(self, level: str, text: str) -> None:
+        """A log line."""
+        self._edge.log(level, text)
+
+    def account_named(self, name: str) -> Account | None:
+        """An account of this server."""
+        return self.hub.accounts.get(name)
+
+    def _info(self) -> GatewayInfo:
+        info = GatewayInfo(
+            proto=PROTO,
+            host=self.host,
+            port=self.port,
+            auth_required=bool(self._options.user),
+            gateway=self.name,
+            gateway_urls=self._urls.all(),
+            gateway_url=self.url,
+            gateway_nrp=True,
+            gateway_iom=True,
+        )
+        introduce(info, self.hub, self._options.tls, verifies=True)
+        return info
+
+    # --- connections that others dialled -----------------------------------------------------------------------------
+
+    def accept(self, peer: Peer) -> InboundGateway:
+        """A server of another cluster dialled: greet it."""
+        link = InboundGateway(self, peer)
+        link.outbox.write(self._info().line())
+        link.log("INF", "Processing inbound gateway connection")
+        return link
+
+    def on_inbound_connect(self, link: InboundGateway, connect: GatewayConnect) -> None:
+        """It says who it is."""
+        options = self._options
+        hosts = (address.host for remote in self.remotes.values() for address in remote.configured)
+        asked, given = PeerLogin(options.user, options.password), PeerLogin(connect.user, connect.password)
+        if not is_admitted(options.tls, asked, hosts, given, link.peer.certificate):
+            link.log("ERR", "authentication error")
+            link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+        elif not connect.gateway:
+            link.refuse(CloseReason.WRONG_PORT, GATEWAY_PORT)
+        elif options.reject_unknown_cluster and connect.gateway not in self.remotes:
+            link.log("ERR", f"Rejecting connection from gateway {texts.quoted_text(connect.gateway)}")
+            link.close(CloseReason.WRONG_GATEWAY, f"Connection to gateway {texts.quoted_text(self.name)} rejected")
+        else:
+            link.end.authenticating()
+
+    def on_inbound_info(self, link: InboundGateway, info: GatewayInfo) -> None:
+        """It tells about itself: tell it all interest, and which clusters there are."""
+        link.cluster, link.remote_id, link.end.remote_name = info.gateway, info.server_id, info.server_name
+        if self._has_name(info.server_name):
+            link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
+            link.close(CloseReason.DUPLICATE_SERVER_NAME)
+            return
+        link.begin()
+        shown = texts.escaped(info.server_id)
+        link.log("INF", f"Inbound gateway connection from {texts.quoted_text(info.gateway)} ({shown}) registered")
+        self._edge.ready(link)
+        self._telling.begin(link)
+        self._heard_of(info.gateway, info.gateway_urls)
+        for name, remote in self.remotes.items():
+            urls = remote.urls()
+            if name != info.gateway and urls:
+                told = GatewayInfo(server_id=self.hub.identity.id, gateway=name, gateway_urls=urls, gateway_cmd=GOSSIP)
+                link.outbox.write(told.line())
+
+    def _has_name(self, name: str) -> bool:
+        """Whether a server of this cluster is called like that."""
+        routes = () if self._mesh is None else self._mesh.roster.first_routes()
+        return name == self.hub.identity.name or any(route.end.remote_name == name for route in routes)
+
+    def _tell_urls(self) -> None:
+        self._telling.tell(self._info().line())
+
+    # --- connections that this server dialled ------------------------------------------------------------------------
+
+    def dialled(self, peer: Peer, remote: RemoteCluster, address: GatewayAddress) -> OutboundGateway:
+        """A server was reached; it speaks first."""
+        link = OutboundGateway(self, peer, remote, address)
+        link.log("INF", f"Creating outbound gateway connection to {texts.quoted_text(remote.name)}")
+        return link
+
+    def on_outbound_info(self, link: OutboundGateway, info: GatewayInfo) -> None:
+        """The peer tells about itself, its cluster, another cluster, or an account."""
+        name, is_first = texts.quoted_text(link.remote.name), not link.remote_id
+        if not info.gateway:
+            link.refuse(CloseReason.WRONG_PORT, f"Attempt to connect to gateway {name} using wrong port")
+            return
+        if info.gateway != link.remote.name:
+            if not is_first and info.gateway_cmd == GOSSIP:
+                if info.gateway in self.remotes or not self._options.reject_unknown_cluster:
+                    self._heard_of(info.gateway, info.gateway_urls)
+                return
+            other = texts.quoted_text(info.gateway)
+            link.log("ERR", f"Failing connection to gateway {name}, remote gateway name is {other}")
+            own = texts.quoted_text(self.name)
+            text = f"Connection from {own} rejected, wanted to connect to {name}, this is {other}"
+            link.close(CloseReason.WRONG_GATEWAY, text)
+        elif info.gateway_cmd and not is_first:
+            self._on_command(link, info)
+        elif self._has_name(info.server_name):
+            link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
+            link.close(CloseReason.DUPLICATE_SERVER_NAME)
+        else:
+            if info.gateway_urls:
+                link.remote.update(info.gateway_urls)
+            if not is_first or self._begin_outbound(link, info):
+                self._tell_routes(self._gossip_line(link.remote.name, info.gateway_urls or []))
+
+    def _begin_outbound(self, link: OutboundGateway, info: GatewayInfo) -> bool:
+        options, address = self._options, link.address
+        link.remote_id, link.end.remote_name = info.server_id, info.server_name
+        user, password = (address.user, address.password) if address.user else (options.user, options.password)
+        connect = GatewayConnect(
+            user=user,
+            password=password,
+            tls_required=link.peer.certificate is not None,
+            name=self.hub.identity.id,
+            gateway=self.name,
+        )
+        link.outbox.write(connect.line())
+        link.outbox.write(self._info().line())
+        link.link.headers = info.headers and not self.hub.options.no_header_support
+        if link.remote.name in self.outbound:
+            link.reconnects = False
+            link.close(CloseReason.WRONG_GATEWAY)
+            return False
+        self.outbound[link.remote.name] = link
+        link.link.readdress = self._answers.readdressed
+        addresses = b"%b%b.>" % (ADDRESS_MARK, link.remote.hash)
+        link.begin(RemoteWants(link.end, addresses, self.account_named, tells_all=info.gateway_iom))
+        name, shown = texts.quoted_text(link.remote.name), texts.escaped(info.server_id)
+        link.log("INF", f"Outbound gateway connection to {name} ({shown}) registered")
+        self._edge.ready(link)
+        return True
+
+    def _on_command(self, link: OutboundGateway, info: GatewayInfo) -> None:
+        if info.gateway_cmd not in (ALL_START, ALL_COMPLETE):
+            name = texts.quoted_text(link.remote.name)
+            self.log("WRN", f"Received unknown command {info.gateway_cmd} from gateway {name}")
+            return
+        word = "start" if info.gateway_cmd == ALL_START else "complete"
+        if not info.gateway_cmd_payload:
+            text = f"Account absent from receive-all-subscriptions-{word} command"
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, text)
+        elif link.wants is not None:
+            (link.wants.all_start if word == "start" else link.wants.all_complete)(info.gateway_cmd_payload)
+
+    def on_outbound_pong(self, link: OutboundGateway) -> None:
+        """A cluster's distance is known, or has changed: which queue group is asked first may have, too."""
+        before = self._by_distance()
+        link.link.distance = link.end.keepalive.rtt_ns
+        if self._by_distance() != before:
+            for account in list(self.hub.accounts.values()):
+                account.interest.forget_all()
+
+    def _by_distance(self) -> list[str]:
+        return sorted(self.outbound, key=lambda name: self.outbound[name].link.distance)
+
+    # --- who hears of whom -------------------------------------------------------------------------------------------
+
+    def _heard_of(self, name: str, urls: list[str] | None) -> None:
+        """There is a cluster: dial it, unless that is done."""
+        if name == self.name or not name:
+            return
+        remote = self.remotes.get(name)
+        if remote is not None:
+            remote.add(urls)
+            return
+        remote = RemoteCluster(name)
+        remote.add(urls)
+        if not remote.urls() or len(self.remotes) >= _REMOTES_MAX:
+            return
+        self.remotes[name] = remote
+        self._edge.dial(remote)
+
+    def given_up(self, remote: RemoteCluster) -> bool:
+        """A cluster that was heard of cannot be reached: forget it, unless it has reached this server."""
+        if any(link.cluster == remote.name for link in self.inbound.values()):
+            return False
+        if self.remotes.get(remote.name) is remote:
+            del self.remotes[remote.name]
+        return True
+
+    def _gossip_line(self, name: str, urls: list[str]) -> bytes:
+        # The id is none that a server has: others must not take it for news of a server.
+        told = GatewayInfo(
+            server_id=f"GW{self.hub.identity.id}",
+            server_name=self.hub.identity.name,
+            gateway=name,
+            gateway_urls=urls,
+            gateway_cmd=GOSSIP,
+        )
+        return told.line()
+
+    def _tell_routes(self, line: bytes) -> None:
+        if self._mesh is not None:
+            for route in self._mesh.roster.first_routes():
+                route.outbox.write(line)
+
+    # --- as servers of the own cluster know it -----------------------------------------------------------------------
+
+    def route_opened(self, route: RouteLink, info: RouteInfo) -> None:
+        """The first route to a server: it is told of the clusters that are connected."""
+        if info.gateway_url and self._urls.add(info.gateway_url, info.server_id):
+            self._tell_urls()
+        for name, link in self.outbound.items():
+            urls = link.remote.urls()
+            if urls:
+                route.outbox.write(self._gossip_line(name, urls))
+
+    def told_by_route(self, info: RouteInfo, server_id: str) -> None:
+        """A server of the own cluster knows of another cluster."""
+        if info.gateway_cmd == GOSSIP:
+            self._heard_of(info.gateway, info.gateway_urls)
+        else:
+            self.log("ERR", f"Unknown command {info.gateway_cmd} from server {texts.escaped(server_id)}")
+
+    def peer_came(self, server_id: str) -> None:
+        """A server of the own cluster is there; `route_opened` says more."""
+
+    def peer_gone(self, server_id: str) -> None:
+        """A server of the own cluster is gone: so is its URL."""
+        if self._urls.drop(server_id):
+            self._tell_urls()
+
+    def on_addressed(
+        self, member: LinkMember, subject: bytes, reply: bytes | None, header_size: int, body: bytes, *, routed: bool
+    ) -> None:
+        """An answer with an address; one that a server of the own cluster passes on (`routed`) is for this one."""
+        self._answers.came(None if routed else self._mesh, member, subject, reply, header_size, body)
+
+    # --- the end of a connection -------------------------------------------------------------------------------------
+
+    def inbound_closed(self, link: InboundGateway, reason: CloseReason) -> None:
+        """A connection ended; called once for each."""
+        self._closed(link, reason)
+        self.inbound.pop(link.cid, None)
+
+    def outbound_closed(self, link: OutboundGateway, reason: CloseReason) -> None:
+        """The same; the cluster is dialled again."""
+        self._closed(link, reason)
+        if self.outbound.get(link.remote.name) is link:
+            del self.outbound[link.remote.name]
+        if not link.reconnects or reason is CloseReason.SERVER_SHUTDOWN:
+            return
+        name = texts.quoted_text(link.remote.name)
+        if self.remotes.get(link.remote.name) is link.remote:
+            self.log("DBG", f"Attempting reconnect for gateway {name}")
+            self._edge.dial(link.remote, again=True)
+        else:
+            self.log("DBG", f"Gateway {name} not in configuration, not attempting reconnect")
+
+    def _closed(self, link: InboundGateway | OutboundGateway, reason: CloseReason) -> None:
+        remote = f" - Remote: {texts.escaped(link.end.remote_name)}" if link.end.remote_name else ""
+        link.log("INF", f"Gateway connection closed: {reason.value}{remote}")
+        self.past.add(link.end)
+        self._edge.close(link, reason)
