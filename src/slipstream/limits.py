@@ -158,6 +158,8 @@ BULK_STAGE_IDLE_NS: Final = 10 * MINUTE_NS
 # Holds on one stream, how long one may last without being renewed, and how far a stream may outgrow its limits by
 # holds, as a multiple of them: then the oldest hold is dropped.
 BULK_HOLDS_MAX: Final = 64
+# Characters in which a holder says who it is.
+BULK_HOLDER_MAX: Final = 256
 BULK_HOLD_NS_MAX: Final = 24 * 60 * MINUTE_NS
 BULK_HOLD_OVERSHOOT: Final = 2
 

@@ -31,6 +31,8 @@ def test_figures_and_events(server: ServerThread, dashboard: Opener) -> None:
         expect(page.locator(tile.format("Connections"))).to_have_text("2")
         expect(page.get_by_role("row", name="BUSY")).to_contain_text("500")
         expect(page.locator(tile.format("Stored"))).to_have_text("505 KiB")
+        expect(page.locator(tile.format("Sync"))).to_contain_text("s")
+        expect(page.locator('[data-tile="Sync"] .note')).to_contain_text("syncs")
         jetstream.delete_stream("BUSY")
         expect(page.locator(".events li").first).to_contain_text("Stream BUSY: delete")
 
@@ -66,6 +68,8 @@ SCREENS = (
     ("connections/accounts", "", "tbody td"),
     ("connections/services", "", ".empty"),
     ("connections/rights", "", ".card"),
+    ("pipeline", "", ".readers .scroll .row"),
+    ("audit", "", ".empty"),
     ("cluster", "", "tbody td"),
 )
 
@@ -83,6 +87,7 @@ def fill(server: ServerThread) -> None:
         bucket[LONG] = b"v" * 1000
         bucket[LONG] = b"w" * 1000
         jetstream.create_objects(LONG).put(LONG, b"o" * 1000)
+        jetstream.api(f"BULK.HOLD.{LONG}", {"first": 1, "by": f"table s3://{LONG}/{LONG}"})
 
 
 @pytest.mark.parametrize("width", [360, 820, 1440])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,10 +117,10 @@ def test_a_reader_changes_no_consumer_key_object_or_letter(guarded: ServerThread
     with connect(guarded.url, user="admin", password="admin-secret") as client:
         jetstream = client.jetstream()
         orders = jetstream.stream("ORDERS")
+        jetstream.create_stream("DEAD", subjects=["dead.>"])
         orders.create_consumer("c", metadata={"slipstream.dlq": "dead.c"}).fetch(1)[0].term("why not")
         jetstream.create_kv("b")["k"] = b"v"
         jetstream.create_objects("o").put("f", b"content")
-        jetstream.create_stream("DEAD", subjects=["dead.>"])
     window = dashboard(guarded, "stream/ORDERS/consumers")
     page = window.page
     form, refused = page.locator("dialog"), page.locator("dialog").get_by_role("alert")
@@ -143,6 +144,26 @@ def test_a_reader_changes_no_consumer_key_object_or_letter(guarded: ServerThread
     page.locator(".detail").get_by_role("button", name="Delete").click()
     expect(page.locator(".toasts")).to_contain_text("This user may not publish to $KV.b.k.")
 
+    window.go("dead")
+    page.locator(".letters .scroll .row").click()
+    page.locator(".detail").get_by_role("button", name="Redrive").click()
+    form.get_by_role("button", name="Redrive").click()
+    expect(refused).to_have_text("This user may not publish to orders.1.")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Redrive all shown").click()
+    form.get_by_label("Type 1 to confirm").fill("1")
+    form.get_by_role("button", name="Redrive").click()
+    expect(refused).to_have_text("This user may not publish to orders.1.")
+    page.keyboard.press("Escape")
+    page.locator(".detail").get_by_role("button", name="Delete").click()
+    form.get_by_label("Type 1 to confirm").fill("1")
+    form.get_by_role("button", name="Delete").click()
+    expect(refused).to_have_text("This user may not publish to $JS.API.STREAM.MSG.DELETE.DEAD.")
+    page.keyboard.press("Escape")
+
+    window.go("pipeline")
+    expect(page.get_by_role("alert")).to_have_text(re.compile("This user may not publish to .*BULK.INFO."))
+
     window.go("objects/o")
     page.get_by_label("Upload").set_input_files({"name": "g", "mimeType": "text/plain", "buffer": b"x"})
     expect(page.locator(".toasts")).to_contain_text("This user may not publish to $O.o.C.")
@@ -151,6 +172,8 @@ def test_a_reader_changes_no_consumer_key_object_or_letter(guarded: ServerThread
         assert jetstream.kv("b").get("k").value == b"v"
         assert [each.name for each in jetstream.objects("o").list()] == ["f"]
         assert [each.name for each in jetstream.stream("ORDERS").consumers()] == ["c"]
+        assert [message.data for message in jetstream.stream("ORDERS").read()] == [b"one"]
+        assert len(list(jetstream.stream("DEAD").read())) == 1
 
 
 def test_who_may_nothing_is_told_so(guarded: ServerThread, dashboard: Opener) -> None:

@@ -29,6 +29,7 @@ __all__ = ["BulkClient", "connect"]
 
 _DEFAULT_COLUMNS = ("stream", "seq", "ts", "subject", "headers", "payload")
 _HOLD_NOT_FOUND = 30009
+_HOLDER_MAX = 256  # characters
 _PROBE_GRACE_NS = 250 * MILLISECOND_NS  # a server further away may answer this much later than the one we talk to
 _REMEMBERED_MAX = 256
 # What servers said, by their process and who asked: without bulk calls they say nothing, which takes a while to hear.
@@ -275,11 +276,11 @@ class BulkClient:
 
     # --- holding ----------------------------------------------------------------------------------------------------
 
-    def hold(self, stream: str, first: int, *, ttl_s: float = 600, hold_id: str | None = None) -> str:
+    def hold(self, stream: str, first: int, *, ttl_s: float = 600, hold_id: str | None = None, by: str = "") -> str:
         """Keep messages from `first` on, whatever limits, age and acknowledgements say, until released or too late.
 
         What users purge or delete goes all the same. A hold does not outlive the server. With `hold_id` one that exists
-        is renewed, and moved to `first`.
+        is renewed, and moved to `first`. `by` says who holds, to those who look at the stream.
 
         Returns:
             The id of the hold.
@@ -289,7 +290,9 @@ class BulkClient:
                 messages are).
         """
         self._need_bulk()
-        body = {"first": first, "ttl_s": ttl_s, "id": hold_id or ""}
+        body: dict[str, object] = {"first": first, "ttl_s": ttl_s, "id": hold_id or ""}
+        if by:
+            body["by"] = by[:_HOLDER_MAX]
         return str(self.link.request(f"BULK.HOLD.{_name(stream)}", body)["id"])
 
     def release(self, stream: str, hold_id: str) -> bool:

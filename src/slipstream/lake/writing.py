@@ -144,9 +144,10 @@ class StreamWriter:
 
     def _keep(self, client: BulkClient, first: int) -> None:
         """Ask the server to keep what is not written, whatever its limits say."""
+        by = "a table" if self._table is None else f"table {self._table.place}"
         try:
-            self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS, hold_id=self._hold or None)
+            self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS, hold_id=self._hold or None, by=by)
         except BulkError as error:
             if error.err_code != _HOLD_NOT_FOUND:
                 raise
-            self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS)  # the server was restarted
+            self._hold = client.hold(self._stream, first, ttl_s=_HOLD_SECONDS, by=by)  # the server was restarted

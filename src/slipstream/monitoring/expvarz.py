@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from slipstream.monitoring.facts import Facts
+from slipstream.monitoring.jetstream_facts import SyncStats
 from slipstream.monitoring.process import command_line
 
 __all__ = ["Expvarz", "expvarz"]
@@ -23,11 +24,12 @@ class MemoryStats(msgspec.Struct):
     EnableGC: bool
 
 
-class Expvarz(msgspec.Struct):
-    """The two variables every Go program has."""
+class Expvarz(msgspec.Struct, omit_defaults=True):
+    """The two variables every Go program has, and one of our own, which the dashboard shows."""
 
     cmdline: list[str]
     memstats: MemoryStats
+    jetstream_syncs: SyncStats | None = None
 
 
 def expvarz(facts: Facts) -> Expvarz:
@@ -42,4 +44,5 @@ def expvarz(facts: Facts) -> Expvarz:
             NumGC=sum(generation["collections"] for generation in generations),
             EnableGC=gc.isenabled(),
         ),
+        None if facts.jetstream is None else facts.jetstream.syncs(),
     )

@@ -26,6 +26,7 @@ __all__ = [
     "JetStreamStats",
     "JetStreamVarz",
     "StreamView",
+    "SyncStats",
     "after_received",
     "varz_of",
 ]
@@ -63,6 +64,14 @@ class AtRestProgress(msgspec.Struct):
     state: Literal["encrypting", "decrypting", "done"]
     files: int
     left: int
+
+
+class SyncStats(msgspec.Struct):
+    """Syncs of the disk since the start."""
+
+    count: int
+    total_seconds: float
+    last_seconds: float
 
 
 class JetStreamConfig(msgspec.Struct, omit_defaults=True):
@@ -175,6 +184,10 @@ class JetStreamFacts(Protocol):
     def config(self) -> JetStreamConfig: ...
     def limits(self) -> JetStreamLimits: ...
     def stats(self) -> JetStreamStats: ...
+    def syncs(self) -> SyncStats:
+        """How long the disk takes."""
+        ...
+
     def accounts(self) -> Iterable[AccountView]:
         """The accounts that use JetStream."""
         ...

@@ -83,11 +83,13 @@ def _jetstream(facts: Facts) -> list[Metric]:
     found = [one("jetstream_enabled", "gauge", "Whether JetStream runs.", int(enabled))]
     if jetstream is None or not enabled:
         return found
-    stats = jetstream.stats()
+    stats, syncs = jetstream.stats(), jetstream.syncs()
     return [
         *found,
         one("jetstream_memory_bytes", "gauge", "Messages kept in memory.", stats.memory),
         one("jetstream_storage_bytes", "gauge", "Messages kept on disk.", stats.storage),
+        one("jetstream_syncs_total", "counter", "Syncs of the disk for commits.", syncs.count),
+        one("jetstream_sync_seconds_total", "counter", "Time that these took.", syncs.total_seconds),
         one("jetstream_api_requests_total", "counter", "JetStream API requests.", stats.api.total),
         one("jetstream_api_errors_total", "counter", "JetStream API requests refused.", stats.api.errors),
     ]

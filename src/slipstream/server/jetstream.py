@@ -72,6 +72,7 @@ class JetStreamRunner:
         self._server = server
         self._loop = loop
         raw = RealDisk()
+        self.sync_times = raw.sync_times
         self._at_rest: AtRest | None = None
         below: Disk = raw
         if key is not None:

@@ -20,6 +20,7 @@ from slipstream.monitoring.jetstream_facts import (
     JetStreamConfig,
     JetStreamLimits,
     JetStreamStats,
+    SyncStats,
 )
 from slipstream.version import API_LEVEL
 
@@ -107,6 +108,11 @@ class RunningJetStream:
                 sum(api.load.waiting for api in self._runner.apis.values()),
             ),
         )
+
+    def syncs(self) -> SyncStats:
+        """See `JetStreamFacts.syncs`."""
+        times = self._runner.sync_times
+        return SyncStats(times.count, times.total_s, times.last_s)
 
     def accounts(self) -> Iterable[_AccountFacts]:
         """The accounts that use JetStream."""

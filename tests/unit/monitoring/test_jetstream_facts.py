@@ -21,6 +21,7 @@ from slipstream.monitoring.jetstream_facts import (
     JetStreamConfig,
     JetStreamLimits,
     JetStreamStats,
+    SyncStats,
 )
 from slipstream.monitoring.reply import Reply
 from slipstream.monitoring.statsz import statsz
@@ -87,6 +88,9 @@ class JetStream:
 
     def stats(self) -> JetStreamStats:
         return JetStreamStats(storage=60, accounts=2, api=ApiStats(4, 17, 2))
+
+    def syncs(self) -> SyncStats:
+        return SyncStats(4, 0.5, 0.1)
 
     def accounts(self) -> list[Account]:
         return [Account("Z", [Stream("s", 3, 1), Stream("t", 4, 0)]), Account("$G", [])]
@@ -198,6 +202,8 @@ def test_varz_metrics_accounts_and_events_know_it(world: World) -> None:
     assert ask(world, "/accountz", "acc=$G")[1]["account_detail"]["jetstream_enabled"]
     metrics = finished(Endpoints(world.facts).reply("/metrics", "")).body
     assert b"slipstream_jetstream_storage_bytes 60\n" in metrics
+    assert b"slipstream_jetstream_syncs_total 4\n" in metrics
+    assert b"slipstream_jetstream_sync_seconds_total 0.5\n" in metrics
     sender = Sender(world.facts).server()
     assert (sender.jetstream, sender.flags) == (True, 3)
     shown = statsz(world.facts).jetstream

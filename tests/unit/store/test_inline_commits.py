@@ -14,6 +14,7 @@ from slipstream.jetstream.store.file.inline_sync import SLOW_SYNC_PAUSE, InlineS
 from slipstream.jetstream.store.file.open_files import OpenFiles
 from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.store import FileStore
+from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.testing.sim_disk import SimDisk
 from support.sealing import both_forms
 from support.stores import commit, new_file_store, reopen
@@ -118,7 +119,7 @@ def test_the_real_disk_does_one_at_a_time(tmp_path: Path) -> None:
 def test_an_error_is_told_and_the_file_is_free_again(tmp_path: Path) -> None:
     files, path = OpenFiles(), str(tmp_path / "file")
     (tmp_path / "file").touch()
-    syncs, file = InlineSync(files), files.acquire(path)
+    syncs, file = InlineSync(files, SyncTimes()), files.acquire(path)
     os.close(file.fd)  # the device is gone
     begun = syncs.begin(path, 0, b"def")
     assert begun is not None
@@ -132,7 +133,7 @@ def test_an_error_is_told_and_the_file_is_free_again(tmp_path: Path) -> None:
 
 
 def test_after_one_that_took_long_the_loop_does_not_wait_for_a_while(tmp_path: Path) -> None:
-    syncs, path = InlineSync(OpenFiles()), str(tmp_path / "file")
+    syncs, path = InlineSync(OpenFiles(), SyncTimes()), str(tmp_path / "file")
     (tmp_path / "file").touch()
     syncs.pause = SLOW_SYNC_PAUSE
     tried = [syncs.begin(path, 0, b"abc") for _ in range(SLOW_SYNC_PAUSE + 1)]

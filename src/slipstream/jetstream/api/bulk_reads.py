@@ -33,10 +33,11 @@ from slipstream.jetstream.bulk.requests import (
     range_of,
 )
 from slipstream.jetstream.errors import TableError
+from slipstream.jetstream.gojson.times import format_time
 from slipstream.jetstream.store.bulk import Mark
 from slipstream.jetstream.stream.retention.holds import Hold
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.limits import BULK_HOLD_NS_MAX, BULK_HOLDS_MAX
+from slipstream.limits import BULK_HOLD_NS_MAX, BULK_HOLDER_MAX, BULK_HOLDS_MAX
 from slipstream.units import SECOND_NS
 
 __all__ = ["BULK_VERSION", "BulkApi"]
@@ -66,7 +67,11 @@ class BulkApi:
         """What a reader has to know before it begins."""
         stream = self._account.get_stream(request.names[0])
         fixed = {"version": BULK_VERSION, "storage": stream.config.storage.value}
-        stream.after_received(lambda: request.respond({**_state(stream), **fixed}), gone=request.fail)
+
+        def respond() -> None:
+            request.respond({**_state(stream), **fixed, "holds": [_shown(hold) for hold in stream.holds]})
+
+        stream.after_received(respond, gone=request.fail)
 
     def plan(self, request: ApiRequest) -> None:
         """Cut a range into pieces."""
@@ -154,12 +159,16 @@ class BulkApi:
         ttl_s_max = BULK_HOLD_NS_MAX // SECOND_NS
         if not 0 < asked.ttl_s <= ttl_s_max or not 0 <= asked.first < 2**63:
             raise TableError(errors.INVALID_REQUEST, err=f"first is a sequence, ttl_s above 0 and at most {ttl_s_max}")
-        if asked.id and stream.holds.find(asked.id) is None:
+        if len(asked.by) > BULK_HOLDER_MAX:
+            raise TableError(errors.INVALID_REQUEST, err=f"by has more than {BULK_HOLDER_MAX} characters")
+        before = stream.holds.find(asked.id) if asked.id else None
+        if asked.id and before is None:
             raise TableError(errors.HOLD_NOT_FOUND)
         if not asked.id and len(stream.holds) >= BULK_HOLDS_MAX:
             raise TableError(errors.TOO_MANY_HOLDS)
         ports = self._account.ports
-        hold = Hold(asked.id or ports.new_nuid(), asked.first, ports.now_ns() + int(asked.ttl_s * SECOND_NS))
+        by = asked.by or ("" if before is None else before.by)
+        hold = Hold(asked.id or ports.new_nuid(), asked.first, ports.now_ns() + int(asked.ttl_s * SECOND_NS), by)
         stream.holds.put(hold)
         return {**_state(stream), "id": hold.id, "first": hold.first_seq, "ttl_s": asked.ttl_s}
 
@@ -169,6 +178,10 @@ class BulkApi:
         if not stream.holds.remove(decode(ReleaseRequest, request.body).id):
             raise TableError(errors.HOLD_NOT_FOUND)
         return {"success": True}
+
+
+def _shown(hold: Hold) -> dict[str, object]:
+    return {"id": hold.id, "by": hold.by, "first": hold.first_seq, "expires": format_time(hold.expires_ns)}
 
 
 def _state(stream: Stream) -> dict[str, object]:

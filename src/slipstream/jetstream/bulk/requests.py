@@ -124,6 +124,7 @@ class HoldRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     first: int
     ttl_s: float = 600
     id: str = ""
+    by: str = ""  # who holds, for those who look; a renewal without it leaves it as it was
 
 
 class ReleaseRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

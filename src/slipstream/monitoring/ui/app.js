@@ -12,6 +12,8 @@ const PAGES = [
   ["objects", "Objects", "b", () => import("./page_objects.js")],
   ["dead", "Dead letters", "d", () => import("./page_dead.js")],
   ["connections", "Connections", "c", () => import("./page_connections.js")],
+  ["pipeline", "Pipeline", "p", () => import("./page_pipeline.js")],
+  ["audit", "Audit", "a", () => import("./page_audit.js")],
   ["cluster", "Cluster", "l", () => import("./page_cluster.js")],
 ];
 // Pages that belong to one of those above.
@@ -253,14 +255,15 @@ class App {
         who && button([icon("leave"), h("span", {}, `Log out ${who}`)], () => this.logout(), { title: `Log out ${who}`, class: "quiet logout" })));
   }
 
-  /** A server that is alone has no page about its cluster. */
+  /** A server that is alone has no page about its cluster, and only users of the system account see the audit trail. */
   leftOut(name) {
+    if (name === "audit") return !this.systemAccount || this.user?.account !== this.systemAccount;
     return name === "cluster" && !this.hasPeers;
   }
 
   async learnServer() {
     const varz = await fetch("../varz").then((answer) => answer.json()).catch(() => null);
-    this.hasPeers = Boolean(varz?.cluster?.name || varz?.routes);
+    this.hasPeers = Boolean(varz?.cluster?.name || varz?.routes || varz?.leafnodes || varz?.leaf?.remotes?.length);
     this.systemAccount = varz?.system_account || "";
     this.redraw();
   }

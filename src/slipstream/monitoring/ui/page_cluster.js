@@ -5,15 +5,15 @@ import { bytes, count, plural, short } from "./format.js";
 import { badge, empty, head, plainTable, problem } from "./widgets.js";
 
 export function page(app) {
-  const state = { varz: null, routes: null, error: null };
+  const state = { varz: null, routes: null, leafs: [], error: null };
   app.every(2000, async () => {
     try {
-      const [varz, routez] = await Promise.all(["varz", "routez"].map(async (name) => {
+      const [varz, routez, leafz] = await Promise.all(["varz", "routez", "leafz"].map(async (name) => {
         const answer = await fetch(`../${name}`);
         if (!answer.ok) throw new Error(`/${name} answers ${answer.status}`);
         return answer.json();
       }));
-      Object.assign(state, { varz, routes: routez.routes || [], error: null });
+      Object.assign(state, { varz, routes: routez.routes || [], leafs: leafz.leafs || [], error: null });
     } catch (error) {
       state.error = error;
     }
@@ -22,7 +22,7 @@ export function page(app) {
   return { title: "Cluster", view: () => view(state) };
 }
 
-function view({ varz, routes, error }) {
+function view({ varz, routes, leafs, error }) {
   const nodes = new Map();
   for (const route of routes || []) {
     const node = nodes.get(route.remote_id) || { name: route.remote_name || route.remote_id, ip: route.ip, port: route.port, routes: 0, in: 0, out: 0, bytes: 0, pending: 0, rtt: route.rtt, uptime: route.uptime };
@@ -42,5 +42,7 @@ function view({ varz, routes, error }) {
     problem(error),
     varz && wanted > 0 && nodes.size === 0 && h("p", { class: "notice bad", role: "alert" }, `No other server is there, though routes to ${varz.cluster.urls.join(", ")} are configured.`),
     varz ? plainTable([["Server"], ["Address"], ["Routes", "number"], ["Round trip", "number"], ["Messages in", "number"], ["Messages out", "number"], ["Bytes", "number"], ["Waiting", "number"], ["Up", "number"]], rows) : !error && empty("Reading …"),
+    leafs.length > 0 && h("section", { class: "leafs" }, h("h2", {}, "Leaf nodes"), plainTable([["Server"], ["Account"], ["Address"], ["Round trip", "number"], ["Messages in", "number"], ["Messages out", "number"], ["Subscriptions", "number"]],
+      leafs.map((leaf, at) => Object.assign([h("strong", {}, leaf.name || leaf.id || "–"), leaf.account, `${leaf.ip}:${leaf.port}`, leaf.rtt || "–", short(leaf.in_msgs), short(leaf.out_msgs), count(leaf.subscriptions)], { key: `${leaf.name} ${leaf.account} ${at}` })))),
   ];
 }

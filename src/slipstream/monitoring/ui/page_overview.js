@@ -10,7 +10,7 @@ const SAMPLES_MAX = 300;
 export function page(app) {
   const state = {
     varz: null, account: null, health: null, error: null, events: [], eventsDenied: "",
-    into: new Rate(), out: new Rate(), intoBytes: new Rate(), outBytes: new Rate(), rtts: [], rtt: new History(), stored: new History(),
+    into: new Rate(), out: new Rate(), intoBytes: new Rate(), outBytes: new Rate(), rtts: [], rtt: new History(), stored: new History(), sync: new History(), syncs: null,
   };
   const happened = (msg) => {
     state.events.unshift(eventOf(msg));
@@ -43,11 +43,20 @@ export function page(app) {
 
 async function read(app, state) {
   // What the monitoring port tells everybody who gets to this page; and what this user's account has.
-  const [varz, account] = await Promise.all([
-    fetch("../varz").then((answer) => (answer.ok ? answer.json() : null)).catch(() => null),
+  const told = (name) => fetch(`../${name}`).then((answer) => (answer.ok ? answer.json() : null)).catch(() => null);
+  const [varz, vars, account] = await Promise.all([
+    told("varz"), told("debug/vars"),
     app.js.api("INFO").catch((error) => ({ failed: error })),
   ]);
   state.varz = varz;
+  const syncs = vars?.jetstream_syncs;
+  if (syncs) {
+    const before = state.syncs;
+    // Of those since the last look; without any, the time of before stays.
+    if (before && syncs.count > before.count) state.sync.add(((syncs.total_seconds - before.total_seconds) / (syncs.count - before.count)) * 1000);
+    else if (!before && syncs.count) state.sync.add(syncs.last_seconds * 1000);
+    state.syncs = syncs;
+  }
   state.error = account.failed || null;
   state.account = account.failed ? null : account;
   if (varz) {
@@ -80,6 +89,7 @@ function view(app, state) {
       tile("Stored", bytes(jetstream?.stats?.storage ?? account?.storage), limit > 0 ? `of ${bytes(limit)}` : "", { chart: chart(state.stored.points, { format: bytes, label: "on disk" }) })),
     h("section", { class: "tiles small" },
       tile("Streams", count(account?.streams), ""), tile("Consumers", count(account?.consumers)),
+      tile("Sync", state.sync.points.length ? millis(state.sync.points.at(-1)[1]) : "–", state.syncs ? plural(state.syncs.count, "sync") : ""),
       tile("Connections", count(varz?.connections), varz ? plural(varz.subscriptions, "subscription") : ""),
       tile("Memory", bytes(varz?.mem)), tile("Processor", varz ? `${varz.cpu} %` : "–", varz ? plural(varz.cores, "core") : ""),
       tile("Slow consumers", count(varz?.slow_consumers), "", { class: varz?.slow_consumers ? "warn" : "" }),

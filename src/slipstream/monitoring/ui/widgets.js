@@ -1,7 +1,9 @@
 // What pages are made of: tables, long lists, fields, dialogs, charts, payloads.
 
+import { isAvroFile, readAvro } from "./avro.js";
 import { h } from "./dom.js";
 import { asText, base64, bytes, count, hex, moment } from "./format.js";
+import { readProtobuf } from "./protobuf.js";
 
 export const ROW_PX = 34;
 const SPARE_ROWS = 6;
@@ -17,6 +19,8 @@ const ICONS = {
   objects: "M12 3l8 4.500v9L12 21l-8-4.500v-9zM4 7.500l8 4.500 8-4.500M12 12v9",
   dead: "M12 8v5M12 16.500v.5M10.300 4L2.500 18a2 2 0 0 0 1.700 3h15.600a2 2 0 0 0 1.700-3L13.700 4a2 2 0 0 0-3.400 0z",
   connections: "M9 15l6-6M11 6l1-1a4.500 4.500 0 0 1 6.500 6.500l-1 1M13 18l-1 1A4.500 4.500 0 0 1 5.500 12.500l1-1",
+  pipeline: "M3 6h5v5H3zM16 13h5v5h-5zM8 8.500h4a2 2 0 0 1 2 2v3a2 2 0 0 0 2 2",
+  audit: "M6 3h9l4 4v14H6zM14 3v5h5M9 13h7M9 17h5",
   cluster: "M12 4v5M6 20v-4l6-3 6 3v4M9 3h6v3H9zM3.500 18h5v3h-5zM15.500 18h5v3h-5z",
   eye: "M2 12s3.500-6 10-6 10 6 10 6-3.500 6-10 6S2 12 2 12zM12 9.500a2.500 2.500 0 1 0 0 5 2.500 2.500 0 0 0 0-5z",
   hidden: "M3 3l18 18M10 6.200A10 10 0 0 1 12 6c6.500 0 10 6 10 6a17 17 0 0 1-3 3.500M6 7.500A17 17 0 0 0 2 12s3.500 6 10 6a10 10 0 0 0 4.500-1M9.900 9.900a3 3 0 0 0 4.200 4.200",
@@ -253,17 +257,54 @@ export function payload(app, state, data) {
   if (app.hidesPayloads) return h("p", { class: "hidden-payload" }, `${bytes(data.length)} of payload, hidden.`);
   const text = asText(data);
   const parsed = text !== null && /^\s*[[{"\d-]/.test(text) ? asJson(text) : undefined;
-  const forms = [parsed !== undefined && ["json", "JSON"], text !== null && ["text", "Text"], ["hex", "Hex"], ["base64", "Base64"]].filter(Boolean);
+  const binary = text === null || Boolean(state.schema);
+  const forms = [
+    parsed !== undefined && ["json", "JSON"], text !== null && ["text", "Text"], isAvroFile(data) && ["avro", "Avro"], ["hex", "Hex"], ["base64", "Base64"],
+    (binary || state.form === "protobuf") && ["protobuf", "Protobuf"], !isAvroFile(data) && (binary || state.form === "avro") && ["avro", "Avro"],
+  ].filter(Boolean);
   const form = forms.some(([name]) => name === state.form) ? state.form : forms[0][0];
-  const shown = { json: () => JSON.stringify(parsed, null, 2), text: () => text, hex: () => hex(data), base64: () => base64(data) }[form]();
+  const { shown, error } = written(form, state, data, text, parsed);
   return h("div", { class: "payload" },
     h("div", { class: "bar" }, h("span", { class: "choice", role: "group" }, forms.map(([value, label]) => h("button", {
       type: "button", key: value, class: form === value ? "on" : "", "aria-pressed": String(form === value), onclick: () => {
         state.form = value;
         app.redraw();
       } }, label))),
-    h("span", { class: "note" }, bytes(data.length)), button("Copy", () => app.copy(shown))),
+    h("span", { class: "note" }, bytes(data.length)),
+    ["avro", "protobuf"].includes(form) && button(state.schema?.[form] ? "Change schema" : "Schema", () => schemaForm(app, state, form)),
+    button("Copy", () => app.copy(shown))),
+    error && h("p", { class: "notice", role: "alert" }, error),
     h("pre", { class: form }, shown.length > 200000 ? `${shown.slice(0, 200000)}\n…` : shown));
+}
+
+/** A payload in one of its forms; what cannot be read so is shown as bytes, with the reason. */
+function written(form, state, data, text, parsed) {
+  const { source = "", name = "" } = state.schema?.[form] || {};
+  try {
+    const shown = {
+      json: () => JSON.stringify(parsed, null, 2), text: () => text, hex: () => hex(data), base64: () => base64(data),
+      avro: () => JSON.stringify(readAvro(data, source), null, 2), protobuf: () => JSON.stringify(readProtobuf(data, source, name), null, 2),
+    }[form]();
+    return { shown, error: null };
+  } catch (error) {
+    return { shown: hex(data), error: `Not read as ${form === "avro" ? "Avro" : "Protobuf"}: ${error.message}.` };
+  }
+}
+
+/** Paste a schema; it stays in this page, for this stream. */
+function schemaForm(app, state, form) {
+  const before = state.schema?.[form] || {};
+  const example = form === "avro" ? '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}' : "message Order {\n  int64 id = 1;\n}";
+  openForm(app, {
+    title: form === "avro" ? "Avro schema" : "Protobuf schema", wide: true, values: { source: before.source || "", name: before.name || "" },
+    body: (values) => [
+      field(app, values, "source", form === "avro" ? "Schema (JSON)" : "Schema (.proto)", { rows: 14, placeholder: example, note: form === "avro" ? "Avro files bring theirs." : "Without one, fields are shown by their numbers." }),
+      form === "protobuf" && field(app, values, "name", "Message", { placeholder: "the first one" }),
+    ],
+    submit: async (values) => {
+      state.schema = { ...state.schema, [form]: { ...values } };
+    },
+  });
 }
 
 function asJson(text) {

@@ -16,6 +16,7 @@ __all__ = ["held"]
 _HOLD_SECONDS: Final = 600.0
 _RENEWALS: Final = 10  # in that time
 _HOLD_NOT_FOUND: Final = 30009
+_BY: Final = "Spark job"
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def held(reach: Reach, stream: str, first: int) -> Iterator[None]:
     if not connection.is_slipstream:
         yield
         return
-    hold = connection.client.hold(stream, first, ttl_s=_HOLD_SECONDS)
+    hold = connection.client.hold(stream, first, ttl_s=_HOLD_SECONDS, by=_BY)
 
     def renew() -> None:
         nonlocal hold
@@ -37,7 +38,7 @@ def held(reach: Reach, stream: str, first: int) -> Iterator[None]:
             except BulkError as error:
                 if error.err_code != _HOLD_NOT_FOUND:
                     raise
-                hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS)  # the server was restarted
+                hold = client.hold(stream, first, ttl_s=_HOLD_SECONDS, by=_BY)  # the server was restarted
 
     try:
         with repeating(_HOLD_SECONDS / _RENEWALS, renew, f"hold of {stream}"):

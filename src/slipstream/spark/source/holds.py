@@ -20,6 +20,7 @@ __all__ = ["SourceHolds"]
 
 _HOLD_NOT_FOUND = 30009
 _STREAM_NOT_FOUND = 10059
+_BY = "Spark query"
 _RENEW_SHARE = 3  # renewed when this part of its time is over
 
 
@@ -64,11 +65,12 @@ class SourceHolds:
         before = self._holds.get(name)
         seconds = self._timeout_ns / 1e9
         try:
-            hold_id = connection.client.hold(name, at.seq, ttl_s=seconds, hold_id=before.hold_id if before else None)
+            old = before.hold_id if before else None
+            hold_id = connection.client.hold(name, at.seq, ttl_s=seconds, hold_id=old, by=_BY)
         except BulkError as error:
             if error.err_code == _STREAM_NOT_FOUND:
                 return  # whoever looks at the stream next says what that means
             if error.err_code != _HOLD_NOT_FOUND:
                 raise
-            hold_id = connection.client.hold(name, at.seq, ttl_s=seconds)
+            hold_id = connection.client.hold(name, at.seq, ttl_s=seconds, by=_BY)
         self._holds[name] = _Hold(hold_id, at, now_ns, connection)

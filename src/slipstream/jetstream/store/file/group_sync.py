@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from slipstream.jetstream.store.file.open_files import OpenFiles
+from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.kernels.log.groupwrite import sync_whole
 
 __all__ = ["GroupSync"]
@@ -26,9 +27,10 @@ _ERRORS_TOLD_SINCE: Final = (5, 8)  # the version of Linux from which on `syncfs
 class GroupSync:
     """Syncs files of one disk, and learns what that costs."""
 
-    def __init__(self, files: OpenFiles) -> None:
-        """Nothing was measured."""
+    def __init__(self, files: OpenFiles, times: SyncTimes) -> None:
+        """Nothing was measured; `times` are told."""
         self._files = files
+        self._times = times
         self._whole_lock = threading.Lock()  # one sync of a whole file system at a time, and what it says is for all
         self._whole_trusted = _kernel_tells_errors()
         self._whole_from_s = 0.0  # when one that takes long may be tried again
@@ -38,10 +40,12 @@ class GroupSync:
     def sync(self, path: str) -> None:
         """See `Disk.sync`."""
         file = self._files.acquire(path)
+        began_s = time.monotonic()
         try:
             os.fdatasync(file.fd)
         finally:
             self._files.release(file)
+        self._times.add(time.monotonic() - began_s)
 
     def sync_many(self, paths: Collection[str]) -> None:
         """See `Disk.sync_many`."""
@@ -83,6 +87,7 @@ class GroupSync:
                 return False
             ended_s = time.monotonic()
             self._whole_s = (self._whole_s + ended_s - began_s) / 2
+            self._times.add(ended_s - began_s)
             self._whole_from_s = ended_s + SYNC_WHOLE_PAUSE_S
             return True
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Final
 
 from slipstream.jetstream.store.file.disk import SyncedWrite
 from slipstream.jetstream.store.file.open_files import DiskFile, OpenFiles
+from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.kernels.log.syncthread import SyncThread
 
 __all__ = ["SLOW_SYNC_PAUSE", "InlineSync"]
@@ -18,9 +20,11 @@ SLOW_SYNC_PAUSE: Final = 8
 class InlineSync:
     """The synced write of one disk that is under way."""
 
-    def __init__(self, files: OpenFiles) -> None:
-        """None is."""
+    def __init__(self, files: OpenFiles, times: SyncTimes) -> None:
+        """None is; `times` are told."""
         self._files = files
+        self._times = times
+        self._began_s = 0.0
         self._thread = SyncThread()
         self.pause = 0
         """So many short commits more are left to threads that wait for the device as long as it takes."""
@@ -33,6 +37,7 @@ class InlineSync:
             self.pause -= 1
             return None
         file = self._files.acquire(path)
+        self._began_s = time.monotonic()
         if self._thread.begin(file.fd, offset, data):
             return _Begun(self, file, path)
         self._files.release(file)
@@ -45,6 +50,7 @@ class InlineSync:
             self.pause = SLOW_SYNC_PAUSE
             return False
         self._files.release(file)
+        self._times.add(time.monotonic() - self._began_s)
         if error:
             raise OSError(error, os.strerror(error), path)
         return True

@@ -11,6 +11,7 @@ from slipstream.jetstream.store.file.disk import PLAIN
 from slipstream.jetstream.store.file.group_sync import GroupSync
 from slipstream.jetstream.store.file.inline_sync import InlineSync
 from slipstream.jetstream.store.file.open_files import OpenFiles
+from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.jetstream.store.limits import STORE_WRITE_PIECE_BYTES
 from slipstream.kernels.log.groupwrite import write_all
 from slipstream.kernels.log.stretches import read_stretches
@@ -32,7 +33,8 @@ class RealDisk:
     def __init__(self) -> None:
         """Start with no file open."""
         self._files = OpenFiles()
-        syncs, inline = GroupSync(self._files), InlineSync(self._files)
+        self.sync_times = SyncTimes()
+        syncs, inline = GroupSync(self._files, self.sync_times), InlineSync(self._files, self.sync_times)
         # The calls of every commit, without one more in between.
         self.sync = syncs.sync
         self.sync_many = syncs.sync_many

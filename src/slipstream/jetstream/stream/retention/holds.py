@@ -9,7 +9,7 @@ Holds are kept in memory: they end with the server. A reader learns of that by c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from slipstream.jetstream.config.structs import StreamConfig
@@ -32,6 +32,7 @@ class Hold:
     id: str
     first_seq: int
     expires_ns: int
+    by: str = ""  # who took it, as told
 
 
 class Holds:
@@ -54,6 +55,10 @@ class Holds:
     def find(self, id_: str) -> Hold | None:
         """The hold with this id."""
         return self._holds.get(id_)
+
+    def __iter__(self) -> Iterator[Hold]:
+        """Those now in force."""
+        return iter(self._holds.values())
 
     def put(self, hold: Hold) -> None:
         """Add a hold, or renew or move one."""
