@@ -17,6 +17,7 @@ from typing import Any
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.validate import checked
+from slipstream.replication.group import Group
 from slipstream.replication.groups import TICK_NS, Batch, Groups
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.stream_replica import StreamReplica
@@ -27,6 +28,8 @@ from support.jetstream_world import START_NS, World
 from support.stores import options
 
 GROUP = 7
+UNAVAILABLE = (10008, 10059)
+"""Not led here any more. Whoever decides which server answers keeps the second to itself."""
 UID = bytes(range(16))
 
 
@@ -34,6 +37,7 @@ class Node:
     """A server: its disk stays when the process ends."""
 
     def __init__(self, cluster: Cluster, id_: int) -> None:
+        """Not started."""
         self.cluster = cluster
         self.id = id_
         self.disk = SimDisk()
@@ -54,7 +58,7 @@ class Node:
             lambda: replace(options(segment_bytes=1 << 14, seed=seed), now_ns=self.ports.now_ns, replicated=True),
         )
         if not self.was_made:
-            self.files.create(UID, to_stored(cluster.config, START_NS), cluster.ids)
+            self.files.create(UID, to_stored(cluster.config, START_NS), cluster.founders)
             self.was_made = True
         self.groups = Groups(self, self.ports.call_soon)
         self.replica = cluster.replica("S", GROUP, self.id, self.world.account, self.files, self.groups, self.ports)
@@ -62,6 +66,12 @@ class Node:
 
     def send(self, to: int, batch: Batch) -> bool:
         return self.cluster.send(self.id, to, list(batch))
+
+    @property
+    def member(self) -> Group:
+        group = self.replica.group
+        assert group is not None
+        return group
 
     @property
     def leads(self) -> bool:
@@ -99,12 +109,23 @@ class Cluster:
         self.loss, self.delay = 0.0, 1
         self.lazy = 0.0  # how often disks take their time
         self.cut: set[tuple[int, int]] = set()
+        self.paused: dict[int, int] = {}  # until when
         self._queue: list[tuple[int, int, int, int, Batch]] = []
         self._numbers = itertools.count()
         self._replies = itertools.count(1)
+        self.founders = list(self.ids)
         self.nodes = {id_: Node(self, id_) for id_ in self.ids}
         for node in self.nodes.values():
             node.start()
+
+    def join(self) -> Node:
+        """One more server, with an empty replica."""
+        id_ = max(self.ids) + 1
+        self.ids.append(id_)
+        self.nodes[id_] = node = Node(self, id_)
+        node.start()
+        self.settle()
+        return node
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -118,7 +139,7 @@ class Cluster:
     def step(self) -> None:
         """A tick, and all that follows from it within."""
         self.now += 1
-        for node in self.up():
+        for node in self.awake():
             node.ports.jobs_held = self.rng.random() < self.lazy
             node.ports.advance(TICK_NS)
             node.groups.tick()
@@ -129,11 +150,13 @@ class Cluster:
         moved = True
         while moved:
             moved = False
-            for node in self.up():
+            for node in self.awake():
                 node.settle()
             while self._queue and self._queue[0][0] <= self.now:
                 _, _, sender, to, batch = heapq.heappop(self._queue)
-                if self.nodes[to].is_up and (sender, to) not in self.cut:
+                if self.paused.get(to, 0) >= self.now:
+                    heapq.heappush(self._queue, (self.now + 1, next(self._numbers), sender, to, batch))
+                elif self.nodes[to].is_up and (sender, to) not in self.cut:
                     self.nodes[to].groups.received(sender, batch)
                 moved = True
 
@@ -154,6 +177,13 @@ class Cluster:
     def up(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.is_up]
 
+    def awake(self) -> list[Node]:
+        return [node for node in self.up() if self.paused.get(node.id, 0) < self.now]
+
+    def pause(self, node: Node, steps: int) -> None:
+        """The process stands still; what comes in waits."""
+        self.paused[node.id] = self.now + steps
+
     def kill(self, node: Node, *, power: bool = False) -> None:
         """The process ends; what it had not synced goes with the power."""
         node.is_up = False
@@ -166,6 +196,7 @@ class Cluster:
 
     def heal(self) -> None:
         self.cut.clear()
+        self.paused.clear()
         self.loss, self.delay, self.lazy = 0.0, 1, 0.0
         for node in self.nodes.values():
             if not node.is_up:
@@ -187,10 +218,15 @@ class Cluster:
         node.ports.route(subject.encode(), reply, header, payload)
         return reply
 
-    def call(self, node: Node, subject: str, body: Any = None) -> Any:
-        """An answer of the API of one node."""
+    def ask(self, node: Node, subject: str, body: Any = None) -> bytes:
+        """Where the answer of the API of one node will be."""
         reply = b"_INBOX.a.%d" % next(self._replies)
         node.ports.route(f"$JS.API.{subject}".encode(), reply, None, json.dumps(body or {}).encode())
+        return reply
+
+    def call(self, node: Node, subject: str, body: Any = None) -> Any:
+        """An answer of the API of one node."""
+        reply = self.ask(node, subject, body)
         self.until(lambda: node.answer(reply) is not None, 50)
         return node.answer(reply)
 
@@ -232,17 +268,23 @@ class Storm:
         self.acked: dict[int, bytes] = {}
         self.waiting: list[tuple[Node, bytes, bytes]] = []
         self.leaders: set[int] = set()
+        self.reading: list[tuple[Node, bytes, int]] = []
+        self.read = 0
 
     def run(self) -> Storm:
         cluster, rng = self.cluster, self.rng
         cluster.loss, cluster.delay = rng.choice([(0.0, 1), (0.05, 3), (0.15, 5)])
-        cluster.lazy = rng.choice([0.0, 0.3])
+        cluster.lazy = rng.choice([0.0, 0.3, 0.8])
         for number in range(self.steps):
             self.accident()
-            for node in cluster.up():
+            for node in cluster.awake():
                 if node.leads:
                     self.leaders.add(node.id)
-                    for n in range(rng.randrange(3)):
+                    if rng.random() < 0.7:
+                        asked = {"last_by_subj": "s.a"}
+                        newest = max(self.acked, default=0)
+                        self.reading.append((node, cluster.ask(node, "STREAM.MSG.GET.S", asked), newest))
+                    for n in range(rng.choice([0, 0, 1, 2])):
                         payload = b"%d.%d.%d" % (number, node.id, n)
                         id_ = payload.decode() if rng.random() < 0.5 else ""
                         self.waiting.append((node, cluster.publish(node, payload, id_=id_), payload))
@@ -264,10 +306,13 @@ class Storm:
             cluster.kill(rng.choice(cluster.up()), power=rng.random() < 0.7)
         elif chance < 0.05:
             cluster.isolate(rng.sample(list(cluster.nodes.values()), rng.randrange(1, len(cluster.ids))))
-        elif chance < 0.1:
+        elif chance < 0.08:
+            leading = [node for node in cluster.awake() if node.leads]
+            cluster.pause(rng.choice(leading or list(cluster.nodes.values())), rng.randrange(10, 40))
+        elif chance < 0.13:
             cluster.cut.clear()
-        elif chance < 0.12:
-            for node in cluster.up():
+        elif chance < 0.15:
+            for node in cluster.awake():
                 if node.leads and node.replica.group is not None:
                     node.replica.group.transfer(rng.choice(cluster.ids))
 
@@ -282,3 +327,15 @@ class Storm:
                 known = self.acked.setdefault(answer["seq"], payload)
                 assert known == payload, f"{answer['seq']} was acknowledged as {known!r} and as {payload!r}"
         self.waiting = left[-200:]
+        unread = []
+        for node, reply, newest in self.reading:
+            answer = node.answer(reply) if node.is_up else None
+            if answer is None:
+                unread.append((node, reply, newest))
+            else:
+                if answer.get("error", {}).get("err_code") in UNAVAILABLE:
+                    continue
+                self.read += 1
+                seq = answer["message"]["seq"] if "message" in answer else 0
+                assert seq >= newest, f"{newest} was acknowledged before somebody asked, and read {answer}"
+        self.reading = unread[-50:]

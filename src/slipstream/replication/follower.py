@@ -96,7 +96,7 @@ class FollowerWork:
             self._look_quiet()
             return
         self._keep_up()
-        if self._more:
+        if self._more or self._store.erasing:
             self.wake()
 
     def _look_quiet(self) -> None:

@@ -173,6 +173,9 @@ class Group:
         self._far_behind: set[int] = set()
         self._first_index = log.first_index  # as the core knows it
         self._ticks_to_hold = 0
+        self._reads: dict[bytes, Sequence[Callable[[bool], None]]] = {}
+        self._confirmed: list[tuple[int, Sequence[Callable[[bool], None]]]] = []  # each behind an index
+        self._read_number = 0
         try:
             self._node = RawNode(
                 node,
@@ -288,6 +291,17 @@ class Group:
         self.persisted()
         self._drain()
 
+    def confirm(self, reads: Sequence[Callable[[bool], None]]) -> None:
+        """Tell these when it is certain that nobody else led when they were asked, and all that was committed then is
+        applied; False: this node leads no more."""
+        if not self._leads:
+            _tell(reads, leads=False)
+            return
+        self._read_number += 1
+        context = self._read_number.to_bytes(8, "big")
+        self._reads[context] = reads
+        self._do(lambda: self._node.read_index(context))
+
     def transfer(self, to: int) -> None:
         """Have this member lead, if it can. This one takes nothing more, and leads again if nothing comes of it."""
         if self._leads:
@@ -305,13 +319,14 @@ class Group:
             self._do(lambda: self._node.report_unreachable(node))
 
     def stop(self) -> None:
-        """Do nothing any more, and call nobody."""
+        """Do nothing any more, and call nobody but those who wait to read."""
         self._ended = True
+        self._drop_reads()
 
     def fail(self, error: Exception) -> None:
         """Something that it needs is broken."""
         if not self._ended:
-            self._ended = True
+            self.stop()
             self._ports.stopped(error)
 
     # --- the Raft core reads ----------------------------------------------------------------------------------------
@@ -417,6 +432,10 @@ class Group:
             ports.committed(ready.committed)
             self.applied, self._applied_term = ready.committed[-1][:2]
             self._node.advance_apply_to(self.applied)
+        for index, context in ready.read_states:
+            self._confirmed.append((index, self._reads.pop(context, ())))
+        if self._confirmed:
+            self._let_read()
 
     def _persist(self, number: int) -> None:
         """All up to this `Ready` is on disk."""
@@ -424,6 +443,17 @@ class Group:
         while self._waiting and self._waiting[0][0] <= number:
             for to, _, message in self._waiting.popleft()[2]:
                 self._ports.send(to, message)
+
+    def _let_read(self) -> None:
+        while self._confirmed and self._confirmed[0][0] <= self.applied and not self._holding:
+            _tell(self._confirmed.pop(0)[1], leads=True)
+
+    def _drop_reads(self) -> None:
+        waiting = [*(reads for _, reads in self._confirmed), *self._reads.values()]
+        self._reads.clear()
+        self._confirmed.clear()
+        for reads in waiting:
+            _tell(reads, leads=False)
 
     def _look_at_lead(self) -> bool:
         """Nothing is left to do: whether a leader has everything applied, and begins."""
@@ -441,6 +471,7 @@ class Group:
     def _step_down(self) -> None:
         if self._leads:
             self._leads = False
+            self._drop_reads()
             self._ports.steps_down()
 
     def _roll(self) -> None:
@@ -448,6 +479,11 @@ class Group:
         settings = self.settings
         ticks = settings.election_ticks + self._random_below(settings.election_spread)
         self._node.set_randomized_election_timeout(ticks)
+
+
+def _tell(reads: Sequence[Callable[[bool], None]], *, leads: bool) -> None:
+    for read in reads:
+        read(leads)
 
 
 def _with_membership(votes: Votes, index: int, membership: ConfState) -> Votes:

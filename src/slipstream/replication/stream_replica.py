@@ -18,7 +18,7 @@ to again, and the next one is opened when no thread works on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import guarded
@@ -32,14 +32,14 @@ from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
 from slipstream.jetstream.stream.stream import Stream
 from slipstream.replication.follower import FollowerWork
-from slipstream.replication.group import Group
+from slipstream.replication.group import Group, MemberKind
 from slipstream.replication.groups import Groups
 from slipstream.replication.replica_files import ReplicaFiles
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
 __all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
 
-RETRY_NS = 1_000_000_000
+RETRY_NS: Final = 1_000_000_000
 """After a failure, until the replica is opened again."""
 _FIRST_ELECTION_NS = 30_000_000  # until the other replicas of a new group are made, as a rule
 
@@ -99,6 +99,8 @@ class StreamReplica:
         self._commit_runs = False  # one of the leader's is proposed and not on disk
         self._when_synced: Callable[[], None] | None = None
         self._known_leader = 0
+        self._reads: list[Callable[[bool], None]] = []  # of this turn
+        self._changes: list[Sequence[tuple[MemberKind, int]]] = []  # of the membership, to be proposed
         self._retry: Cancel | None = None
         self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
 
@@ -308,6 +310,8 @@ class StreamReplica:
         if frames and not self.group.propose(frames):
             return False
         self._commit_runs = True
+        if self._changes:
+            self._propose_changes()
         return True
 
     def synced(self, fault: StorageFault | None) -> None:
@@ -320,6 +324,33 @@ class StreamReplica:
             self._fail(fault)
         else:
             self._persisted()
+
+    def confirm(self, read: Callable[[bool], None]) -> None:
+        """See `Replication`. All reads of a turn ask together."""
+        if not self._reads:
+            self._ports.call_soon(self._confirm)
+        self._reads.append(read)
+
+    def _confirm(self) -> None:
+        reads, self._reads = self._reads, []
+        if self.group is not None:
+            self.group.confirm(reads)
+        else:
+            for read in reads:
+                read(False)
+
+    def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
+        """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""
+        self._changes.append(changes)
+        if self.stream is not None and self._store is not None and not self._store.log.pending_bytes:
+            self._propose_changes()
+
+    def _propose_changes(self) -> None:
+        """Nothing that the stream has appended waits to be proposed: the next entry may be Raft's own."""
+        changes, self._changes = self._changes, []
+        for one in changes:
+            if self.group is None or not self.group.change(one):
+                self._ports.log("WRN", f"The replicas of stream '{self.name}' could not be changed now")
 
     def _persisted(self) -> None:
         if self.group is not None:

@@ -185,6 +185,73 @@ def test_a_replica_whose_votes_are_gone_does_not_take_part() -> None:
     assert cluster.stored(b"two")["seq"] == 2
 
 
+@pytest.mark.parametrize(
+    ("subject", "body"),
+    [
+        ("STREAM.MSG.GET.S", {"last_by_subj": "s.a"}),
+        ("DIRECT.GET.S.s.a", {}),
+        ("DIRECT.GET.S", {"seq": 1}),
+        ("STREAM.INFO.S", {}),
+    ],
+)
+def test_a_leader_reads_for_others_only_while_it_is_sure_to_be_one(subject: str, body: dict[str, object]) -> None:
+    cluster = Cluster(allow_direct=True)
+    leader = cluster.leader
+    cluster.stored(b"one")
+    reply = cluster.ask(leader, subject, body)
+    cluster.settle()
+    assert [sent for sent in leader.ports.sent if sent[0] == reply]
+    cluster.isolate([leader])
+    reply = cluster.ask(leader, subject, body)
+    cluster.until(lambda: not leader.leads)
+    cluster.agree()
+    said = [sent[3] for sent in leader.ports.sent if sent[0] == reply]
+    assert not said or (len(said) == 1 and b'"err_code":10008' in said[0])
+
+
+def test_a_leader_that_stood_still_does_not_read_what_was_true_once() -> None:
+    cluster = Cluster()
+    old = cluster.leader
+    cluster.stored(b"one")
+    cluster.pause(old, 100)
+    cluster.until(lambda: any(node.leads for node in cluster.awake()))
+    reply = cluster.publish(next(node for node in cluster.awake() if node.leads), b"two")
+    cluster.settle()
+    assert old.leads and old.world.account.streams["S"].store.is_settled  # it has not heard of it
+    cluster.paused.clear()
+    asked = cluster.ask(old, "STREAM.MSG.GET.S", {"last_by_subj": "s.a"})
+    old.settle()
+    assert old.answer(asked) is None
+    cluster.settle()
+    assert old.answer(asked)["error"]["err_code"] == 10008
+    assert [payload for _, _, payload in cluster.agree()] == [b"one", b"two"] and old.answer(reply) is None
+
+
+def test_another_server_joins_and_one_leaves() -> None:
+    cluster = Cluster()
+    for n in range(30):
+        cluster.stored(b"%d" % n)
+    leader = cluster.leader
+    gone = next(node for node in cluster.up() if node is not leader)
+    new = cluster.join()
+    leader.replica.change([("learner", new.id)])
+    cluster.until(lambda: new.member.applied == leader.member.applied > 30)
+    cluster.publish(leader, b"30")  # a commit is about to begin
+    leader.replica.change([("voter", new.id), ("gone", gone.id)])
+    cluster.until(lambda: bool(leader.member.votes.outgoing))
+    leader.replica.change([])
+    cluster.until(lambda: not leader.member.votes.outgoing)
+    assert sorted(leader.member.votes.voters) == sorted(node.id for node in cluster.up() if node is not gone)
+    cluster.kill(gone)
+    cluster.kill(leader, power=True)
+    assert cluster.stored(b"31")["seq"] == 32
+    leader.start()
+    cluster.settle()
+    cluster.until(lambda: leader.member.applied == cluster.leader.member.applied)
+    assert [payload for _, _, payload in new.shown()] == [b"%d" % n for n in range(32)]
+    assert sorted(leader.member.votes.voters) == sorted(new.member.votes.voters)
+
+
 def test_a_stream_is_handed_over() -> None:
     cluster = Cluster()
     cluster.stored(b"one")

@@ -71,7 +71,7 @@ class DirectApi:
             return
         ports = self._account.ports
         getter = DirectGet(stream, ports, self._account.facts.max_pending_bytes, asked)
-        name, find = stream.name.encode(), stream.store.find_record
+        name, find = stream.name.encode(), _nothing if stream.is_replicated else stream.store.find_record
         subject = _PREFIX + asked.encode()
         by_sequence = PointGet(name, 0, getter.on_request, find)
         by_subject = PointGet(name, len(subject) + 1, getter.on_subject_request, find)
@@ -88,6 +88,11 @@ class DirectApi:
     def _close(self, key: str) -> None:
         for subscription in self._subscriptions.pop(key, []):
             subscription.close()
+
+
+def _nothing(_: bytes | int) -> tuple[int, bytes, int, int] | None:
+    """What the kernel finds in a replicated stream, so that it asks here: others may know more than this server."""
+    return None
 
 
 def _for_origin(stream: Stream) -> str:

@@ -390,7 +390,9 @@ class Consumer:
             self._refuse(reply, b"412 Required Api Level")
         elif b"no_wait" in payload and not self.store.is_settled:
             # Who does not wait gets what was published before it asked, or hears that there is nothing.
-            self.stream.after_received(lambda: None if self.closed else pull.on_request(reply, payload))
+            self.stream.after_received(
+                lambda: None if self.closed else pull.on_request(reply, payload), confirmed=False
+            )
         else:
             pull.on_request(reply, payload)
 

@@ -22,9 +22,11 @@ from functools import partial
 from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
+from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import Compression, DiscardPolicy, PersistMode, RetentionPolicy
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
 from slipstream.jetstream.store.chains import ChainHead, ChainReport
@@ -79,6 +81,7 @@ class Stream:
         self.interest: ConsumerInterest = NoConsumers()  # the consumer layer puts itself here
         self.upstream: Upstream = NoUpstream()  # a mirror or sources put themselves here
         self._ports = ports
+        self._replication = replication
         self._subscriptions: dict[str, Subscription] = {}
         self._stopped = False
         self._schedules: Schedules | None = None  # there once the configuration has allowed them
@@ -189,16 +192,40 @@ class Stream:
         """Call back when everything decided so far is committed, or cannot be."""
         self.committer.after(callback)
 
-    def after_received(self, callback: Callable[[], None], *, gone: Callable[[ApiError], None] | None = None) -> None:
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other servers have it, too."""
+        return self._replication is not None
+
+    def after_received(
+        self,
+        callback: Callable[[], None],
+        *,
+        gone: Callable[[ApiError], None] | None = None,
+        confirmed: bool = True,
+    ) -> None:
         """Call back when every message received so far can be read, or never will be; at once if nothing waits.
 
         Whoever reads for a client begins here, so that the client finds what was published before it asked. If the
         stream is deleted meanwhile, `gone` is called in the place of `callback`.
+
+        Of a replicated stream others may know more, if this server was deposed and has not heard of it: it makes sure,
+        unless it is not `confirmed`.
         """
+        replication = self._replication if confirmed else None
+
+        def tell(leads: bool) -> None:
+            if leads and not self._stopped:
+                callback()
+            elif gone is not None:
+                gone(TableError(table.CLUSTER_NOT_AVAIL))
 
         def received(error: ApiError | None) -> None:
             if not self._stopped:
-                callback()
+                if replication is None:
+                    callback()
+                else:
+                    replication.confirm(tell)
             elif gone is not None and error is not None:
                 gone(error)
 

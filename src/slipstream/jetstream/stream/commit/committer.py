@@ -17,6 +17,7 @@ fault.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from slipstream.errors import StorageFault
@@ -46,6 +47,13 @@ class Replication(Protocol):
 
     def synced(self, fault: StorageFault | None) -> None:
         """The commit is on this disk, or failed; also after the stream was stopped."""
+        ...
+
+    def confirm(self, read: Callable[[bool], None]) -> None:
+        """Tell when it is certain that this server led when it was asked, and has all that was committed then.
+
+        False: it leads no more. Whoever reads must not be told what was true once.
+        """
         ...
 
 
@@ -165,7 +173,10 @@ class Committer:
         self.after(lambda error: self._erasures.committed(effect, error))
 
     def stop(self, *, deleted: bool) -> None:
-        """No more timers, no more acks. If the stream was deleted, whoever else waits is told so."""
+        """No more timers, no more acks. If the stream was deleted, whoever else waits is told so.
+
+        If another server may lead it now, those are told that: what they asked for may still come to be, or not.
+        """
         self._stopped = True
         self._intake.close()
         self._delayed_sync.stop()
@@ -173,6 +184,8 @@ class Committer:
         waiting = self._point.stop() + self._erasures.stop()
         if deleted:
             each(self._ports, "An answer of a deleted stream", waiting, TableError(table.STREAM_NOT_FOUND))
+        elif self._replication is not None:
+            each(self._ports, "An answer of a stream led elsewhere", waiting, TableError(table.CLUSTER_NOT_AVAIL))
 
     def _commit(self) -> None:
         """The end of the turn."""
