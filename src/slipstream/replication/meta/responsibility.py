@@ -73,6 +73,7 @@ _META_CALLS: Final = (
 _STREAM_CALLS: Final = (
     "STREAM.INFO.",
     "STREAM.PURGE.",
+    "STREAM.TRUNCATE.",
     "STREAM.MSG.GET.",
     "STREAM.MSG.DELETE.",
     "STREAM.SNAPSHOT.",
