@@ -6,6 +6,18 @@ from fuzz import checksums
 from fuzz.target import Target, option
 from slipstream.jetstream.store.file.applied_file import Applied, decode_applied, encode_applied
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.file.segment_transfer import (
+    FileEntry,
+    Membership,
+    SegmentManifest,
+    decode_manifest,
+    encode_manifest,
+    pack_piece,
+    pack_wanted,
+    unpack_piece,
+    unpack_wanted,
+)
+from slipstream.jetstream.store.limits import STORE_PIECE_BYTES
 
 SALT = 0x1234567_89ABCDEF
 UID = bytes(range(16))
@@ -36,4 +48,38 @@ def applied_seeds() -> list[bytes]:
     return [b"\0" + b"SFR1" + encode_applied(case, SALT)[HEADER_BYTES + 4 :] for case in cases]
 
 
-TARGETS = (Target("applied-file", applied, applied_seeds, (b"SFR1",)),)
+def manifest(data: bytes) -> None:
+    """What is taken for a manifest has only names of a log's files, and is sent as the same."""
+    found = decode_manifest(data)
+    if found is None:
+        return
+    assert found.frame > 0 and len(found.uid) == 16 and found.membership.voters
+    for entry in found.files:
+        assert "/" not in entry.name and not entry.name.startswith(".")
+        assert HEADER_BYTES < entry.size < 2**32 and len(entry.digest) == 32
+    assert decode_manifest(encode_manifest(found)) == found
+
+
+def manifest_seeds() -> list[bytes]:
+    members = Membership([1, 2**63, 3], [4], [], [], False, 7)
+    files = [FileEntry("APPLIED", 4200, bytes(32)), FileEntry("0000000001.0000.seg", 2**32 - 1, bytes(32))]
+    return [encode_manifest(SegmentManifest(UID, 9, 2, members, files))]
+
+
+def piece(data: bytes) -> None:
+    """A piece is of the length it has; what is asked for is never more than one."""
+    if (wanted := unpack_wanted(data)) is not None:
+        assert pack_wanted(*wanted) == data and 0 < wanted[3] <= STORE_PIECE_BYTES
+    if (found := unpack_piece(data)) is not None:
+        assert pack_piece(*found) == data and 0 < len(found[3]) <= STORE_PIECE_BYTES
+
+
+def piece_seeds() -> list[bytes]:
+    return [pack_wanted(UID, 1, 4096, 100), pack_piece(UID, 1, 4096, b"content")]
+
+
+TARGETS = (
+    Target("applied-file", applied, applied_seeds, (b"SFR1",)),
+    Target("segment-manifest", manifest, manifest_seeds, (b"APPLIED", b".seg")),
+    Target("segment-piece", piece, piece_seeds, ()),
+)

@@ -1,7 +1,8 @@
 """The directory of one replica.
 
-    VOTE     term, vote and membership; a replica without it was never more than begun
-    log/     the store
+    VOTE         term, vote and membership; a replica without it was never more than begun
+    log/         the store
+    log.import/  segments of another replica, which are to take its place
 
 What this is not: the decision that a replica is made. A directory that should be there and is not belongs to a server
 that was wiped: a replica that began anew in it could vote twice in a term, so it is refused.
@@ -15,6 +16,7 @@ from contextlib import suppress
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.segment_import import remove_import, replace_by_import
 from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
 
 __all__ = ["ReplicaFiles"]
@@ -71,6 +73,7 @@ class ReplicaFiles:
         """
         try:
             votes = self._votes.load() if self.is_there else None
+            replace_by_import(self._disk, self._log)
         except OSError as error:
             raise StorageFault(str(error), path=self.directory) from error
         if votes is None:
@@ -97,6 +100,7 @@ class ReplicaFiles:
                 self._disk.sync_dir(self.directory)
             if self._disk.is_dir(self._log):
                 self._remove_log()
+            remove_import(self._disk, self._log)
             if self._disk.is_dir(self.directory):
                 self._disk.remove_dir(self.directory)
                 self._disk.sync_dir(self.directory.rsplit("/", 1)[0])

@@ -46,6 +46,8 @@ STORE_COMPACT_LIVE_PERCENT: Final = 50
 STORE_COMPACT_MERGE_MAX: Final = 64
 # Living messages of segments that are merged: taking over the result costs the loop 0.3 µs for each.
 STORE_COMPACT_MSGS_MAX: Final = 100_000
+# A piece of a file for a replica that gets whole segments: a quarter of what a peer is sent without having answered.
+STORE_PIECE_BYTES: Final = 1 * MIB
 # Closed segments of a replicated log that are not rewritten: who is so far behind is sent frames, not whole segments.
 STORE_VERBATIM_SEGMENTS: Final = 2
 # Closed segments that stay for the message ids of removed messages in them, until the duplicate window has passed.

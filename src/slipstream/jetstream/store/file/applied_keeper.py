@@ -53,7 +53,7 @@ class AppliedKeeper:
 
     def covered(self) -> list[Segment]:
         """Closed segments whose frames a start does not need one by one, and nobody asked to keep."""
-        last = min(self.saved, self._replica.held - 1)
+        last = 0 if self._replica.is_pinned else min(self.saved, self._replica.held - 1)
         closed = {segment.id for segment in self._log.closed_segments()}
         return [
             segment

@@ -31,6 +31,7 @@ from slipstream.jetstream.store.file.commits import LogCommits
 from slipstream.jetstream.store.file.facts import LogFacts
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.log import SegmentedLog
+from slipstream.jetstream.store.file.open_segment import Segment
 from slipstream.jetstream.store.file.pending_files import PendingFiles
 from slipstream.jetstream.store.file.removals import LogRemovals
 from slipstream.jetstream.store.file.replica_recovery import (
@@ -73,6 +74,7 @@ class ReplicaLog:
         "_first",
         "_indexed",
         "_log",
+        "_pins",
         "_places",
         "_removals",
         "_state",
@@ -108,6 +110,7 @@ class ReplicaLog:
         """Of messages that were replayed."""
         self.held = _NEVER
         """See `hold`."""
+        self._pins = 0
 
     def start_behind(self, last_seq: int) -> None:
         """The log is new, and its first message comes behind this sequence."""
@@ -272,6 +275,42 @@ class ReplicaLog:
             log.unapplied_seq = 0
         self._states.commit(index)
         return self._commits.commit_frames(index)
+
+    def lacks(self, frame: int, term: int) -> bool:
+        """Whether a log that ends with this committed frame may take the place of this one.
+
+        Else the frame is here. If it is not, whatever this log has from there on is not committed, and will not be:
+        what is committed has that frame before it.
+        """
+        if frame < self.first_index - 1 or frame <= self.applied_index:
+            return False
+        return frame > self.last_index or self._places[frame - self._first].epoch != term
+
+    def pin(self) -> None:
+        """Let no segment be removed or rewritten until `unpin`."""
+        self._pins += 1
+
+    def unpin(self) -> None:
+        """They may go again."""
+        self._pins -= 1
+
+    @property
+    def is_pinned(self) -> bool:
+        """See `pin`."""
+        return self._pins > 0
+
+    def to_export(self) -> tuple[Applied, list[tuple[Segment, int]]] | None:
+        """What is certain of this log, and the segments up to there, each with its end; None: not now."""
+        applied = self.applied(0)
+        if applied is None:
+            return None
+        place = self._places[applied.frame - self._first]
+        out: list[tuple[Segment, int]] = []
+        for segment in self._log.segments:
+            if segment is place.segment:
+                return applied, [*out, (segment, place.offset + place.length)]
+            out.append((segment, segment.end))
+        raise AssertionError("a frame lies in a segment of the log")
 
     def forget(self) -> None:
         """Segments were removed or rewritten: `first_index` may have moved, and Raft has to be told."""

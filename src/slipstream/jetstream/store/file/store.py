@@ -46,6 +46,7 @@ from slipstream.jetstream.store.file.repair import Repair
 from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.replica_recovery import recover_replica
 from slipstream.jetstream.store.file.replica_states import LoggedStates
+from slipstream.jetstream.store.file.segment_export import SegmentExport
 from slipstream.jetstream.store.file.units import Units
 from slipstream.jetstream.store.file.upkeep import LogUpkeep
 from slipstream.jetstream.store.indexed import IndexedReads
@@ -119,6 +120,7 @@ class FileStore(IndexedReads):
             self._applied,
         )
         self._disk = disk
+        self._random64 = options.random64
         self.directory = directory
         self.log = log
         """The log; for tests."""
@@ -218,6 +220,14 @@ class FileStore(IndexedReads):
         store.replica.adopt(found)
         store._applied.adopt(found.applied)
         return store
+
+    def export(self) -> SegmentExport | None:
+        """The log of this replica as files for another; None: not now."""
+        found = self.replica.to_export() if self.replica is not None else None
+        if found is None or self.replica is None:
+            return None
+        applied, segments = found
+        return SegmentExport(self._disk, self.replica, applied, segments, self._random64())
 
     def set_segment_bytes(self, segment_bytes: int) -> None:
         """Close segments at another size from now on."""
