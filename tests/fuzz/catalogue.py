@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz import archives, claims, leafs, meta, openid, packed, replicas, rows, sealed, stored, texts, transit, wires
+from fuzz import (
+    archives,
+    claims,
+    gateways,
+    leafs,
+    meta,
+    openid,
+    packed,
+    replicas,
+    rows,
+    sealed,
+    stored,
+    texts,
+    transit,
+    wires,
+)
 from fuzz.target import Target
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "fuzz"
@@ -13,6 +28,7 @@ TARGETS = {
     for group in (
         wires.TARGETS,
         leafs.TARGETS,
+        gateways.TARGETS,
         stored.TARGETS,
         packed.TARGETS,
         sealed.TARGETS,

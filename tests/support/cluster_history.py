@@ -24,6 +24,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 from slipstream.kernels.subjects.subject import matches
 from support.clusters import Node, connected
 from support.ports import free_port
+from support.superclusters import Member, supercluster
 from support.tcp_proxy import TcpProxy
 
 PATTERNS = ("a", "b", "a.x", "a.*", "a.>", "*", ">", "b.y.z", "b.*.z", "*.x")
@@ -33,13 +34,13 @@ SETTLE_SECONDS = 30.0
 Step = tuple[str, tuple[int, ...]]
 
 
-def make_history(seed: int, servers: int, length: int, *, breaks: bool = True) -> list[Step]:
-    """Steps by name, with numbers that stand for servers, subjects and so on."""
+def make_history(seed: int, servers: int, length: int, *, breaks: bool = True, cuts: bool = True) -> list[Step]:
+    """Steps by name, with numbers that stand for servers, subjects and so on; `cuts`: pairs can be parted."""
     rng = random.Random(seed)
     kinds = ["subscribe"] * 6 + ["unsubscribe"] * 3 + ["publish"] * 6 + ["storm"] * 2 + ["settle"] * 2
-    kinds += ["cut", "heal", "restart"] if breaks else []
+    kinds += (["cut", "heal", "restart"] if cuts else ["restart"]) if breaks else []
     steps = [(rng.choice(kinds), tuple(rng.randrange(1 << 16) for _ in range(4))) for _ in range(length)]
-    pairs = [("heal", (number, 0, 0, 0)) for number in range(servers * servers)]
+    pairs = [("heal", (number, 0, 0, 0)) for number in range(servers * servers if cuts else 0)]
     return [*steps, *pairs, ("settle", (0, 0, 0, 0)), ("publish", (1, 2, 3, 4)), ("settle", (0, 0, 0, 0))]
 
 
@@ -272,7 +273,7 @@ def leaked_interest(history: ClusterHistory) -> list[bytes]:
     for node in history.nodes:
         if node.server is not None:
             for one in node.server.hub.accounts["$G"].interest.subscriptions():
-                if one.link is not None and not one.subject.startswith((b"settle.", b"$")):
+                if one.link is not None and not one.subject.startswith((b"settle.", b"$", b"_GR_.")):
                     found.add(one.subject)
     return sorted(found)
 
@@ -301,3 +302,34 @@ async def history_cluster(kinds: str, directory: Path) -> AsyncIterator[ClusterH
             await node.stop()
         for proxy in proxies.values():
             await proxy.stop()
+
+
+@asynccontextmanager
+async def history_pair(kinds: str, directory: Path) -> AsyncIterator[ClusterHistory]:
+    """Two clusters of one server each that dial each other's gateways through proxies.
+
+    Three could not be parted: who is told of a cluster by a second one learns the second one's way to it.
+    """
+    members = [Member(Node(kind, number, directory), "AB"[number]) for number, kind in enumerate(kinds)]
+    proxies: dict[tuple[int, int], TcpProxy] = {}
+    try:
+        for a, b in ((0, 1), (1, 0)):
+            proxies[a, b] = TcpProxy(members[b].gateway_port)
+            await proxies[a, b].start()
+            remotes = {members[b].cluster: [f"nats://127.0.0.1:{proxies[a, b].port}"]}
+            members[a].compose([], remotes, f'advertise: "127.0.0.1:{free_port()}"', "")
+        for member in members:
+            await member.start()
+        yield ClusterHistory([member.node for member in members], proxies, [member.text for member in members])
+    finally:
+        for member in members:
+            await member.node.stop()
+        for proxy in proxies.values():
+            await proxy.stop()
+
+
+@asynccontextmanager
+async def history_supercluster(kinds: str, directory: Path) -> AsyncIterator[ClusterHistory]:
+    """Clusters of any number of servers; nothing can be parted, servers may go and come back."""
+    async with supercluster(kinds, directory) as whole:
+        yield ClusterHistory([member.node for member in whole.members], {}, [member.text for member in whole.members])

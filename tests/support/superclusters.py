@@ -56,8 +56,8 @@ class Supercluster:
         """The servers of one cluster."""
         return [member for member in self.members if member.cluster == cluster]
 
-    async def connected(self) -> None:
-        """Wait until each server has its way to each other cluster, and one from it came to each cluster."""
+    async def connected(self, *accounts: str) -> None:
+        """Wait until each server has its way to each other cluster, and was told what these accounts want there."""
         names = {member.cluster for member in self.members}
         async with asyncio.timeout(DEADLINE):
             for member in self.members:
@@ -68,7 +68,9 @@ class Supercluster:
                         await asyncio.sleep(0.05)
                         continue
                     told = shown["outbound_gateways"]
-                    if set(told) == names - {member.cluster} and all(_has_told(one, "$G") for one in told.values()):
+                    if set(told) == names - {member.cluster} and all(
+                        _has_told(one, account) for account in accounts or ("$G",) for one in told.values()
+                    ):
                         break
                     await asyncio.sleep(0.05)
 
@@ -82,11 +84,26 @@ def _has_told(gateway: dict[str, object], account: str) -> bool:
 
 @asynccontextmanager
 async def supercluster(
-    kinds: str, directory: Path, gateway: str = "", more: str = "", *, names: str = "ABCDEF", one_sided: bool = False
+    kinds: str,
+    directory: Path,
+    gateway: str = "",
+    more: str = "",
+    *,
+    one_sided: bool = False,
+    replaced: dict[str, list[str]] | None = None,
 ) -> AsyncIterator[Supercluster]:
-    """Clusters that know each other; with `one_sided` only the first one is known to the others."""
+    """Clusters that know each other.
+
+    Args:
+        kinds: the servers of each cluster, `o` for ours and `n` for nats-server, with `-` between clusters.
+        directory: for files.
+        gateway: more keys of the `gateway` block.
+        more: more of the configuration.
+        one_sided: only the first cluster is known to the others.
+        replaced: words of `more`, each with what stands there for each server.
+    """
     members: list[Member] = []
-    for cluster, letters in zip(names, kinds.split("-"), strict=False):
+    for cluster, letters in zip("ABCDEF", kinds.split("-"), strict=False):
         members += [Member(Node(kind, len(members) + at, directory), cluster) for at, kind in enumerate(letters)]
     whole = Supercluster(members)
     clusters = list(dict.fromkeys(member.cluster for member in members))
@@ -95,7 +112,10 @@ async def supercluster(
         routes = [] if seed is member else [f"nats://127.0.0.1:{seed.node.route_port}"]
         known = [name for name in clusters if name != member.cluster and (not one_sided or name == clusters[0])]
         remotes = {name: [f"nats://127.0.0.1:{whole.of(name)[0].gateway_port}"] for name in known}
-        member.compose(routes, remotes, gateway, more)
+        text = more
+        for word, values in (replaced or {}).items():
+            text = text.replace(word, values[members.index(member)])
+        member.compose(routes, remotes, gateway, text)
     try:
         for member in members:
             await member.start()
