@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from models.chain import CHAIN, leaf, links
 from models.records import Record, encode_frame, encode_record
-from slipstream.jetstream.store.file.chain import new_links
+from slipstream.jetstream.store.file.chain import _BLAKE2B, new_links
 from slipstream.kernels.log.chainlinks import NO_LINK, ChainLinks, leaf_of, records_of
 from slipstream.kernels.log.segscan import SegmentScan
 
@@ -36,11 +36,12 @@ def written(content: list[list[Record]]) -> bytes:
     return b"".join(encode_frame(records, no=no, salt=SALT) for no, records in enumerate(content, 1))
 
 
-@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("digest", [_BLAKE2B, 0], ids=["libsodium", "hashlib"])
+@pytest.mark.parametrize("many", [True, False])
 @given(frames)
-def test_links_are_those_of_the_model(fast: bool, content: list[list[Record]]) -> None:
+def test_links_are_those_of_the_model(digest: int, many: bool, content: list[list[Record]]) -> None:
     data = written(content)
-    made = new_links(UID, HEAD, 7) if fast else ChainLinks(HEAD, 7, UID)
+    made = ChainLinks(HEAD, 7, UID, digest, many)
     made.seal(data, 0, SALT)
     expected = links((record for frame in content for record in frame), UID, HEAD, 7)
     places = records_of(data, 0, len(data), SALT)
@@ -57,6 +58,16 @@ def test_links_are_those_of_the_model(fast: bool, content: list[list[Record]]) -
     assert resumed.resume(data, 0, len(data), SALT, {}) == bool(expected)
     if expected:
         assert (resumed.count, resumed.head, resumed.unlinked) == (made.count, made.head, made.unlinked)
+
+
+@given(st.lists(st.sampled_from([0, 1, 91, 92, 93, 219, 220, 221, 348, 1000, 5000]), min_size=1, max_size=11))
+def test_records_of_any_length_are_hashed_side_by_side(sizes: list[int]) -> None:
+    """Around the ends of blocks of 128 bytes, with lanes that end at different times or have nothing to do."""
+    records = [Record(seq, 1, b"s", b"", bytes([seq]) * size) for seq, size in enumerate(sizes, 1)]
+    content = [[*records, Record(1, 1, b"", b"", NO_LINK, kind=CHAIN)]]
+    made = new_links(UID, HEAD, 7)
+    made.seal(written(content), 0, SALT)
+    assert made.head == links(content[0], UID, HEAD, 7)[-1][8:]
 
 
 @given(messages)

@@ -8,7 +8,8 @@ A leaf is the digest of a record without its checksum, so it does not depend on 
 by a compaction, stands in the chain by its leaf. MARK records say nothing and have none. A CHAIN record with nothing to
 link repeats the last link. Frames of a unit that was given up do not count: whoever goes on after them says `go_back`.
 
-The digest is a function of libsodium, called without the GIL by its address, or else that of `hashlib`. What this is not:
+Leaves are made four at a time where the machine can (`blake2b4.c`). Other digests are those of a function of libsodium,
+called without the GIL by its address, or else of `hashlib`. What this is not:
 deciding what a break means, or whether a leaf may stand for its record; callers get the sequences.
 
 Invariants: every length is checked against the bytes before it is used. Memory: 32 bytes for each record that is not linked
@@ -32,6 +33,12 @@ from slipstream.kernels.log.record cimport (
 cdef extern from "crc32c.h" nogil:
     uint32_t slip_crc32c(uint32_t crc, const void *data, size_t n)
 
+cdef extern from "blake2b4.h" nogil:
+    bint slip_blake2b4_ready()
+    void slip_blake2b4(
+        unsigned char *const *out, const unsigned char *const *data, const size_t *length, const unsigned char *person
+    )
+
 ctypedef int (*Blake2b)(
     unsigned char *out, size_t out_size, const unsigned char *data, unsigned long long n, const unsigned char *key,
     size_t key_size, const unsigned char *salt, const unsigned char *person,
@@ -45,6 +52,7 @@ cdef enum:
     CHECK = 1                # compare them
     FIND = 2                 # look for the last one
     TAIL = 3                 # take what is behind it
+    LANES = 4                # records that are hashed side by side
     MEMORY = -2              # answers of a walk: no memory
     BROKEN = -3              # ... and what does not fit
 
@@ -64,6 +72,7 @@ cdef class ChainLinks:
         count: records that it and those before it cover.
         uid: identity of the stream, 16 bytes: the same records in another stream have other links.
         blake2b: address of `crypto_generichash_blake2b_salt_personal`, 0 without one.
+        many: hash several records at once where the machine can.
     """
 
     cdef Blake2b fast
@@ -89,15 +98,21 @@ cdef class ChainLinks:
     cdef readonly tuple start
     """Of a check: count and link that it began with; None before the first."""
     cdef Py_ssize_t last_at                # of the last CHAIN record
+    cdef bint many                         # whether this machine hashes several records at once
+    cdef int waiting                       # records whose leaves have their place, and are not made yet
+    cdef const unsigned char *records[LANES]
+    cdef size_t lengths[LANES]
+    cdef Py_ssize_t places[LANES]          # of their leaves
     cdef const char *problem
 
-    def __cinit__(self, bytes head not None, uint64_t count, bytes uid not None, size_t blake2b=0):
+    def __cinit__(self, bytes head not None, uint64_t count, bytes uid not None, size_t blake2b=0, bint many=True):
         if PyBytes_GET_SIZE(head) != DIGEST or PyBytes_GET_SIZE(uid) != UID:
             raise ValueError("a link has 32 bytes, an identity 16")
         memcpy(self.uid, PyBytes_AS_STRING(uid), UID)
         memcpy(self.link, PyBytes_AS_STRING(head), DIGEST)
         self.count = count
         self.fast = <Blake2b><void *>blake2b
+        self.many = many and slip_blake2b4_ready()
         self.gone = []
 
     def __dealloc__(self):
@@ -181,6 +196,8 @@ cdef class ChainLinks:
         self.problem = NULL
         with nogil:
             outcome = self.frames(p, start, end, salt, mode)
+            if self.make_leaves() < 0:
+                outcome = -1
         if outcome == MEMORY:
             raise MemoryError()
         if outcome == BROKEN and self.broken is None:
@@ -242,11 +259,43 @@ cdef class ChainLinks:
         if kind == KIND_ERASED or (kind == KIND_SKIP and slen):
             with gil:
                 return self.stand_in(p, kind, seq, slen, plen)
-        if self.digest(leaf, LEAF, p + 4, total - 4) < 0:
-            return -1
         if kind == KIND_MSG:
             self.note(seq, seq)
+        if self.many:
+            return self.wait_for_leaf(p + 4, total - 4)
+        if self.digest(leaf, LEAF, p + 4, total - 4) < 0:
+            return -1
         return self.push(leaf, DIGEST)
+
+    cdef int wait_for_leaf(self, const unsigned char *p, Py_ssize_t n) except -1 nogil:
+        """Give the leaf of a record its place; it is made with others."""
+        cdef int lane = self.waiting
+        self.records[lane] = p
+        self.lengths[lane] = <size_t>n
+        self.places[lane] = self.leaves.size
+        if not store_append(&self.leaves, <const char *>self.link, DIGEST):  # room; what is there means nothing
+            return MEMORY
+        self.waiting += 1
+        return self.make_leaves() if self.waiting == LANES else 0
+
+    cdef int make_leaves(self) except -1 nogil:
+        """Make the leaves that wait."""
+        cdef unsigned char *out[LANES]
+        cdef unsigned char spare[DIGEST]
+        cdef int lane, n = self.waiting
+        self.waiting = 0
+        if n == 1:
+            return self.digest(<unsigned char *>self.leaves.at + self.places[0], LEAF, self.records[0], self.lengths[0])
+        if n == 0:
+            return 0
+        for lane in range(LANES):
+            if lane < n:
+                out[lane] = <unsigned char *>self.leaves.at + self.places[lane]
+            else:  # a lane without a record does what another does
+                out[lane] = spare
+                self.records[lane], self.lengths[lane] = self.records[0], self.lengths[0]
+        slip_blake2b4(out, self.records, self.lengths, LEAF)
+        return 0
 
     cdef int stand_in(self, unsigned char *p, int kind, uint64_t seq, uint16_t slen, uint32_t plen) except -1:
         """Leaves in the place of what they were made of."""
@@ -301,6 +350,8 @@ cdef class ChainLinks:
 
     cdef int make_link(self) except -1 nogil:
         cdef uint64_t n = <uint64_t>(self.leaves.size // DIGEST)
+        if self.make_leaves() < 0:
+            return -1
         # The link before is hashed behind the leaves: they lie there already.
         if not store_append(&self.leaves, <char *>self.link, DIGEST):
             return MEMORY
