@@ -9,6 +9,7 @@ from collections.abc import Callable
 from slipstream.clock import SystemClock
 from slipstream.config.listener_options import LeafRemoteOptions
 from slipstream.kernels.wire.outbox import FlushQueue
+from slipstream.links.end import LinkEnd
 from slipstream.links.leafs.handshake import LeafConnect
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.nodes import LeafNodes
@@ -27,6 +28,7 @@ class LeafTestEdge:
         self.secured: list[Callable[[], None]] = []
         self.checks: list[Callable[[], None]] = []
         self.closed: list[LeafLink] = []
+        self.compressed: list[tuple[LinkEnd, str]] = []
 
     def secure(self, _link: LeafLink, then: Callable[[], None]) -> None:
         self.secured.append(then)
@@ -37,6 +39,9 @@ class LeafTestEdge:
 
     def check_password(self, _link: object, job: Callable[[], bool], done: Callable[[bool], None]) -> None:
         self.checks.append(lambda: done(job()))
+
+    def compress(self, end: LinkEnd, mode: str) -> None:
+        self.compressed.append((end, mode))
 
     def end_at(self, _link: LeafLink, _at_ns: int) -> None: ...
     def await_answer(self, _link: LeafLink, _delay_ns: int) -> None: ...

@@ -99,18 +99,35 @@ class LeafWorld:
             await server.stop()
 
     async def hub(
-        self, kind: str, leafnodes: str = "", more: str = "", *, name: str = "hub", port: int = 0
+        self,
+        kind: str,
+        leafnodes: str = "",
+        more: str = "",
+        *,
+        name: str = "hub",
+        port: int = 0,
+        compression: str = "off",
     ) -> LeafServer:
         """A server with a leaf node port."""
         port = port or free_port()
-        block = f'leafnodes {{ listen: "127.0.0.1:{port}", compression: off\n{leafnodes} }}\n{more}'
+        block = f'leafnodes {{ listen: "127.0.0.1:{port}", compression: {compression}\n{leafnodes} }}\n{more}'
         return await self.server(kind, name, block, port)
 
-    async def leaf(self, kind: str, hub: LeafServer, remote: str = "", more: str = "", url: str = "") -> LeafServer:
+    async def leaf(
+        self,
+        kind: str,
+        hub: LeafServer,
+        remote: str = "",
+        more: str = "",
+        url: str = "",
+        *,
+        compression: str = "off",
+    ) -> LeafServer:
         """A server that is a leaf of another one."""
         url = url or f"nats-leaf://127.0.0.1:{hub.leaf_port}"
         name = f"leaf{len(self._servers)}"
-        block = f'leafnodes {{ reconnect: "50ms", remotes [ {{ url: "{url}", compression: off\n{remote} }} ] }}\n{more}'
+        entry = f'{{ url: "{url}", compression: {compression}\n{remote} }}'
+        block = f'leafnodes {{ reconnect: "50ms", remotes [ {entry} ] }}\n{more}'
         return await self.server(kind, name, block)
 
     async def server(self, kind: str, name: str, config: str, leaf_port: int = 0) -> LeafServer:

@@ -10,6 +10,7 @@ from slipstream.clock import SystemClock
 from slipstream.config.listener_options import ClusterOptions
 from slipstream.config.options import Options
 from slipstream.kernels.wire.outbox import FlushQueue
+from slipstream.links.end import LinkEnd
 from slipstream.links.routes.link import RouteLink
 from slipstream.links.routes.mesh import Mesh
 from slipstream.links.routes.targets import RouteTarget
@@ -28,7 +29,7 @@ class LinkEdge:
     def dial(self, target: RouteTarget, *, again: bool = False) -> None:
         self.dialled.append(target)
 
-    def compress(self, link: RouteLink, mode: str) -> None: ...
+    def compress(self, end: LinkEnd, mode: str) -> None: ...
     def ready(self, link: RouteLink) -> None: ...
     def connected(self, connection: object) -> None: ...
     def close(self, link: object, reason: CloseReason) -> None: ...

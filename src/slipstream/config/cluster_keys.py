@@ -243,7 +243,7 @@ def leaf_remotes(checker: Checker, value: Value, _key: str) -> tuple[LeafRemoteO
             continue
         at = list(entry.data.values())[-1] if entry.data else entry
         problem = _remote_problem(remote)
-        if problem is None and any(_remote_name(other) == _remote_name(remote) for other in found):
+        if problem is None and any(remote_name(other) == remote_name(remote) for other in found):
             shown = " ".join(quote(redacted(url)) for url in remote.urls)
             problem = f"duplicate remote urls=[{shown}], account={quote(remote.account or '$G')}"
         if problem is not None:
@@ -260,7 +260,8 @@ def redacted(url: str) -> str:
     return f"{user}:xxxxx@{tail}" if at and colon and not user.endswith(("nats", "tls", "ws", "wss")) else url
 
 
-def _remote_name(remote: LeafRemoteOptions) -> tuple[object, ...]:
+def remote_name(remote: LeafRemoteOptions) -> tuple[object, ...]:
+    """What tells the remotes of a configuration from each other."""
     return remote.urls, remote.account or "$G", remote.credentials, remote.nkey
 
 

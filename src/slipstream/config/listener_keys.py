@@ -321,12 +321,13 @@ LEAFNODES: Final = Table(
     Key("authorization", ("map", _leaf_authorization), "Who may connect as a leaf node.", field=""),
     Key("tls", ("map", lazy_tls), "TLS of this listener.", reloadable=True),
     Key("advertise leafnode_advertise", STRING, "`host:port` that leaf nodes are told."),
-    Key("no_advertise", BOOLEAN, "Do not tell leaf nodes about other servers."),
+    Key("no_advertise", BOOLEAN, "Do not let leaf nodes of other servers of the cluster know of this one."),
     Key("min_version minimum_version", ("version", _min_version), "Oldest server that may connect."),
     Key(
         "compression",
         ("mode, boolean or map", compression("s2_auto")),
         "Compression of leaf node connections.",
+        reloadable=True,
     ),
     Key("isolate isolate_leafnode_interest", BOOLEAN, "Leaf nodes do not see each other's subscriptions."),
     Key(
@@ -343,5 +344,5 @@ LEAFNODES: Final = Table(
     ),
     Key("write_deadline", DURATION, "Time for a write.", field="write_deadline_ns"),
     Key("write_timeout", WRITE_TIMEOUT, "What happens when a write takes too long."),
-    Key("remotes", ("list of remotes", _remotes), "Servers to connect to as a leaf node."),
+    Key("remotes", ("list of remotes", _remotes), "Servers to connect to as a leaf node.", reloadable=True),
 )

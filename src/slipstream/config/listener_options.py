@@ -189,7 +189,7 @@ class LeafRemoteOptions(
     leader_migrate_delay_ns: int = 0
     isolate: bool = False
     request_isolation: bool = False
-    compression: CompressionOptions = CompressionOptions("off")
+    compression: CompressionOptions = CompressionOptions("s2_auto")
     first_info_timeout_ns: int = LEAF_FIRST_INFO_TIMEOUT_NS
     dial_timeout_ns: int = 0  # 0: that of the block
     disabled: bool = False
@@ -222,7 +222,7 @@ class LeafnodeOptions(Record, secret=("password",)):
     advertise: str = ""
     no_advertise: bool = False
     min_version: str = ""
-    compression: CompressionOptions = CompressionOptions("off")
+    compression: CompressionOptions = CompressionOptions("s2_auto")
     isolate: bool = False
     reconnect_ns: int = LEAF_RECONNECT_NS
     dial_timeout_ns: int = LEAF_DIAL_TIMEOUT_NS

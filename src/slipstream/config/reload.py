@@ -25,7 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["ReloadAction", "ReloadKind", "ReloadPlan", "diff"]
 
 ReloadKind = Literal[
-    "logging", "trace", "auth", "tls", "limits", "timers", "files", "identity", "lame_duck", "jetstream", "routes"
+    "logging",
+    "trace",
+    "auth",
+    "tls",
+    "limits",
+    "timers",
+    "files",
+    "identity",
+    "lame_duck",
+    "jetstream",
+    "routes",
+    "leafnodes",
 ]
 
 
@@ -71,6 +82,7 @@ _HOT: Final[dict[str, ReloadKind]] = {
     **dict.fromkeys(("tls", "websocket.tls", "leafnodes.tls", "gateway.tls"), "tls"),
     "jetstream.declared": "jetstream",
     **dict.fromkeys((f"cluster.{field}" for field in _CLUSTER_HOT), "routes"),
+    **dict.fromkeys(("leafnodes.remotes", "leafnodes.compression"), "leafnodes"),
 }
 
 # Names of refused options in nats-server's messages; any other is named as in the file.
@@ -145,6 +157,8 @@ def diff(old: Options, new: Options) -> ReloadPlan:
             kind = "jetstream"
         if name == "gateway.gateways" and _without_tls(old.gateway) == _without_tls(new.gateway):
             kind = "tls"
+        if kind is None and name.startswith("leafnodes.") and _all_remotes_change(old, new):
+            kind = "leafnodes"
         if kind is not None:
             fields.setdefault(kind, []).append(name)
             continue
@@ -154,6 +168,12 @@ def diff(old: Options, new: Options) -> ReloadPlan:
     if refusals:
         return ReloadPlan(refusals=tuple(refusals))
     return ReloadPlan(tuple(ReloadAction(kind, tuple(names)) for kind, names in fields.items()))
+
+
+def _all_remotes_change(old: Options, new: Options) -> bool:
+    """Whether a server without a leaf node port gets its first remotes, or has none any more: nothing has to follow."""
+    before, after = old.leafnodes, new.leafnodes
+    return not (before.port or after.port or (before.remotes and after.remotes))
 
 
 def _keeping_random_ports(old: Options, new: Options) -> Options:

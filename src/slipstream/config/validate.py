@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from slipstream.config.addresses import advertised
 from slipstream.config.durations import format_duration
 from slipstream.config.jetstream_options import JetStreamOptions
-from slipstream.config.listener_options import CompressionOptions, TLSOptions
+from slipstream.config.listener_options import TLSOptions
 from slipstream.config.options import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, Options, Position
 from slipstream.config.subject_rules import ACCOUNT_KEY, is_public_key
 from slipstream.errors import ConfigError
@@ -38,10 +38,6 @@ def unsupported(options: Options) -> list[ConfigError]:
 
 def _checks_ocsp(tls: TLSOptions | None) -> bool:
     return tls is not None and tls.ocsp_peer is not None and tls.ocsp_peer.verify
-
-
-def _compresses(compression: CompressionOptions) -> bool:
-    return compression.mode.lower() not in ("", "off", "disabled", "false", "accept", "not_supported", "not supported")
 
 
 _NO_STAPLING = (
@@ -100,13 +96,6 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
         "gateway",
         lambda o: o.gateway.password.startswith(("$2a$", "$2b$", "$2x$", "$2y$")),
         "a bcrypt password of gateways is not supported: clusters give it to each other as it is",
-    ),
-    (
-        "leafnodes",
-        lambda o: any(
-            map(_compresses, (o.leafnodes.compression, *(remote.compression for remote in o.leafnodes.remotes)))
-        ),
-        "compression of leaf nodes is not supported yet",
     ),
     (
         "leafnodes",

@@ -85,6 +85,7 @@ class LinkEnd:
         self.parser = LinkParser(sink, self.link, hub.delivery, max_payload, max_line)
         self.keepalive = Keepalive(self.outbox, hub.now_ns)
         self.remote_name = ""  # of the other server, as it told
+        self.compression = ""  # as both ends agreed; empty before
         self.edge: object = None  # the transport side; only the edge looks at it
         self._words = words
         self._log = log

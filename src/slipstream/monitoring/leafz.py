@@ -86,5 +86,5 @@ def _entry(link: LeafLink, *, listed: bool) -> LeafEntry:
         out_bytes=link.outbox.msg_bytes,
         subscriptions=link.subscription_count,
         subscriptions_list=[text(subscription.subject) for subscription in wanted],
-        compression=link.compression,
+        compression=link.end.compression,
     )

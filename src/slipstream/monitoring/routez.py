@@ -127,7 +127,7 @@ def _entry(link: RouteLink, now_ns: int) -> RouteEntry:
         out_bytes=link.outbox.msg_bytes,
         subscriptions=link.subscription_count,
         account=link.account,
-        compression=link.compression,
+        compression=link.end.compression,
     )
 
 

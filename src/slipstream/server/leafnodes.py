@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slipstream.config.addresses import advertised
+from slipstream.config.cluster_keys import redacted, remote_name
+from slipstream.config.record import replace
 from slipstream.errors import SlipstreamError
 from slipstream.links.leafs.link import LeafLink
 from slipstream.links.leafs.nodes import LeafNodes
@@ -24,16 +26,29 @@ from slipstream.server.tls_protocol import SecurePeer
 from slipstream.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from slipstream.config.listener_options import LeafRemoteOptions
+    from slipstream.config.listener_options import LeafnodeOptions, LeafRemoteOptions
     from slipstream.links.end import LinkEnd
     from slipstream.links.leafs.handshake import LeafConnect
     from slipstream.server.server import Server
     from slipstream.server.tls_layer import TlsFacts
 
-__all__ = ["LeafnodeServer"]
+__all__ = ["LeafTls", "LeafnodeServer"]
 
 _TLS_NS = 2 * SECOND_NS  # for the handshake with a remote that names no time
 _STALE = "Stale Leaf Node Connection - Closing"
+
+
+class LeafTls:
+    """The certificates of a `leafnodes` block: of its listener, and for each of its remotes."""
+
+    def __init__(self, options: LeafnodeOptions) -> None:
+        """Read the files.
+
+        Raises:
+            ConfigError: one of them cannot be used.
+        """
+        self.listening = None if options.tls is None else TlsContext.for_server(options.tls)
+        self.dialling = [TlsContext.for_peer(remote.tls) for remote in options.remotes]
 
 
 class LeafnodeServer:
@@ -52,16 +67,19 @@ class LeafnodeServer:
             # As with nats-server: a leaf that is alone is a cluster by the name of the server.
             server.hub.cluster_name = server.identity.name
         self.nodes = LeafNodes(server.hub, self)
-        self._tls = None if options.tls is None else TlsContext.for_server(options.tls)
+        tls = LeafTls(options)
+        self._tls = tls.listening
         self._contexts: dict[LeafRemote, TlsContext] = {}
-        self._remotes = [self._remote(remote) for remote in options.remotes]
+        self._remotes = [
+            self._remote(remote, context) for remote, context in zip(options.remotes, tls.dialling, strict=True)
+        ]
         self.sockets: LinkSockets[LeafLink] = LinkSockets(server)
         self._ends: dict[LeafLink, asyncio.TimerHandle] = {}  # of logins that end by themselves
         self.port = 0
 
-    def _remote(self, options: LeafRemoteOptions) -> LeafRemote:
+    def _remote(self, options: LeafRemoteOptions, context: TlsContext) -> LeafRemote:
         remote = LeafRemote(options, self._server.hub.rng)
-        self._contexts[remote] = TlsContext.for_peer(options.tls)
+        self._contexts[remote] = context
         return remote
 
     def listen(self) -> None:
@@ -129,6 +147,10 @@ class LeafnodeServer:
         if password is None:
             connect.auth_token = user
         return None
+
+    def compress(self, end: LinkEnd, mode: str) -> None:
+        """Compress from here on, or at another level."""
+        self.sockets.compress(end, mode)
 
     def await_answer(self, link: LeafLink, delay_ns: int) -> None:
         """Give a peer so much time for its next step."""
@@ -202,6 +224,9 @@ class LeafnodeServer:
         """The socket is there: whoever accepted greets, after the TLS handshake or before it."""
         link = self.sockets.open[protocol.end]
         remote, tls = link.remote, self._tls
+        if remote is not None and not remote.wanted:
+            link.close(CloseReason.CLIENT_CLOSED)  # a reload came while it was dialled
+            return
         if remote is not None:
             self.await_answer(link, remote.options.first_info_timeout_ns)
             if remote.wants_tls and remote.options.tls is not None and remote.options.tls.handshake_first:
@@ -239,10 +264,45 @@ class LeafnodeServer:
 
     # --- reload and the end ------------------------------------------------------------------------------------------
 
-    def reload(self, tls: TlsContext | None) -> None:
-        """Other users, accounts or certificates are configured; links that are open keep their TLS."""
-        self._tls = tls
+    def reload(self, before: LeafnodeOptions, tls: LeafTls) -> None:
+        """Other users, accounts, remotes or certificates are configured; links that are open keep their TLS."""
+        self._tls = tls.listening
+        options = self._server.options.leafnodes
+        if options.remotes != before.remotes:
+            self._follow_remotes(options.remotes, tls.dialling)
+        if options.compression != before.compression:
+            # Agreed upon anew, with new connections.
+            for link in list(self.sockets.open.values()):
+                if not link.solicited:
+                    link.close(CloseReason.CLIENT_CLOSED)
         self.nodes.reload()
+
+    def _follow_remotes(self, configured: tuple[LeafRemoteOptions, ...], contexts: list[TlsContext]) -> None:
+        """Drop the remotes that are gone, dial new ones, and those with other settings anew."""
+        known = {remote.name: remote for remote in self._remotes}
+        self._remotes = []
+        for options, context in zip(configured, contexts, strict=True):
+            remote = known.get(remote_name(options))
+            if remote is not None and replace(remote.options, tls=options.tls) == options:
+                del known[remote.name]
+                remote.follow(options)
+                self._contexts[remote] = context
+            else:
+                remote = self._remote(options, context)
+                if remote.wanted:
+                    self._dial(remote, first=True)
+            self._remotes.append(remote)
+        for remote in known.values():
+            self._drop(remote)
+
+    def _drop(self, remote: LeafRemote) -> None:
+        """A remote is not configured any more, or another way: what is there of it ends."""
+        remote.removed = True
+        for link in list(self.sockets.open.values()):
+            if link.remote is remote:
+                link.close(CloseReason.CLIENT_CLOSED)
+        self._contexts.pop(remote, None)
+        self.log("INF", f"Reloaded: LeafNode Remote {' '.join(map(redacted, remote.options.urls))} removed")
 
 
 class LeafCall:

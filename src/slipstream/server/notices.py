@@ -52,7 +52,6 @@ IDLE: Final[frozenset[str]] = frozenset(
         "jetstream.meta_compact_sync",
         "jetstream.limits.max_ha_assets",
         "websocket.advertise",  # told to other servers
-        "leafnodes.no_advertise",  # other servers of a cluster are not told to leafs yet
         "accounts.nkey",
         "accounts.jetstream.cluster_traffic",
         "mqtt",
@@ -112,6 +111,10 @@ def notices(options: Options) -> list[Notice]:
         found.append(("WRN", text))
     if configured_mode(options.cluster.compression) in (BETTER, BEST):
         found.append(("WRN", "Routes have one level of compression: s2_better and s2_best compress as s2_fast does"))
+    leafs = (options.leafnodes.compression, *(remote.compression for remote in options.leafnodes.remotes))
+    if any(configured_mode(leaf) in (BETTER, BEST) for leaf in leafs):
+        text = "Leaf links have one level of compression: s2_better and s2_best compress as s2_fast does"
+        found.append(("WRN", text))
     if options.cluster.tls is not None and options.cluster.tls.insecure:
         text = "TLS certificate chain and hostname of solicited routes will not be verified. DO NOT USE IN PRODUCTION!"
         found.append(("WRN", text))

@@ -84,6 +84,9 @@ class Routes:
 
     def _take_own_urls(self) -> None:
         server, own = self._server, self.mesh.introduction
+        leafs = server.leafnodes
+        advertises = leafs is not None and not server.options.leafnodes.no_advertise
+        own.own_leaf_urls = leafs.nodes.urls[:1] if leafs is not None and advertises else []
         told = not server.options.cluster.no_advertise
         own.own_urls = reachable(*server.hub.advertised) if told else []
         if server.websocket is not None and told:
@@ -140,9 +143,9 @@ class Routes:
         """Call when what was read in this turn is handled."""
         self._server.turns.at_end_of_turn(work)
 
-    def compress(self, link: RouteLink, mode: str) -> None:
+    def compress(self, end: LinkEnd, mode: str) -> None:
         """Compress from here on, or at another level."""
-        self.sockets.compress(link.end, mode)
+        self.sockets.compress(end, mode)
 
     def close(self, link: RouteLink, reason: CloseReason) -> None:
         """Close the socket of a route that ended."""
@@ -157,6 +160,8 @@ class Routes:
         hub.cluster_name = self.mesh.introduction.cluster
         if self.sockets.closed:
             return
+        if self._server.leafnodes is not None:
+            self._server.leafnodes.nodes.cluster_changed(self.mesh.leaf_urls())
         told = not self._server.options.cluster.no_advertise
         urls, websocket = self.mesh.client_urls() if told else (list[str](), list[str]())
         if (urls, websocket) != (hub.connect_urls, hub.websocket_urls):

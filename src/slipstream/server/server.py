@@ -276,14 +276,10 @@ class Server:
             if self.gateways is not None:
                 self.gateways.supercluster.join(self.routes.mesh)
         if options.leafnodes.port or options.leafnodes.remotes:
-            from slipstream.server.leafnodes import LeafnodeServer
-
-            self.leafnodes = LeafnodeServer(self)
+            leafnodes = self._open_leafnodes()
             if options.leafnodes.port:
-                self.leafnodes.listen()
-                self._show_port("leafnodes", self.leafnodes.port)
-            if self.monitoring is not None:
-                self.monitoring.watch_leafs(self.leafnodes.nodes)
+                leafnodes.listen()
+                self._show_port("leafnodes", leafnodes.port)
         if options.websocket.port:
             from slipstream.server.websocket_listener import WebsocketListener
 
@@ -309,6 +305,14 @@ class Server:
             self.routes.start()
         if self.leafnodes is not None:
             self.leafnodes.start()
+
+    def _open_leafnodes(self) -> LeafnodeServer:
+        from slipstream.server.leafnodes import LeafnodeServer
+
+        self.leafnodes = leafnodes = LeafnodeServer(self)
+        if self.monitoring is not None:
+            self.monitoring.watch_leafs(leafnodes.nodes)
+        return leafnodes
 
     def _dashboard_door(self) -> DashboardDoor | None:
         if not self.options.serves_dashboard:
@@ -460,10 +464,10 @@ class Server:
 
             gateway_tls = GatewayTls(options.gateway)
         leaf_tls = None
-        if options.leafnodes.tls is not None:
-            from slipstream.server.tls import TlsContext
+        if self.leafnodes is not None or options.leafnodes.remotes:
+            from slipstream.server.leafnodes import LeafTls
 
-            leaf_tls = TlsContext.for_server(options.leafnodes.tls)
+            leaf_tls = LeafTls(options.leafnodes)
         front = None if self.websocket is None else self.websocket.front.from_options(options.websocket)
         self.hub.reload(options)
         before, self.options = self.options, options
@@ -478,8 +482,10 @@ class Server:
             self.routes.reload(before.cluster, route_tls)
         if self.gateways is not None and gateway_tls is not None:
             self.gateways.reload(gateway_tls)
-        if self.leafnodes is not None:
-            self.leafnodes.reload(leaf_tls)
+        if self.leafnodes is not None and leaf_tls is not None:
+            self.leafnodes.reload(before.leafnodes, leaf_tls)
+        elif options.leafnodes.remotes:
+            self._open_leafnodes().start()
         self._say_notices(before)
 
     def record_action(

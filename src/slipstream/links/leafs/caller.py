@@ -38,12 +38,16 @@ class LeafCaller:
     Args:
         hub: who this server is.
         edge: sockets and credentials.
+        compresses: agrees on compression; whether the remote says INFO once more.
         finish: what comes when the remote has let this server in.
     """
 
-    def __init__(self, hub: Hub, edge: LeafEdge, finish: Finish) -> None:
+    def __init__(
+        self, hub: Hub, edge: LeafEdge, compresses: Callable[[LeafLink, LeafInfo], bool], finish: Finish
+    ) -> None:
         self._hub = hub
         self._edge = edge
+        self._compresses = compresses
         self._finish = finish
 
     def on_info(self, link: LeafLink, remote: LeafRemote, info: LeafInfo) -> None:
@@ -64,6 +68,9 @@ class LeafCaller:
         if " " in info.cluster:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, SPACES)
             return
+        if not link.end.compression and self._compresses(link, info):
+            link.has_info = False  # the remote says it again, compressed
+            return
         link.nonce = info.nonce
         link.named(info.server_name or info.server_id, info.cluster, info.domain)
         link.link.headers = info.headers and not self._hub.options.no_header_support
@@ -81,7 +88,7 @@ class LeafCaller:
             jetstream=self._hub.jetstream,
             deny_pub=list(options.deny_imports) or None,
             isolate=options.request_isolation,
-            compress_mode="off" if info.compression else "",
+            compress_mode=link.end.compression,
             remote_account=remote.account,
             protocol=LEAF_PROTO,
         )

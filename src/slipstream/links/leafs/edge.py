@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from slipstream.links.end import LinkEnd
     from slipstream.links.leafs.handshake import LeafConnect
     from slipstream.links.leafs.link import LeafLink
     from slipstream.protocol.texts import CloseReason
@@ -22,6 +23,10 @@ class LeafEdge(Protocol):
 
     def sign_in(self, link: LeafLink, connect: LeafConnect) -> str | None:
         """Put the credentials of a remote into CONNECT; gives what is wrong with them."""
+        ...
+
+    def compress(self, end: LinkEnd, mode: str) -> None:
+        """Send what waits as it is, and frames of S2 from here on; or change the level."""
         ...
 
     def await_answer(self, link: LeafLink, delay_ns: int) -> None:

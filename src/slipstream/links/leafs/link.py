@@ -54,6 +54,7 @@ class LeafHost(Protocol):
     def on_connect(self, link: LeafLink, connect: LeafConnect) -> None: ...
     def on_peer_error(self, link: LeafLink, text: str) -> None: ...
     def on_own_loop(self, link: LeafLink) -> None: ...
+    def on_pong(self, link: LeafLink) -> None: ...
     def loop_subject(self, account: Account) -> bytes: ...
     def closed(self, link: LeafLink, reason: CloseReason) -> None: ...
     def mapped(self, account: Account, subject: bytes) -> bytes | None:
@@ -97,7 +98,6 @@ class LeafLink:
         self.remote_domain = ""
         self.remote_account = ""
         self.isolated = False
-        self.compression = "off"
         self.answers_connect = False  # the peer will say INFO once more
         self.has_info = False
         self.secured = False
@@ -176,6 +176,7 @@ class LeafLink:
     def on_pong(self) -> None:
         """The peer lives."""
         self.end.keepalive.answered()
+        self._host.on_pong(self)
 
     def on_wanted(self, account: bytes, subjects: list[bytes]) -> None:
         """The peer wants all these subjects, none in a queue group."""

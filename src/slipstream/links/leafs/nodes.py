@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from slipstream.config.account_options import SubjectPermissionOptions
 from slipstream.errors import ConfigError
 from slipstream.kernels.wire.interest import SPOKE_LEAF
+from slipstream.links.compressing import Compressing
+from slipstream.links.compression import AUTO, NOT_SUPPORTED, OFF, configured_mode
 from slipstream.links.documents import SubjectLists, introduce, subject_lists
 from slipstream.links.leafs.caller import SPACES, LeafCaller
 from slipstream.links.leafs.crossing import Crossing
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
     from slipstream.config.account_options import ResponsePermissionOptions
+    from slipstream.config.listener_options import CompressionOptions, LeafnodeOptions
     from slipstream.kernels.wire.interest import Route
     from slipstream.links.leafs.edge import LeafEdge
     from slipstream.links.leafs.remotes import LeafRemote
@@ -60,6 +63,7 @@ class LeafNodes:
         self._edge = edge
         self.host, self.port = "", 0  # where leafs are told to connect
         self.urls: list[str] = []
+        self._urls_elsewhere: list[str] = []  # of other servers of the cluster
         self.links: dict[int, LeafLink] = {}  # READY ones
         self.past = PastTraffic()
         # Whoever wants to know: the system account's events.
@@ -67,7 +71,8 @@ class LeafNodes:
         self.on_closed: list[Callable[[LeafLink, CloseReason], None]] = []
         self._door = LeafDoor(hub, edge.check_password)
         self._wants = AccountWants(hub)
-        self._caller = LeafCaller(hub, edge, self._finish)
+        self._compressing = Compressing(hub.now_ns, edge.compress)
+        self._caller = LeafCaller(hub, edge, self._compresses, self._finish)
 
     # --- as a host of links ------------------------------------------------------------------------------------------
 
@@ -140,9 +145,14 @@ class LeafNodes:
 
     def greet(self, link: LeafLink) -> None:
         """Say who this is."""
+        link.outbox.write(self._greeting(link).line())
+
+    def _greeting(self, link: LeafLink) -> LeafInfo:
         info = self._info(link)
         info.nonce = link.nonce
-        link.outbox.write(info.line())
+        own = leaf_mode(link, self.hub.options.leafnodes)
+        info.compression = link.end.compression or ("" if own == NOT_SUPPORTED else own)
+        return info
 
     def _info(self, link: LeafLink) -> LeafInfo:
         options = self.hub.options
@@ -159,7 +169,7 @@ class LeafNodes:
             domain=options.jetstream.domain,
             api_lvl=API_LEVEL,
             info_on_connect=True,
-            leafnode_urls=self.urls,
+            leafnode_urls=self.urls + self._urls_elsewhere,
         )
         introduce(info, self.hub, tls, verifies=tls is not None and tls.verify)
         return info
@@ -170,6 +180,9 @@ class LeafNodes:
             link.refuse(CloseReason.WRONG_PORT, LEAF_PORT_ERROR)
             return
         link.end.remote_name, link.remote_version = connect.name, connect.version
+        if not link.end.compression:
+            is_old = connect.compress_mode in ("", NOT_SUPPORTED)
+            link.end.compression = NOT_SUPPORTED if is_old else OFF
         self._door.ask(link, connect, lambda identity: self._admit(link, connect, identity))
 
     def _admit(self, link: LeafLink, connect: LeafConnect, identity: Identity) -> None:
@@ -268,9 +281,40 @@ class LeafNodes:
         """The peer tells about itself, or where it can be reached."""
         if link.remote is not None:
             self._caller.on_info(link, link.remote, info)
-        elif link.end.state is not State.GREETED and link.end.state is not State.READY:
-            # Servers with compression say INFO before CONNECT; without a mode that is both sides' there is none.
+        elif link.end.state is State.GREETED:
+            # Servers with compression say INFO before CONNECT.
+            if link.end.compression:
+                link.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+            else:
+                self._compresses(link, info)
+        elif link.end.state is not State.READY:
             link.refuse(CloseReason.PROTOCOL_VIOLATION, texts.UNKNOWN_OPERATION)
+
+    def cluster_changed(self, urls: list[str]) -> None:
+        """Other servers of the cluster listen for leafs there, who may connect to them when this one is gone."""
+        if urls == self._urls_elsewhere:
+            return
+        self._urls_elsewhere = urls
+        for link in self.links.values():
+            if not link.solicited:
+                link.outbox.write(self._info(link).line())
+
+    def _compresses(self, link: LeafLink, info: LeafInfo) -> bool:
+        """Agree with a peer on compression; whether what it says next is compressed."""
+        options = compression_of(link, self.hub.options.leafnodes)
+        return self._compressing.begins(
+            link.end,
+            leaf_mode(link, self.hub.options.leafnodes),
+            info.compression,
+            options,
+            lambda: self._greeting(link).line(),
+            solicited=link.solicited,
+        )
+
+    def on_pong(self, link: LeafLink) -> None:
+        """A peer answered: its distance may ask for another level of compression."""
+        leafnodes = self.hub.options.leafnodes
+        self._compressing.retune(link.end, leaf_mode(link, leafnodes), compression_of(link, leafnodes))
 
     def _finish(
         self, link: LeafLink, remote: LeafRemote, export: SubjectLists | None, import_: SubjectLists | None
@@ -365,6 +409,16 @@ class LeafNodes:
                 listener(link, reason)
         link.log("INF", f"Leafnode connection closed: {reason.value}{remote}")
         self._edge.close(link, reason)
+
+
+def compression_of(link: LeafLink, options: LeafnodeOptions) -> CompressionOptions:
+    """What is configured for a link: by its remote, or for all that connect here."""
+    return options.compression if link.remote is None else link.remote.options.compression
+
+
+def leaf_mode(link: LeafLink, options: LeafnodeOptions) -> str:
+    """The mode that is configured for a link, by its one name."""
+    return configured_mode(compression_of(link, options), default=AUTO, when_on=AUTO)
 
 
 def _rule(given: SubjectLists | None, denied: tuple[str, ...]) -> SubjectPermissionOptions | None:

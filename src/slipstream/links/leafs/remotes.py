@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from slipstream.config.cluster_keys import remote_name
+
 if TYPE_CHECKING:
     from slipstream.config.listener_options import LeafRemoteOptions
     from slipstream.ids import RandomSource
@@ -42,6 +44,15 @@ class LeafRemote:
         self.delay_ns = 0  # before the next attempt, when the last one ended in a way that time may heal
         self.wants_tls = options.tls is not None or any(url.startswith("tls://") for url in options.urls)
         self.removed = False  # by a reload
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """What makes it this remote and no other, whatever else a reload changes."""
+        return remote_name(self.options)
+
+    def follow(self, options: LeafRemoteOptions) -> None:
+        """The configuration says something else that the link that is there need not follow."""
+        self.options = options
 
     @property
     def account(self) -> str:

@@ -37,6 +37,7 @@ class RouteInfo(LinkInfo, kw_only=True):
     connect_urls: list[str] | None = None
     lnoc: bool = False
     lnocu: bool = False
+    leafnode_urls: list[str] | None = None  # where the server listens for leafs
     route_pool_size: int = 0
     route_pool_idx: int = 0
     route_account: str = ""

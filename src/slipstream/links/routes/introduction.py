@@ -38,6 +38,7 @@ class Introduction:
         self.host, self.port = "", 0  # where it listens
         self.own_urls: list[str] = []  # for clients
         self.own_websocket_urls: list[str] = []
+        self.own_leaf_urls: list[str] = []
 
     def renamed(self, cluster: str, *, dynamic: bool) -> bool:
         """Take the name of another cluster, if this one's was made up and the other counts more."""
@@ -61,6 +62,7 @@ class Introduction:
             cluster_dynamic=self.dynamic,
             connect_urls=self.own_urls or None,
             ws_connect_urls=self.own_websocket_urls or None,
+            leafnode_urls=self.own_leaf_urls or None,
             lnoc=True,
             gateway_url=self._gateway_url,
             slipstream_replication=self._replicates,
@@ -72,7 +74,7 @@ class Introduction:
         if link is not None:
             info.nonce = self._hub.new_nonce()
             own = configured_mode(options.compression)
-            info.compression = link.compression or ("" if own == NOT_SUPPORTED else own)
+            info.compression = link.end.compression or ("" if own == NOT_SUPPORTED else own)
             info.route_account = link.account
             info.route_pool_idx = max(link.place, 0)
             info.gossip_mode = 0 if link.target is None else link.target.gossip_mode

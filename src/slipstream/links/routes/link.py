@@ -86,9 +86,9 @@ class RouteLink:
         self.for_replicas = target is not None and bool(target.replicas_of)  # it carries what replicas say, no more
         self.unpooled = False  # the peer knows no pools: one route has all accounts
         self.reconnects = True
-        self.compression = ""  # as the peers agreed; empty before
         self.connect_urls: list[str] = []
         self.websocket_urls: list[str] = []
+        self.leaf_urls: list[str] = []
         self._host = host
         self._unknown: set[bytes] = set()
 

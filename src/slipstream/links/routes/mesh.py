@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.links.admission import PeerLogin, is_admitted
-from slipstream.links.compression import AUTO, agreed_mode, configured_mode, is_framed, mode_by_rtt
+from slipstream.links.compressing import Compressing
+from slipstream.links.compression import configured_mode
 from slipstream.links.routes.changes import RouteChanges
 from slipstream.links.routes.gateways import RouteGateways
 from slipstream.links.routes.gossip import Gossip
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.permissions import Permissions
     from slipstream.config.listener_options import ClusterOptions
+    from slipstream.links.end import LinkEnd
     from slipstream.links.routes.gateways import MeshGateways
     from slipstream.protocol.peer import Peer
     from slipstream.routing.hub import Hub
@@ -63,7 +65,7 @@ class MeshEdge(Protocol):
         """The handshake is over."""
         ...
 
-    def compress(self, link: RouteLink, mode: str) -> None:
+    def compress(self, end: LinkEnd, mode: str) -> None:
         """Send what waits as it is, and frames of S2 from here on; or change the level."""
         ...
 
@@ -115,6 +117,7 @@ class Mesh:
         self.roster = Roster(hub.options.cluster.accounts)
         self.telling = InterestTelling(hub, self.roster)
         self.past = PastTraffic()
+        self._compressing = Compressing(hub.now_ns, edge.compress)
         self.changes = RouteChanges(self)
         self.listeners: list[PeerListener] = []
         self._gossip = Gossip(self.roster, lambda: self._options, edge.dial, edge.log)
@@ -225,7 +228,15 @@ class Mesh:
             link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
             return
-        if not link.compression and self._compresses(link, info):
+        options = self._options.compression
+        if not link.end.compression and self._compressing.begins(
+            link.end,
+            configured_mode(options),
+            info.compression,
+            options,
+            lambda: self.introduction.info(link).line(),
+            solicited=link.solicited,
+        ):
             return  # the peer says it all again, compressed
         link.info = info
         link.remote_id, link.end.remote_name = info.server_id, info.server_name
@@ -257,27 +268,6 @@ class Mesh:
         """A replica of another server says something."""
         if self.replicas is not None:
             self.replicas.message(link, group, body)
-
-    def _compresses(self, link: RouteLink, info: RouteInfo) -> bool:
-        """Agree with the peer on compression; whether what comes next is compressed."""
-        options = self._options.compression
-        mode = agreed_mode(configured_mode(options), info.compression)
-        if mode is None:
-            text = f"unsupported route compression mode {texts.quoted_text(info.compression)}"
-            link.refuse(CloseReason.PROTOCOL_VIOLATION, text)
-            return True
-        if mode == AUTO:
-            mode = mode_by_rtt(self.hub.now_ns() - link.end.start_ns, options)
-        link.compression = mode
-        if not is_framed(mode):
-            return False
-        if link.solicited:
-            link.outbox.write(self.introduction.info(link).line())
-            self._edge.compress(link, mode)
-        else:
-            self._edge.compress(link, mode)
-            link.outbox.write(self.introduction.info(link).line())
-        return True
 
     def _register(self, link: RouteLink, info: RouteInfo) -> None:
         own_size = self._options.pool_size
@@ -339,6 +329,7 @@ class Mesh:
         link.place = place
         link.connect_urls = info.connect_urls or []
         link.websocket_urls = info.ws_connect_urls or []
+        link.leaf_urls = info.leafnode_urls or []
         self._begin(link)
         dials_more = link.solicited
         known = next((other for other in pool if other is not None and other.solicited), None)
@@ -379,11 +370,7 @@ class Mesh:
     def on_pong(self, link: RouteLink) -> None:
         """A peer answered: it takes one more route; and its distance may ask for another level of compression."""
         options = self._options.compression
-        if is_framed(link.compression) and configured_mode(options) == AUTO:
-            mode = mode_by_rtt(link.end.keepalive.rtt_ns, options)
-            if mode != link.compression:
-                link.compression = mode
-                self._edge.compress(link, mode)
+        self._compressing.retune(link.end, configured_mode(options), options)
         target = self._next.pop(link, None)
         pool = self.roster.pools.get(link.remote_id)
         if target is not None and pool is not None and None in pool:
@@ -448,6 +435,10 @@ class Mesh:
             urls += [url for url in link.connect_urls if url not in urls]
             websocket += [url for url in link.websocket_urls if url not in websocket]
         return urls, websocket
+
+    def leaf_urls(self) -> list[str]:
+        """Where peers listen for leafs."""
+        return list(dict.fromkeys(url for link in self.roster.first_routes() for url in link.leaf_urls))
 
     def say_goodbye(self) -> None:
         """This server is about to leave: peers stop telling their clients of it."""
