@@ -57,6 +57,11 @@ def print_stream(found: Reply, *, as_json: bool = False, state_only: bool = Fals
     _replication(columns, found)
     columns.section("State")
     _state(columns, found)
+    template = found.get("template")
+    if template:
+        columns.row(
+            "Streams Made", f"{format_number(template['streams'])} of maximum {format_number(template['limit'])}"
+        )
     columns.print()
 
 

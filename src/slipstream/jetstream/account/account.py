@@ -277,13 +277,22 @@ class JetStreamAccount:
         # Tighter limits may have much to remove; the answer shows the stream as it is then.
         stream.slices.after(lambda: stream.after_commit(lambda error: self._announce(stream, "modify", error, done)))
 
-    def delete_stream(self, name: str, done: Callable[[ApiError | None], None]) -> None:
+    def delete_stream(
+        self,
+        name: str,
+        done: Callable[[ApiError | None], None],
+        *,
+        only_if: Callable[[Stream], bool] | None = None,
+    ) -> None:
         """Remove a stream and all it stored; `done` is called when nothing of it is left.
+
+        With `only_if`, which is asked at the last moment, it may stay.
 
         Raises:
             ApiError: 10059.
         """
-        if self._busy.wait(name, lambda: _attempt(lambda: self.delete_stream(name, done), done)):
+        again = partial(self.delete_stream, name, done, only_if=only_if)
+        if self._busy.wait(name, lambda: _attempt(again, done)):
             return
         stream = self.get_stream(name)
 
@@ -294,8 +303,15 @@ class JetStreamAccount:
                 self._busy.release(name)
                 done(TableError(table.STREAM_DELETE, err=fault_of(error).text))
 
+        def committed(_: ApiError | None) -> None:
+            if only_if is None or only_if(stream):
+                self._destroy(stream, done, broke)
+            else:
+                self._busy.release(name)
+                done(None)
+
         # What was decided before is answered before.
-        stream.after_commit(guarded_with(lambda _: self._destroy(stream, done, broke), broke))
+        stream.after_commit(guarded_with(committed, broke))
         self._busy.take(name)
 
     # --- streams that other servers have, too ---

@@ -2,7 +2,8 @@
 
 Both are kept as running totals, so that making a stream costs the same whether there are ten others or ten thousand.
 
-Invariant: no two streams that hold subjects here overlap, unless they were found like that on the disk.
+Invariant: no two streams that hold subjects here overlap, unless they were found like that on the disk. Nor do two
+templates, which store nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.resources import ServerBudget
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.config.templated import is_template
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.subjects.collisions import COMPARE_STEPS_MAX, SubjectSet, TooManySteps
 
@@ -30,6 +32,7 @@ class Holdings:
         self._server = server
         self._of: dict[str, StreamConfig] = {}  # by the name of the stream
         self._subjects: SubjectSet[str] = SubjectSet()
+        self._templates: SubjectSet[str] = SubjectSet()  # of streams that make others, which lie within
         self._reserved = dict.fromkeys(StorageType, 0)
 
     def reserved_bytes(self, storage: StorageType) -> int:
@@ -84,7 +87,8 @@ class Holdings:
         if old is not None:
             self._give_back_subjects(old)
         try:
-            if self._subjects.overlap_with(wanted, COMPARE_STEPS_MAX + 2 * len(self._subjects)) is not None:
+            taken = self._templates if is_template(config) else self._subjects
+            if taken.overlap_with(wanted, COMPARE_STEPS_MAX + 2 * len(taken)) is not None:
                 raise TableError(table.STREAM_SUBJECT_OVERLAP)
         except TooManySteps:
             raise invalid_config("subjects have wildcards in too many different places") from None
@@ -101,12 +105,14 @@ class Holdings:
         return set(self._subjects.matching(subject))
 
     def _take_subjects(self, config: StreamConfig) -> None:
+        taken = self._templates if is_template(config) else self._subjects
         for subject in config.subjects:
-            self._subjects.add(subject.encode(), config.name)
+            taken.add(subject.encode(), config.name)
 
     def _give_back_subjects(self, config: StreamConfig) -> None:
+        taken = self._templates if is_template(config) else self._subjects
         for subject in config.subjects:
-            self._subjects.remove(subject.encode(), config.name)
+            taken.remove(subject.encode(), config.name)
 
     def _reserve(self, config: StreamConfig, sign: int) -> None:
         delta_bytes = sign * max(config.max_bytes, 0)

@@ -20,11 +20,13 @@ from slipstream.jetstream.api.rights import judge_stream
 from slipstream.jetstream.api.subject_details import SubjectDetails, SubjectPage
 from slipstream.jetstream.config.precheck import Prechecked
 from slipstream.jetstream.config.structs import STREAM_CONFIG_REQUEST, StreamConfig, StreamConfigRequest
+from slipstream.jetstream.config.templated import is_template, rule_of
 from slipstream.jetstream.config.validate import checked
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.stream.commit.faults import store_error
 from slipstream.jetstream.stream.retention.removals import refuse_if_closed
 from slipstream.jetstream.stream.stream import Stream
+from slipstream.jetstream.templates import made_by
 
 __all__ = ["StreamApi", "asked_to_create"]
 
@@ -173,7 +175,7 @@ class StreamApi:
         self, stream: Stream, asked: bodies.StreamInfoRequest, subjects: dict[str, int] | None = None
     ) -> dict[str, object]:
         account = self._account
-        return stream_fields(
+        fields = stream_fields(
             stream,
             account.facts,
             account.ports.now_ns(),
@@ -181,6 +183,10 @@ class StreamApi:
             deleted=asked.deleted_details,
             subjects=subjects,
         )
+        if is_template(stream.config):
+            made = made_by(stream.name, account.streams.values())
+            fields["template"] = {"streams": made, "limit": rule_of(stream.config).limit}
+        return fields
 
     def delete(self, request: ApiRequest) -> None:
         """Remove a stream."""

@@ -20,6 +20,7 @@ from slipstream.jetstream.config.chained import check_chained
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
 from slipstream.jetstream.config.sources import check_sources, destination_problem
 from slipstream.jetstream.config.structs import Placement, StreamConfig
+from slipstream.jetstream.config.templated import check_template
 from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.scan import go_quote
 from slipstream.jetstream.gojson.times import format_duration
@@ -99,6 +100,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
     if config.placement is not None and config.placement.preferred:
         raise invalid_config("preferred server not permitted in placement")
     check_chained(config)
+    check_template(config)
     return config
 
 

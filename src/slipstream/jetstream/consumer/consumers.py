@@ -19,6 +19,7 @@ from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.ack_subjects import account_hash
 from slipstream.jetstream.config.enums import AckPolicy, DeliverPolicy, RetentionPolicy
 from slipstream.jetstream.config.structs import ConsumerConfig, ConsumerLimits, StreamConfig
+from slipstream.jetstream.config.templated import is_template
 from slipstream.jetstream.config.validate import is_valid_asset_name
 from slipstream.jetstream.config.versioning import API_LEVEL, REQUIRED_LEVEL_KEY, consumer_level, with_required_level
 from slipstream.jetstream.consumer.acks import AckEngine
@@ -35,7 +36,7 @@ from slipstream.jetstream.consumer.start import first_position
 from slipstream.jetstream.consumer.state import ConsumerState
 from slipstream.jetstream.consumer.update import check_update
 from slipstream.jetstream.consumer.wanted import Wanted
-from slipstream.jetstream.errors import TableError
+from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.gojson.times import ZERO_TIME_NS
 from slipstream.jetstream.guard import call, each
 from slipstream.jetstream.limits import ASSET_NAME_BYTES_MAX
@@ -256,6 +257,8 @@ class Consumers:
             config.pause_until_ns = existing.config.pause_until_ns
         config.metadata = _leveled(config)
         stream_config = self.stream.config
+        if is_template(stream_config):
+            raise invalid_config("a template stores no messages: consumers belong to the streams that it makes")
         limits, facts = self._account.limits, self._account.facts
         context = ConsumerContext(stream_config, facts.max_ack_pending, facts.max_request_batch, limits.max_ack_pending)
         config = checked(config, context, pedantic=pedantic)

@@ -26,6 +26,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import Compression, DiscardPolicy, PersistMode, RetentionPolicy
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.config.templated import is_template
 from slipstream.jetstream.errors import TableError
 from slipstream.jetstream.guard import each
 from slipstream.jetstream.ports import Ports, ServerFacts, Subscription
@@ -129,7 +130,7 @@ class Stream:
     def start(self) -> None:
         """Listen on the subjects, enforce limits on what was recovered, and keep time."""
         self.health.report_size()
-        self._subscribe(self.config.subjects)
+        self._subscribe([] if is_template(self.config) else self.config.subjects)
         self._limits.keep()
         self.on_upkeep()  # what recovery found
         self.committer.upkeep.start()
@@ -165,7 +166,7 @@ class Stream:
             self.committer.upkeep.soon()
         self.ingest.configure(config)
         self._configure(config)
-        self._subscribe(config.subjects)
+        self._subscribe([] if is_template(config) else config.subjects)
         if old.duplicate_window_ns < config.duplicate_window_ns:
             self._ids.rebuild(config)
         if config.max_msgs_per_subject > 0 and not 0 < old.max_msgs_per_subject <= config.max_msgs_per_subject:
