@@ -270,6 +270,8 @@ def _gateway(options: Options) -> Iterator[str]:
             yield f"gateway in the list {index} has no name"
         elif not remote.urls:
             yield f'gateway "{remote.name}" has no URL'
+    if options.leafnodes.port and not options.system_account:
+        yield "leaf nodes and gateways (both being defined) require a system account to also be configured"
     if gateway.name and options.cluster.name and gateway.name != options.cluster.name:
         yield "cluster name conflicts between cluster and gateway definitions"
 

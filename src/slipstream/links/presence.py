@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from slipstream.kernels.wire.interest import ROUTE, Presence, Subscription
+from slipstream.links.gateways.addresses import Address
 from slipstream.subjects.outside import outside_only
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeliveryRule", "LinkMember"]
 
-_SERVER_REPLIES = (b"_R_.", b"$JS.ACK.", b"_GR_.")  # ways back of requests and deliveries, which servers make
+_SERVER_REPLIES = (b"_R_.", b"$JS.ACK.")  # ways back of requests and deliveries, which servers make
 _AT_ONCE = 1_000  # subscriptions of a peer that leaves; more are taken out in steps
 
 
@@ -129,12 +130,14 @@ class LinkMember:
         """A reply that a client of it named, as the server itself may use it: see `ClientConnection.answerable`."""
         if self.rights is None or reply.startswith(_SERVER_REPLIES):
             return reply
+        address = Address.read(reply)
+        subject = reply if address is None else address.subject  # that it leads to another cluster gives no rights
         if crossed:
-            return outside_only(reply)
+            return outside_only(subject)
         # Rights are those to what a mapping makes of it, as for a publish.
-        destination = reply if self._mapped is None else self._mapped(self._home, reply)
-        self.rights.remember_answers(reply)
-        return reply if destination is not None and self.grants(destination) else outside_only(reply)
+        destination = subject if self._mapped is None else self._mapped(self._home, subject)
+        self.rights.remember_answers(subject)
+        return reply if destination is not None and self.grants(destination) else outside_only(subject)
 
     def on_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Nobody took a request: the server that passed it on knows by its own interest."""
@@ -142,7 +145,8 @@ class LinkMember:
     def on_delivered(self, _subscription: Subscription, reply: bytes | None) -> None:
         """Something left over the link: who may answer requests may answer this one."""
         if self.rights is not None and reply is not None:
-            self.rights.request_came(reply)
+            address = Address.read(reply)
+            self.rights.request_came(reply if address is None else address.subject)
 
     def subscriptions(self) -> list[Subscription]:
         """What the peer wants, for monitoring."""

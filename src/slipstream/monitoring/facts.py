@@ -216,6 +216,12 @@ class Facts:
         gateways = self.server.supercluster
         return [] if gateways is None else [*gateways.outbound.values(), *gateways.inbound.values()]
 
+    def gateway_urls(self, cluster: str) -> list[str]:
+        """Where a cluster is reached, as configured and as it told; empty for one that is not known."""
+        gateways = self.server.supercluster
+        remote = None if gateways is None else gateways.remotes.get(cluster)
+        return [] if remote is None else remote.urls()
+
     def leafs(self, account: str = "") -> list[LeafLink]:
         """The leaf links, all or those of one account, the first that came first."""
         leafs = self.server.leafs

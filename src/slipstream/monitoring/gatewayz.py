@@ -128,7 +128,7 @@ def gatewayz(facts: Facts, options: GatewayzOptions) -> Steps[Gatewayz]:
 
 
 def _connection(link: InboundGateway | OutboundGateway, now_ns: int, subscriptions: int = 0) -> ConnectionInfo:
-    end = link.end
+    end, tls = link.end, link.peer.tls
     return ConnectionInfo(
         cid=link.cid,
         kind="Gateway",
@@ -146,6 +146,8 @@ def _connection(link: InboundGateway | OutboundGateway, now_ns: int, subscriptio
         out_bytes=link.outbox.msg_bytes,
         subscriptions=subscriptions,
         name=link.remote_id,
+        tls_version="" if tls is None else tls.version,
+        tls_cipher_suite="" if tls is None else tls.cipher_suite,
     )
 
 

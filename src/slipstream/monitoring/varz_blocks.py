@@ -193,7 +193,9 @@ def gateway_block(facts: Facts) -> GatewayVarz:
         connect_retries=gateway.connect_retries,
         gateways=[
             RemoteGatewayVarz(
-                remote.name, 0 if remote.tls is None else seconds(remote.tls.timeout_ns), _hosts(remote.urls)
+                remote.name,
+                0 if remote.tls is None else seconds(remote.tls.timeout_ns),
+                facts.gateway_urls(remote.name) or _hosts(remote.urls),
             )
             for remote in gateway.gateways
         ],

@@ -30,6 +30,11 @@ class Call(Protocol):
         """Where the next attempt goes."""
         ...
 
+    @property
+    def is_announced(self) -> bool:
+        """Whether attempts whose failure would be an error in the log are told there before, too."""
+        ...
+
     def trying(self) -> str:
         """What is logged before an attempt."""
         ...
@@ -76,7 +81,8 @@ class Dialer:
         attempts = 0
         while not self._closed and call.is_wanted:
             host, port = call.next_address()
-            server.log("DBG", call.trying())
+            is_told = call.is_announced and self._level(attempts + 1, again=again) == "ERR"
+            server.log("INF" if is_told else "DBG", call.trying())
             try:
                 await asyncio.wait_for(self._connect(call, host, port), call.timeout_ns / SECOND_NS)
                 return

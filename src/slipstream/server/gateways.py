@@ -177,6 +177,7 @@ class GatewayCall:
     """A cluster that is to be reached, at any of its servers."""
 
     timeout_ns = _DIAL_TIMEOUT_NS
+    is_announced = True
 
     def __init__(
         self,

@@ -308,6 +308,8 @@ class LeafnodeServer:
 class LeafCall:
     """A remote that is to be reached."""
 
+    is_announced = False
+
     def __init__(self, remote: LeafRemote, server: Server, protocol: Callable[[], LinkProtocol]) -> None:
         self._remote = remote
         self._server = server

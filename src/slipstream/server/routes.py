@@ -234,6 +234,7 @@ class RouteCall:
     """A server of the cluster that is to be reached."""
 
     timeout_ns = _DIAL_TIMEOUT_NS
+    is_announced = False
 
     def __init__(self, target: RouteTarget, mesh: Mesh, protocol: Callable[[], LinkProtocol]) -> None:
         self._target = target

@@ -93,6 +93,11 @@ NKEY = _public_key(OPERATOR_KEY)
             ],
         ),
         ("gateway { port: 1 }", ["gateway has no name"]),
+        (
+            "gateway { name: a, port: 1 }, leafnodes { port: 2 }",
+            ["leaf nodes and gateways (both being defined) require a system account to also be configured"],
+        ),
+        ("gateway { name: a, port: 1 }, leafnodes { port: 2 }, system_account: S, accounts { S {} }", []),
         ("gateway { name: a }", ['gateway "a" has no port specified (select -1 for random port)']),
         (
             "jetstream: true, cluster { port: 1 }",

@@ -327,3 +327,24 @@ def test_a_reload_keeps_whom_it_does_not_concern() -> None:
     world.hub.reload(loaded(config("q")).options)
     world.nodes.reload()
     assert lines(kept) == [b"LS- old"]
+
+
+def test_the_address_of_another_cluster_gives_a_leaf_no_rights() -> None:
+    rights = "permissions { publish: [ask, ok], subscribe: [req], allow_responses: true }"
+    world = LeafLinkWorld(f"accounts {{ A {{ users [ {{user: u, password: p, {rights}}} ] }} }}")
+    link = world.accepted()
+    link.parser.feed(connect(user="u", **{"pass": "p"}))
+    account = world.hub.accounts["A"]
+    heard: list[bytes | None] = []
+    account.subscribe(b"ask", lambda _who, _subject, reply, _size, _body: heard.append(reply))
+    address = b"_GR_.cccccc.ssssss."
+    link.parser.feed(b"LMSG ask %bok 0\r\n\r\nLMSG ask %bsecret 0\r\n\r\n" % (address, address))
+    # What it may not publish to is answered to clients alone, and nowhere else.
+    assert heard == [address + b"ok", b".secret"]
+    # A request of another cluster may be answered, at its address.
+    link.parser.feed(b"LS+ req\r\n")
+    assert account.publish(b"req", address + b"inbox", 0, b"") == 1
+    link.parser.feed(b"LMSG %binbox 0\r\n\r\n" % address)
+    assert link.end.close_reason is None
+    link.parser.feed(b"LMSG %bsecret 0\r\n\r\n" % address)
+    assert link.end.close_reason is CloseReason.PROTOCOL_VIOLATION

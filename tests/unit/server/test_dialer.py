@@ -24,6 +24,7 @@ class _Call:
     """Goes to these ports in turn; gives up after `most` attempts."""
 
     timeout_ns = 5 * SECOND_NS
+    is_announced = False
 
     def __init__(self, ports: list[int], most: int = 100) -> None:
         self.is_wanted = True

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from slipstream.config.reload import diff
+from slipstream.monitoring.gatewayz import GatewayzOptions, gatewayz
 from slipstream.server.dialer import Dialer
 from slipstream.server.server import Server
 from support.clusters import DEADLINE, connected, heard_by_all, until
@@ -240,9 +241,17 @@ async def test_tls_of_the_block_and_of_an_entry(place: str, tmp_path: Path) -> N
         west = f"{good}, gateways: [{{ ENTRY }}]"
     else:
         west = f"{bad}, gateways: [{{ ENTRY, {good} }}]"
-    first, second, _ = await pair(east, west)
+    first, second, lines = await pair(east, west)
     try:
         await until(lambda: second.supercluster is not None and "E" in second.supercluster.outbound)
+        assert second.monitoring is not None
+        work = gatewayz(second.monitoring.facts, GatewayzOptions())
+        try:
+            while True:
+                next(work)
+        except StopIteration as done:
+            assert done.value.outbound_gateways["E"].connection.tls_version == "1.3"
+        assert "[INF] Connecting to explicit gateway" in "".join(lines)
         if place == "block":
             clients = [await connected(first.url), await connected(second.url)]
             await heard_by_all(clients)
