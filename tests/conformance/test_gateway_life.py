@@ -155,17 +155,10 @@ async def test_the_system_account_sees_all_clusters(kinds: str, tmp_path: Path) 
             client = await connected(member.url, user="sys", password="sys")
             inbox = client.new_inbox()
             subscription = await client.subscribe(inbox)
-            found: dict[str, str] = {}
-            async with asyncio.timeout(DEADLINE):
-                while len(found) < 2:
-                    await client.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
-                    try:
-                        while True:
-                            message = await subscription.next_msg(timeout=0.5)
-                            server = json.loads(message.data)["server"]
-                            found[server["name"]] = server.get("cluster", "")
-                    except nats.errors.TimeoutError:
-                        pass
+            # One request of a connection that is new: each server answers it, whatever it knows of the inbox.
+            await client.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
+            servers = [json.loads((await subscription.next_msg(timeout=DEADLINE)).data)["server"] for _ in range(2)]
+            found = {server["name"]: server.get("cluster", "") for server in servers}
             assert found == {"s0": "A", "s1": "B"}
             other = whole.members[1 - whole.members.index(member)]
             identity = (await other.node.shown("/varz"))["server_id"]
