@@ -26,6 +26,12 @@ def test_seeds_hold(block: int) -> None:
     assert acked > 20 and read > 10  # there was something to lose
 
 
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_seeds_hold_while_segments_go(block: int) -> None:
+    for seed in range(block, SEEDS, BLOCKS):
+        Storm(seed, nodes=5 if seed % 5 == 0 else 3, steps=250, padding=3000, max_msgs=5).run()
+
+
 class EarlyAck(StreamReplica):
     """A commit counts as committed when it is on this disk."""
 

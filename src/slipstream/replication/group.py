@@ -35,6 +35,7 @@ from slipstream_raft import (
     RaftError,
     RawNode,
     Ready,
+    Snapshot,
 )
 
 from slipstream.errors import StorageFault
@@ -173,6 +174,7 @@ class Group:
         self._far_behind: set[int] = set()
         self._first_index = log.first_index  # as the core knows it
         self._ticks_to_hold = 0
+        self._taken: dict[int, tuple[int, int]] = {}  # what followers have got beside Raft
         self._reads: dict[bytes, Sequence[Callable[[bool], None]]] = {}
         self._confirmed: list[tuple[int, Sequence[Callable[[bool], None]]]] = []  # each behind an index
         self._read_number = 0
@@ -302,6 +304,10 @@ class Group:
         self._reads[context] = reads
         self._do(lambda: self._node.read_index(context))
 
+    def has_taken(self, node: int, index: int, term: int) -> None:
+        """This follower says that it has all up to this entry: Raft asks it, with a snapshot that has no data."""
+        self._taken[node] = (index, term)
+
     def transfer(self, to: int) -> None:
         """Have this member lead, if it can. This one takes nothing more, and leads again if nothing comes of it."""
         if self._leads:
@@ -335,9 +341,15 @@ class Group:
         """See `slipstream_raft.LogReader`."""
         return self._log.entries(low, high, max_bytes)
 
-    def snapshot(self, request_index: int, to: int) -> None:
+    def snapshot(self, request_index: int, to: int) -> Snapshot | None:
         """See `slipstream_raft.LogReader`: whoever is so far behind gets whole segments, beside Raft."""
-        self._far_behind.add(to)
+        index, term = self._taken.pop(to, (0, 0))
+        if index == 0 or index < request_index:
+            self._far_behind.add(to)
+            return None
+        votes = self._votes
+        members = (votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave)
+        return index, term, members, b""
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -418,6 +430,8 @@ class Group:
 
     def _carry_out(self, ready: Ready) -> None:
         log, ports = self._log, self._ports
+        if ready.snapshot is not None:
+            raise StorageFault("the leader takes this member to have what it has not")
         if ready.entries:
             log.write(ready.entries)
         # Answers leave in their order: one that promises nothing new waits for those before it all the same.

@@ -16,7 +16,7 @@ from contextlib import suppress
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
-from slipstream.jetstream.store.file.segment_import import remove_import, replace_by_import
+from slipstream.jetstream.store.file.segment_import import SegmentImport, remove_import, replace_by_import
 from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
 
 __all__ = ["ReplicaFiles"]
@@ -87,6 +87,28 @@ class ReplicaFiles:
             OSError: they may not be kept.
         """
         self._votes.save(votes)
+
+    def begin_import(self, manifest: bytes) -> SegmentImport:
+        """Take in segments of another replica, beside the log.
+
+        Raises:
+            StorageFault: this is no manifest, or the disk refused.
+        """
+        return SegmentImport(self._disk, self._log, manifest)
+
+    def end_import(self, taken: SegmentImport, votes: Votes) -> None:
+        """All of it is there: the next `open` finds it in the place of the log. `votes` are saved first.
+
+        A membership may be known before its entry is there, but never be older than the log is.
+
+        Raises:
+            StorageFault: it is no log, and is gone; or the disk refused.
+        """
+        try:
+            self._votes.save(votes)
+        except OSError as error:
+            raise StorageFault(str(error), path=self.directory) from error
+        taken.finish(self._options())
 
     def destroy(self) -> None:
         """Remove all of it. The votes go first: what is left then was never more than begun.

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from slipstream.errors import StorageFault
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
@@ -27,6 +29,8 @@ from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry, ReplicaLog
+from slipstream.jetstream.store.file.segment_import import SegmentImport
+from slipstream.jetstream.store.file.segment_transfer import Membership
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.jetstream.store.values import Job
 from slipstream.jetstream.stream.commit.committer import Replication
@@ -35,6 +39,7 @@ from slipstream.replication.follower import FollowerWork
 from slipstream.replication.group import Group, MemberKind
 from slipstream.replication.groups import Groups
 from slipstream.replication.replica_files import ReplicaFiles
+from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
 __all__ = ["RETRY_NS", "StreamHost", "StreamReplica"]
@@ -101,6 +106,10 @@ class StreamReplica:
         self._known_leader = 0
         self._reads: list[Callable[[bool], None]] = []  # of this turn
         self._changes: list[Sequence[tuple[MemberKind, int]]] = []  # of the membership, to be proposed
+        self._saves_votes = False
+        self._waits_for_votes = False  # all else is quiet
+        self._sender = SegmentSender(ports, self._send_other)
+        self._taker: SegmentTaker | None = None
         self._retry: Cancel | None = None
         self._next: Callable[[], None] | None = None  # what follows when nothing works on the files; None: it is now
 
@@ -163,7 +172,8 @@ class StreamReplica:
         log, roll = self._log, self._ports.random_below
         self.group = Group(self._node, log, votes, self, roll, self._settings, applied=log.applied_index)
         self.fault = None
-        self._groups.add(self.group_id, self.group)
+        self._taker = SegmentTaker(self._ports, self._files, self._send_other, self._import)
+        self._groups.add(self.group_id, self.group, self._other)
         if self._leads_first and not votes.term:
             self._ports.call_later(_FIRST_ELECTION_NS, self._campaign)
 
@@ -173,6 +183,9 @@ class StreamReplica:
 
     def _leave_group(self) -> None:
         group, self.group = self.group, None
+        self._sender.stop()
+        if self._taker is not None:
+            self._taker.stop()
         if group is not None:
             group.stop()
             self._groups.remove(self.group_id)
@@ -197,6 +210,9 @@ class StreamReplica:
             self._quiet()
 
     def _quiet(self) -> None:
+        if self._saves_votes:
+            self._waits_for_votes = True
+            return
         then, self._next = self._next, None
         assert then is not None
         then()
@@ -241,6 +257,10 @@ class StreamReplica:
                 failed.append(error)
 
         def saved() -> None:
+            self._saves_votes = False
+            if self._waits_for_votes:
+                self._waits_for_votes = False
+                self._quiet()
             if group is None or group is not self.group:
                 return
             if failed:
@@ -248,6 +268,7 @@ class StreamReplica:
             else:
                 group.votes_saved(votes.version)
 
+        self._saves_votes = True
         self._ports.run_blocking(save, guarded(saved, self._fail))
 
     def sync_log(self) -> None:
@@ -286,15 +307,71 @@ class StreamReplica:
         group = self.group
         if group is not None:
             group.hold()
+            self._sender.stop()
             self._when_quiet(lambda: self._reopen(group))
             self._changed()
 
     def behind(self, to: int) -> None:
         """See `GroupPorts`."""
+        if self.group is not None and self.stream is not None and self._store is not None:
+            self._sender.offer(to, self._store, _membership(self.group.votes))
 
     def stopped(self, error: Exception) -> None:
         """See `GroupPorts`."""
         self._fail(error)
+
+    # --- whole segments ---------------------------------------------------------------------------------------------
+
+    def _send_other(self, to: int, kind: int, body: bytes) -> None:
+        self._groups.send(self.group_id, to, body, kind=kind)
+
+    def _other(self, sender: int, kind: int, body: memoryview) -> None:
+        """A message that is not Raft's."""
+        if kind == WANTED:
+            self._sender.wanted(sender, bytes(body))
+        elif kind == HAVE:
+            taken = self._sender.has(sender, bytes(body))
+            if taken is not None and self.group is not None:
+                self.group.has_taken(sender, *taken)
+        elif self._taker is None or self.group is None or self._store is None or self.group.is_leader:
+            return
+        elif kind == MANIFEST and sender == self.group.leader:
+            self._taker.offered(sender, bytes(body), self._log)
+        elif kind == PIECE:
+            self._taker.piece(sender, bytes(body))
+
+    def _import(self, taken: SegmentImport) -> None:
+        """All segments of another replica are here: they take the place of the log, and it begins from them."""
+        group = self.group
+        if group is None:
+            return
+        group.hold()
+        votes = group.votes
+        if taken.manifest.membership.applied_conf > votes.applied_conf:
+            votes = _with(votes, taken.manifest.membership)
+        votes = replace(votes, version=votes.version + 1)
+        failed: list[Exception] = []
+
+        def end() -> None:
+            try:
+                self._files.end_import(taken, votes)
+            except Exception as error:
+                failed.append(error)
+
+        def ended() -> None:
+            if failed:
+                self._fail(failed[0])
+            else:
+                self.start()
+
+        def install() -> None:
+            self._let_go()
+            assert self._next is None
+            self._next = guarded(ended, self._fail)
+            self._ports.run_blocking(end, guarded(self._quiet, self._fail))
+
+        self._leave_group()
+        self._when_quiet(install)
 
     def _reopen(self, group: Group) -> None:
         """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped."""
@@ -342,8 +419,11 @@ class StreamReplica:
     def change(self, changes: Sequence[tuple[MemberKind, int]]) -> None:
         """Have the leader propose another membership: see `Group.change`. It may have to wait for a commit to begin."""
         self._changes.append(changes)
-        if self.stream is not None and self._store is not None and not self._store.log.pending_bytes:
-            self._propose_changes()
+        if self.stream is not None and self._store is not None:
+            if self._store.log.pending_bytes:
+                self.stream.committer.wake()
+            else:
+                self._propose_changes()
 
     def _propose_changes(self) -> None:
         """Nothing that the stream has appended waits to be proposed: the next entry may be Raft's own."""
@@ -355,3 +435,21 @@ class StreamReplica:
     def _persisted(self) -> None:
         if self.group is not None:
             self.group.persisted()
+
+
+def _membership(votes: Votes) -> Membership:
+    return Membership(
+        votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave, votes.applied_conf
+    )
+
+
+def _with(votes: Votes, members: Membership) -> Votes:
+    return replace(
+        votes,
+        voters=members.voters,
+        learners=members.learners,
+        outgoing=members.outgoing,
+        next_learners=members.next_learners,
+        auto_leave=members.auto_leave,
+        applied_conf=members.applied_conf,
+    )

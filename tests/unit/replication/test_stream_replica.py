@@ -252,6 +252,67 @@ def test_another_server_joins_and_one_leaves() -> None:
     assert sorted(leader.member.votes.voters) == sorted(new.member.votes.voters)
 
 
+def fill(cluster: Cluster, count: int) -> None:
+    """So many messages of some size, with the time for what is dead to go."""
+    for n in range(count):
+        cluster.stored(b"%d " % n + bytes(1000))
+        cluster.steps(3)
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+def test_who_was_away_for_long_gets_whole_segments(loss: float) -> None:
+    cluster = Cluster(max_msgs=5, seed=5)
+    cluster.stored(b"first")
+    leader = cluster.leader
+    away = next(node for node in cluster.up() if node is not leader)
+    last = away.replica._log.last_index
+    cluster.kill(away)
+    fill(cluster, 120)
+    assert leader.replica._log.first_index > last + 1  # frames do not reach back to where it was
+    config = {"stream_name": "S", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+    cluster.call(cluster.leader, "CONSUMER.CREATE.S.C", config)
+    away.start()
+    cluster.settle()
+    cluster.loss = loss
+    cluster.until(lambda: away.replica.group is not None and away.member.applied == leader.member.applied, 600)
+    assert away.replica._log.first_index > last
+    shown = cluster.agree()
+    assert len(shown) == 5 and away.shown() == shown
+    cluster.kill(leader)
+    assert cluster.stored(b"on")["seq"] == 122
+    assert cluster.call(cluster.leader, "CONSUMER.INFO.S.C")["num_pending"] == 5
+
+
+def test_a_new_member_gets_whole_segments_and_the_membership() -> None:
+    cluster = Cluster(max_msgs=5, seed=6)
+    fill(cluster, 120)
+    leader = cluster.leader
+    new = cluster.join()
+    leader.replica.change([("learner", new.id)])
+    cluster.until(lambda: new.replica.group is not None and new.member.applied == leader.member.applied, 600)
+    assert new.member.votes.learners == [new.id]
+    leader.replica.change([("voter", new.id)])
+    cluster.until(lambda: new.id in new.member.votes.voters)
+    assert len(cluster.agree()) == 5
+
+
+def test_a_power_cut_while_segments_come_in_costs_nothing() -> None:
+    for seed in range(4):
+        cluster = Cluster(max_msgs=5, seed=seed)
+        cluster.stored(b"first")
+        leader = cluster.leader
+        away = next(node for node in cluster.up() if node is not leader)
+        cluster.kill(away)
+        fill(cluster, 100)
+        away.start()
+        cluster.delay = 2
+        for step in range(2, 14, 3):
+            cluster.steps(step)
+            cluster.kill(away, power=True)
+            away.start()
+        assert len(cluster.agree()) == 5
+
+
 def test_a_stream_is_handed_over() -> None:
     cluster = Cluster()
     cluster.stored(b"one")

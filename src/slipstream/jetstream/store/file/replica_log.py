@@ -231,7 +231,7 @@ class ReplicaLog:
             log.unapplied_seq = segment.last_seq = end[0]
             if facts := facts_of(packed, 0):
                 log.unapplied_facts[index] = facts
-            if kind != _NORMAL and log.writer.epoch == term and self._indexed == index - 1:
+            if not (kind == _NORMAL and data) and log.writer.epoch == term and self._indexed == index - 1:
                 self._indexed = index  # a leader's: there is nothing in it to be indexed, and it appends behind it
 
     def _cut(self, index: int) -> None:
