@@ -191,6 +191,11 @@ class Options(Record, uncompared=("config_file", "config_digest", "positions")):
         return self.trusts_operators or any(one.name != self.system_account_name for one in self.accounts)
 
     @property
+    def replicates(self) -> bool:
+        """Whether streams are spread over the servers of a cluster."""
+        return self.jetstream.enabled and bool(self.cluster.port)
+
+    @property
     def declared(self) -> dict[str, DeclaredOptions]:
         """What accounts should have, by their names."""
         found = {GLOBAL_ACCOUNT: self.jetstream.declared}

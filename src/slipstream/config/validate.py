@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 from slipstream.config.addresses import advertised
 from slipstream.config.durations import format_duration
@@ -79,8 +80,18 @@ UNSUPPORTED: tuple[tuple[str, Callable[[Options], object], str], ...] = (
     ),
     (
         "cluster",
-        lambda o: o.cluster.port and o.jetstream.enabled,
-        "JetStream on a server of a cluster is not supported yet",
+        lambda o: o.replicates and find_spec("slipstream_raft") is None,
+        "JetStream on a server of a cluster needs the extra `cluster`: pip install 'slipstream-server[cluster]'",
+    ),
+    (
+        "jetstream",
+        lambda o: o.replicates and o.jetstream.encrypts,
+        "JetStream on a server of a cluster cannot be encrypted at rest yet",
+    ),
+    (
+        "jetstream",
+        lambda o: o.replicates and o.declared,
+        "streams cannot be declared on a server of a cluster yet: use `slipstream apply`",
     ),
     (
         "gateway",

@@ -241,7 +241,7 @@ class JetStreamRunner:
 
     def _join_cluster(self) -> JetStreamCluster | None:
         server = self._server
-        if not server.options.cluster.port:
+        if not server.options.replicates:
             return None
         from slipstream.server.jetstream_cluster import JetStreamCluster
 

@@ -225,7 +225,7 @@ class _StreamFacts:
         return state_fields(self._stream)
 
     def cluster(self) -> Mapping[str, object] | None:
-        return {"leader": self._account.facts.name}
+        return self._account.cluster_block(self.name) or {"leader": self._account.facts.name}
 
     def mirror(self) -> Mapping[str, object] | None:
         upstream = self._stream.upstream
@@ -241,7 +241,7 @@ class _StreamFacts:
             return []
         now_ns = self._account.ports.now_ns()
         return [
-            consumer_fields(consumer, now_ns, version=None)
+            consumer_fields(consumer, now_ns, version=None, cluster=self._account.cluster_block(self.name))
             for _, consumer in sorted(interest.consumers.items())
             if consumer.config.direct is direct
         ]

@@ -52,7 +52,7 @@ class Routes:
             self,
             name,
             dynamic=not options.name,
-            replicates=server.options.jetstream.enabled,
+            replicates=server.options.replicates,
             gateways=server.supercluster,
         )
         self.sockets: LinkSockets[RouteLink] = LinkSockets(server)

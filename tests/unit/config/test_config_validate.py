@@ -131,6 +131,8 @@ ASKED = {
     "cluster: ocsp_peer": "cluster { tls { ocsp_peer: true } }",
     "cluster: a": 'cluster { authorization { user: u, password: "$2a$11$abc" } }',
     "cluster: JetStream": "cluster { name: c, port: 6222 }, server_name: s, jetstream: true",
+    "jetstream: JetStream": "jetstream { key: k }, cluster { name: c, port: 6222 }, server_name: s",
+    "jetstream: streams": "jetstream { declared { kv { a {} } } }, cluster { name: c, port: 6222 }, server_name: s",
     "gateway: JetStream": "gateway { name: a, port: 1 }, jetstream: true",
     "gateway: ocsp_peer": "gateway { tls { ocsp_peer: true } }",
     "gateway: a": 'gateway { authorization { user: u, password: "$2a$11$abc" } }',
@@ -151,8 +153,12 @@ ASKED = {
 
 
 @pytest.mark.parametrize("row", UNSUPPORTED, ids=lambda row: f"{row[0]}: {row[2][:20]}")
-def test_what_is_not_there_yet_is_refused_with_its_place(row: tuple[str, object, str]) -> None:
+def test_what_is_not_there_yet_is_refused_with_its_place(
+    row: tuple[str, object, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, _, message = row
+    if "needs the extra" in message:
+        monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: None)
     text = f"debug: true\n{ASKED.get(f'{key}: {message.split()[0]}') or ASKED[key]}"
     found = [str(error) for error in unsupported(loaded(text).options)]
     assert found == [f"t.conf:2:1: {message}"]
@@ -199,3 +205,12 @@ def test_encryption_is_taken(setting: str) -> None:
 
 def test_rows_name_keys_of_the_file() -> None:
     assert {row[0] for row in UNSUPPORTED} <= {key.names[0] for key in SERVER.keys}
+
+
+def test_jetstream_in_a_cluster_needs_the_raft_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "cluster { name: c, port: 6222 }, server_name: s, jetstream: true"
+    monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: object())
+    assert unsupported(loaded(text).options) == []
+    monkeypatch.setattr("slipstream.config.validate.find_spec", lambda _: None)
+    assert "slipstream-server[cluster]" in str(unsupported(loaded(text).options)[0])
+    assert unsupported(loaded(text.removesuffix(", jetstream: true")).options) == []

@@ -151,3 +151,16 @@ def test_a_server_without_replication_refuses_such_a_link() -> None:
     link.parser.feed(connect() + info_line(slipstream_replicas=True))
     assert link.end.close_reason is CloseReason.PROTOCOL_VIOLATION
     assert b"Replication is not configured" in said(link)
+
+
+def test_jetstream_of_nats_server_is_refused(world: ReplicaWorld) -> None:
+    link = world.dial(target(), jetstream=True)
+    assert not link.end.is_open and b"cannot be in one cluster" in said(link)
+    assert world.dial(target()).end.is_open  # core NATS alone is welcome
+
+
+def test_a_server_without_jetstream_has_nothing_against_it() -> None:
+    world = LinkWorld()
+    link = world.mesh.dialled(Peer("10.0.0.1", 1, "route"), target())
+    link.parser.feed(info_line(jetstream=True))
+    assert link.end.is_open

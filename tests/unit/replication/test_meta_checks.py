@@ -106,6 +106,7 @@ def test_what_streams_of_a_cluster_cannot_do_yet() -> None:
     for asked in (
         ask("M", subjects=[], mirror=StreamSource(name="S")),
         ask("M", sources=[StreamSource(name="S")]),
+        ask("M", subjects=["m.*"], metadata={"slipstream.template": "M_{2}"}),
         ask("M", num_replicas=3, storage=StorageType.MEMORY),
         ask("M", num_replicas=3, allow_atomic=True),
     ):

@@ -14,8 +14,7 @@ from support.clusters import until
 from support.ports import free_port
 
 
-async def test_a_cluster_is_founded_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("slipstream.server.server.unsupported", lambda _options: [])  # until streams have replicas
+async def test_a_cluster_is_founded_and_goes_on(tmp_path: Path) -> None:
     ports = [free_port() for _ in range(3)]
     members = [Member(f"n{number}", port, ports, tmp_path) for number, port in enumerate(ports)]
 

@@ -19,8 +19,7 @@ from support.clusters import until
 
 
 @pytest.fixture
-async def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Trio]:
-    monkeypatch.setattr("slipstream.server.server.unsupported", lambda _options: [])  # refused until all of it is there
+async def servers(tmp_path: Path) -> AsyncIterator[Trio]:
     async with trio(tmp_path) as running:
         yield running
 

@@ -345,7 +345,8 @@ class ConsumerApi:
 
     def _fields(self, consumer: Consumer, *, versioned: bool = True) -> dict[str, object]:
         version = self._account.facts.version if versioned else None
-        return consumer_fields(consumer, self._account.ports.now_ns(), version=version)
+        cluster = self._account.cluster_block(consumer.stream.name)
+        return consumer_fields(consumer, self._account.ports.now_ns(), version=version, cluster=cluster)
 
 
 def _listed(consumers: Consumers) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from slipstream.jetstream.config.structs import CONSUMER_CONFIG
 from slipstream.jetstream.config.versioning import shown
 from slipstream.jetstream.consumer.consumer import Consumer
@@ -10,8 +12,17 @@ from slipstream.jetstream.gojson.times import DURATION_MAX_NS, ZERO_TIME_NS, for
 __all__ = ["consumer_fields"]
 
 
-def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> dict[str, object]:
-    """The members of a ConsumerInfo; with `version`, the metadata says which server answers."""
+def consumer_fields(
+    consumer: Consumer, now_ns: int, *, version: str | None, cluster: Mapping[str, object] | None = None
+) -> dict[str, object]:
+    """The members of a ConsumerInfo.
+
+    Args:
+        consumer: the consumer.
+        now_ns: time of the answer.
+        version: if the metadata is to say which server answers.
+        cluster: the member of this name: a consumer is where its stream is.
+    """
     config, acks = consumer.config, consumer.state.acks
     wire = CONSUMER_CONFIG.wire(config)
     if version is not None:
@@ -30,6 +41,8 @@ def consumer_fields(consumer: Consumer, now_ns: int, *, version: str | None) -> 
         "num_waiting": _waiting(consumer, now_ns),
         "num_pending": consumer.deliverer.undelivered.pending(),
     }
+    if cluster is not None:
+        fields["cluster"] = cluster
     if consumer.push is not None and consumer.push.listening:
         fields["push_bound"] = True
     until_ns = config.pause_until_ns

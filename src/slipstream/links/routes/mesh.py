@@ -47,6 +47,9 @@ ROUTE_PORT = "attempted to connect to route port"
 _POOL_MAX = 1_024  # routes that a peer may ask for
 
 
+_FOREIGN_JETSTREAM = "JetStream of nats-server and of Slipstream cannot be in one cluster: switch it off on one side"
+
+
 class PeerListener(Protocol):
     """Whoever follows which servers there are."""
 
@@ -227,6 +230,9 @@ class Mesh:
         if not link.solicited and info.server_name == self.hub.identity.name:
             link.log("ERR", f"Remote server has a duplicate name: {texts.quoted_text(info.server_name)}")
             link.close(CloseReason.DUPLICATE_SERVER_NAME)
+            return
+        if self.replicas is not None and info.jetstream and not info.slipstream_replication:
+            link.refuse(CloseReason.PROTOCOL_VIOLATION, _FOREIGN_JETSTREAM)
             return
         options = self._options.compression
         if not link.end.compression and self._compressing.begins(

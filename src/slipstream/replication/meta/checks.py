@@ -13,6 +13,7 @@ from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.config.precheck import with_level
 from slipstream.jetstream.config.sources import check_filters
 from slipstream.jetstream.config.structs import StreamConfig
+from slipstream.jetstream.config.templated import TEMPLATE_KEY
 from slipstream.jetstream.config.update import updated
 from slipstream.jetstream.config.validate import ConfigContext, checked
 from slipstream.jetstream.config.versioning import same_but_for_versioning
@@ -75,6 +76,8 @@ def changed_config(
     config = updated(old, config, clustered=True)
     _refuse_unsupported(config)
     held.holdings.check_overlap(config)
+    if config.consumer_limits != old.consumer_limits:  # consumers are not known here
+        raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
     moved = config.placement is not None and config.placement != old.placement
     scaled = max(config.num_replicas, 1) != max(old.num_replicas, 1)
     if moved and scaled:
@@ -88,7 +91,7 @@ def changed_config(
 def _refuse_unsupported(config: StreamConfig) -> None:
     """What streams of a cluster cannot do yet."""
     replicated = config.num_replicas > 1
-    if config.mirror is not None or config.sources:
+    if config.mirror is not None or config.sources or TEMPLATE_KEY in config.metadata:
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
     if replicated and (config.storage is StorageType.MEMORY or config.allow_atomic):
         raise TableError(table.CLUSTER_UN_SUPPORT_FEATURE)
