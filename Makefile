@@ -10,7 +10,7 @@ RAFT := $(wildcard $(addprefix raft/,Cargo.toml Cargo.lock pyproject.toml src/*.
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak wheel clean install install-raft
+.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak suites wheel clean install install-raft
 
 install: $(STAMP)
 
@@ -63,6 +63,9 @@ sanitize-short: $(STAMP)  ## what reads bytes of others, in two minutes; part of
 
 soak: $(STAMP)  ## half an hour of mixed load, watching memory and losses
 	@$(BIN)/python -m benchmarks.soak --minutes 30
+
+suites: $(STAMP)  ## test-suites of FastStream, taskiq-nats, orbit.py, watermill-nats and kine, with nats-server and with ours
+	@$(BIN)/python tools/run_client_suites.py
 
 wheel: $(STAMP)  ## a wheel of this machine's kind, tried in a new environment without a compiler
 	@$(BIN)/python tools/try_wheel.py

@@ -1,0 +1,34 @@
+"""What the runs of other projects' suites are taken for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.run_client_suites import differences, read_go, read_junit, with_second_chance
+
+
+def test_outcomes_of_pytest(tmp_path: Path) -> None:
+    report = tmp_path / "r.xml"
+    cases = '<testcase classname="a" name="x"/><testcase classname="a" name="y"><failure/></testcase>'
+    report.write_text(
+        f'<testsuites><testsuite>{cases}<testcase classname="b" name="z"><skipped/></testcase></testsuite></testsuites>'
+    )
+    assert read_junit(report) == {"a::x": "passed", "a::y": "failure", "b::z": "skipped"}
+
+
+def test_outcomes_of_go() -> None:
+    output = 'FAIL words\n{"Action":"output","Package":"p","Test":"T"}\n{"Action":"pass","Package":"p","Test":"T/a"}\n'
+    output += '{"Action":"fail","Package":"p","Test":"T"}\n{"Action":"pass","Package":"p"}\n'
+    assert read_go(output) == {"p::T/a": "passed", "p::T": "fail"}
+
+
+def test_a_test_that_passes_the_second_time_is_flaky() -> None:
+    first = {"a": "passed", "b": "failure", "c": "error", "d": "skipped"}
+    outcomes, flaky = with_second_chance(first, {"b": "passed", "c": "error"})
+    assert outcomes == {"a": "passed", "b": "passed", "c": "error", "d": "skipped"}
+    assert flaky == ["b"]
+
+
+def test_what_counts_is_what_passes_with_nats_server() -> None:
+    real = {"a": "passed", "b": "failure", "c": "passed", "d": "passed"}
+    assert differences(real, {"a": "passed", "b": "failure", "c": "failure"}) == ["c", "d"]
