@@ -14,6 +14,7 @@ FOLDER = Path(__file__).parents[2] / "examples" / "integrations"
 NEEDS = {
     "fastapi_orders": ("fastapi", "httpx"),
     "celery_tasks": ("celery",),
+    "airflow_trigger": ("apache-airflow-core",),
 }
 INSTALL_TIMEOUT_S = 900
 
@@ -33,7 +34,7 @@ def test_integration_runs(name: str, tmp_path: Path) -> None:
         if done.returncode:
             pytest.skip(f"{', '.join(NEEDS[name])} cannot be installed here: {done.stderr.strip()[-200:]}")
     paths = [str(packages), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "AIRFLOW_HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, str(FOLDER / f"{name}.py")],
         cwd=tmp_path,
