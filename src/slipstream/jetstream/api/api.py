@@ -22,6 +22,7 @@ from slipstream.jetstream.api.verify import Signer, VerifyApi
 from slipstream.jetstream.api.why import WhyApi
 from slipstream.jetstream.bulk.pace import Pace
 from slipstream.jetstream.copies import Copies
+from slipstream.jetstream.preview import Preview
 from slipstream.jetstream.templates import Templates
 
 __all__ = ["open_api"]
@@ -57,6 +58,7 @@ def open_api(
     ConsumerApi(account, api)
     WhyApi(account, api)
     Copies(account)
+    Preview(account)
     Templates(account)
     SnapshotApi(account, api)
     MessageApi(account, api)

@@ -396,6 +396,13 @@ class Consumer:
         else:
             pull.on_request(reply, payload)
 
+    def on_preview_request(self, reply: bytes, payload: bytes) -> None:
+        """A pull request as in JetStream's preview."""
+        if self.pull is None:
+            self._refuse(reply, b"409 Consumer is push based")
+        else:
+            self.pull.on_request(reply, payload, preview=True)
+
     def _refuse(self, reply: bytes, status: bytes) -> None:
         self.out.append((reply, reply, None, b"NATS/1.0 %b\r\n\r\n" % status, b""))
         self.wake()

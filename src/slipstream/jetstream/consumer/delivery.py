@@ -287,6 +287,9 @@ class Deliverer:
             return False
         if consumer.config.priority_policy is PriorityPolicy.PINNED_CLIENT:
             block = headers.append(block or b"", b"Nats-Pin-Id", consumer.groups.pin_id.encode())
+        if consumer.pull is not None and consumer.pull.takes_preview:
+            names = (consumer.stream.name.encode(), consumer.name.encode())
+            reply = b"$JS.A.%b.%b.%d.%d.%d" % (*names, deliveries, message.seq, dseq)
         self._target = target
         consumer.out.append((target, message.subject, reply, block, payload))
         if deliveries == 1:

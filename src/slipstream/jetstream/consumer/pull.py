@@ -71,14 +71,15 @@ class PullSink:
 
     # --- requests ---
 
-    def on_request(self, reply: bytes, body: bytes) -> None:
-        """Queue a request, or say why not."""
+    def on_request(self, reply: bytes, body: bytes, *, preview: bool = False) -> None:
+        """Queue a request, or say why not; `preview`: it came as JetStream's preview had it."""
         config, now_ns = self._owner.config, self._ports.now_ns()
         try:
             request = read_request(reply, body, now_ns)
         except JsonError as error:
             self._status(reply, b"400 Bad Request - %b" % str(error).encode())
             return
+        request.preview = preview
         refusal = self._beyond(request, config, now_ns) or self._groups.refusal(request, config)
         if refusal is None and request.no_wait:
             refusal = self._nothing_there(request, now_ns)
@@ -166,7 +167,7 @@ class PullSink:
 
     def _is_easy(self, request: PullRequest, now_ns: int) -> bool:
         """It takes whatever comes, and somebody is there to take it."""
-        if request.bytes_left > 0 or 0 < request.expires_ns <= now_ns:
+        if request.bytes_left > 0 or request.preview or 0 < request.expires_ns <= now_ns:
             return False
         return self._has_interest(request.reply)
 
@@ -175,7 +176,7 @@ class PullSink:
         if self._owner.config.priority_policy is not _NO_PRIORITY:
             return None
         only = self.waiting.only()
-        return None if only is None or only.bytes_left > 0 else _ExpectedRequest(self, only)
+        return None if only is None or only.bytes_left > 0 or only.preview else _ExpectedRequest(self, only)
 
     def is_only_taker(self, request: PullRequest) -> bool:
         """Whether this one, which waited alone, still does, and somebody is there to take a message."""
@@ -204,6 +205,11 @@ class PullSink:
         """Who gets the next message of this size; those who cannot are told so. `pending` counts the message too."""
         self._taker = request = self._choose(size, pending)
         return None if request is None else request.reply
+
+    @property
+    def takes_preview(self) -> bool:
+        """Whether who takes the next message knows the ack subjects of the preview."""
+        return self._taker is not None and self._taker.preview
 
     def _choose(self, size: int, pending: int) -> PullRequest | None:
         waiting, config = self.waiting, self._owner.config

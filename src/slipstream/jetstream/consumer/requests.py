@@ -113,6 +113,7 @@ class PullRequest:
         "min_pending",
         "no_wait",
         "pin_id",
+        "preview",
         "priority",
         "reply",
     )
@@ -133,6 +134,7 @@ class PullRequest:
         self.min_ack_pending = 0
         self.pin_id = ""
         self.priority = 0
+        self.preview = False  # it came as JetStream's preview had it
         self.ended = False
 
     def next_event_ns(self) -> int:

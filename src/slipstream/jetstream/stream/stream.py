@@ -24,6 +24,7 @@ from itertools import islice
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.enums import Compression, DiscardPolicy, PersistMode, RetentionPolicy
+from slipstream.jetstream.config.previewed import is_preview
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.templated import is_template
@@ -90,7 +91,7 @@ class Stream:
         self.holds.released.append(self._released)
         self.slices = Slices(ports, self._pace)  # removals that take several turns
         self.health = StoreHealth(config.name, store, ports, resources)
-        acks = PubAcks(config.name, facts.domain)
+        acks = PubAcks(config.name, facts.domain, preview=is_preview(config))
         intake = Intake(self._publish, self._resume, ports.now_ns, facts.max_buffered_bytes, facts.max_buffered_msgs)
         self.committer = Committer(
             store,

@@ -364,15 +364,15 @@ class CommitPoint:
             except Exception as raised:
                 self._ports.report("What waited for a commit", raised)
         acks = covered.acks
-        if error is None:
+        if error is None and not self._acks.is_preview:
             self._ports.publish_acks(acks, at, len(acks), self._acks.prefix)
         else:
             self._send_acks(acks, at, len(acks), error)
 
     def _send_acks(self, acks: list[tuple[bytes, int]], start: int, end: int, error: ApiError | None) -> None:
-        if error is None:
+        if error is None and not self._acks.is_preview:
             self._ports.publish_acks(acks, start, end, self._acks.prefix)
-        elif not self._stopped:
-            refused = self._acks.refused(error)
+        elif error is None or not self._stopped:
+            answer = self._acks.stored(0) if error is None else self._acks.refused(error)
             for reply, _ in acks[start:end]:
-                self._ports.answer(reply, refused)
+                self._ports.answer(reply, answer)

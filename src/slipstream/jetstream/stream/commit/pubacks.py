@@ -12,10 +12,11 @@ __all__ = ["PubAcks"]
 class PubAcks:
     """Answers of one stream, with what never changes built once."""
 
-    __slots__ = ("_error_tail", "prefix")
+    __slots__ = ("_error_tail", "is_preview", "prefix")
 
-    def __init__(self, stream: str, domain: str) -> None:
-        """Prepare for a stream; the domain is named only when there is one."""
+    def __init__(self, stream: str, domain: str, *, preview: bool = False) -> None:
+        """Prepare for a stream; the domain is named only when there is one. `preview`: as JetStream's preview did."""
+        self.is_preview = preview
         named = f'{{"stream":{go_quote(stream)},'
         if domain:
             named += f'"domain":{go_quote(domain)},'
@@ -24,14 +25,20 @@ class PubAcks:
 
     def stored(self, seq: int) -> bytes:
         """The message has this sequence."""
+        if self.is_preview:
+            return b"+OK"
         return self.prefix + b"%d}" % seq
 
     def duplicate(self, seq: int) -> bytes:
         """The message was stored before, with this sequence. The blank is nats-server's."""
+        if self.is_preview:
+            return b"+OK"
         return self.prefix + b'%d,"duplicate": true}' % seq
 
     def refused(self, error: ApiError) -> bytes:
         """The message was not stored."""
+        if self.is_preview:
+            return b"-ERR '%b'" % error.description.encode()
         return b'{"error":' + encode(error_object(error)) + self._error_tail
 
 
