@@ -10,7 +10,7 @@ RAFT := $(wildcard $(addprefix raft/,Cargo.toml Cargo.lock pyproject.toml src/*.
 CORE_TESTS := tests/unit/server tests/unit/routing $(addprefix tests/conformance/test_,$(addsuffix .py,\
 	nats_py_core nats_py_life tls_clients websocket_clients websocket_wire js_flows))
 
-.PHONY: campaigns demo test test-asyncio check format bench sanitize sanitize-short soak suites wheel clean install install-raft
+.PHONY: campaigns demo demo-cluster test test-asyncio check format bench sanitize sanitize-short soak suites wheel clean install install-raft
 
 install: $(STAMP)
 
@@ -27,6 +27,9 @@ $(STAMP): pyproject.toml $(KERNELS) tools/setup.sh
 
 demo: $(STAMP)  ## the product, told step by step: server, streams, kill -9, Spark
 	@$(BIN)/python examples/demo.py
+
+demo-cluster: install-raft  ## three servers, kill -9 of the one that leads, nothing lost, and a Spark query across it
+	@$(BIN)/python examples/demo_cluster.py
 
 test: $(STAMP)  ## every test that fits into a commit; what failed is run once more, alone, and named
 	@rm -f build/flaky.txt

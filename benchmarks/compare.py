@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import cluster, core, growth, jetstream, js_consumers
+from benchmarks import cluster, core, growth, jetstream, js_consumers, replicated
 from benchmarks.ceiling import measure_ceiling
 from benchmarks.machine import CALM_SHARE, ProcessorWatch, wait_for_calm
 from benchmarks.report import Circumstances, Measured, render
@@ -31,6 +31,7 @@ FAMILIES: dict[str, tuple[Scenario, ...]] = {
     "consumers": js_consumers.SCENARIOS,
     "growth": growth.SCENARIOS,
     "cluster": cluster.SCENARIOS,
+    "replicated": replicated.SCENARIOS,
 }
 SCENARIOS: tuple[Scenario, ...] = tuple(one for family in FAMILIES.values() for one in family)
 _HERE = Path(__file__).resolve().parent
@@ -40,6 +41,7 @@ RESULTS = {
     "consumers": _HERE / "RESULTS-consumers.md",
     "growth": _HERE / "RESULTS-growth.md",
     "cluster": _HERE / "RESULTS-cluster.md",
+    "replicated": _HERE / "RESULTS-replicated.md",
 }
 _CALM_TIMEOUT_S = 20.0  # how long a patient comparison waits for a calm machine before a run
 PROGRAMS = Path(sys.executable).parent

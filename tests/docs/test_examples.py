@@ -1,4 +1,4 @@
-"""Every example runs to its end; each checks its own result. The demo has its own run, Spark's is in tests/spark."""
+"""Every example runs to its end; each checks its own result. Demos run by themselves, Spark's is in tests/spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-ELSEWHERE = {"demo.py", "spark_pipeline.py"}
+ELSEWHERE = {"demo.py", "demo_cluster.py", "spark_pipeline.py"}
 
 
 @pytest.mark.timeout(180)
