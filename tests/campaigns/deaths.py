@@ -24,6 +24,7 @@ STREAMS = {PLAIN: {"subjects": ["PLAIN.>"]}, BOUNDED: {"subjects": ["BOUNDED.>"]
 WINDOW_NS = 3_600_000_000_000
 SHORT_WINDOW_NS = 100_000_000
 PAGE = 500
+KEY = "the-key-of-the-campaign-of-deaths"
 START_S = 120.0  # campaigns run beside other work
 
 
@@ -40,6 +41,7 @@ class Outcome:
     regressions: list[str] = field(default_factory=list)
     streams_lost: list[str] = field(default_factory=list)
     starts_refused: int = 0
+    readable: list[str] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
         """Count what another run found as well."""
@@ -55,8 +57,16 @@ class Outcome:
             *self.duplicates,
             *self.regressions,
             *self.streams_lost,
+            *self.readable,
             *(["a start was refused"] * self.starts_refused),
         ]
+
+
+def readable(directory: Path) -> list[str]:
+    """Files that tell of what was stored, of streams or of the key; those of the disk that forgets as well."""
+    words = (*(f"{name}.".encode() for name in STREAMS), b"Nats-Msg-Id", b"MADE", KEY.encode())
+    found = [path for name in ("store", "disk") for path in (directory / name).rglob("*") if path.is_file()]
+    return [f"{path} can be read" for path in found if any(word in path.read_bytes() for word in words)]
 
 
 class Deaths:
@@ -69,6 +79,7 @@ class Deaths:
         power: bool,
         drops_syncs: bool = False,
         window_ns: int = WINDOW_NS,
+        encrypted: bool = False,
         seed: int = 1,
     ) -> None:
         """Prepare; nothing runs yet.
@@ -77,6 +88,7 @@ class Deaths:
             directory: for everything.
             power: cut the power instead of killing.
             drops_syncs: the control for what is lost.
+            encrypted: with encryption at rest; nothing may be readable then.
             window_ns: how long message ids are remembered; shorter than a start is the control for duplicates.
             seed: decides the moments.
         """
@@ -96,7 +108,10 @@ class Deaths:
         binary = server_binary("ours")
         if power or drops_syncs:
             binary = forgetful_program(directory, DROPS_SYNCS="1" if drops_syncs else "0")
-        self._server = ServerProcess(binary, directory, flags=("-js", "-sd", str(directory / "store")))
+        self._directory = directory if encrypted else None
+        encryption = f"key: {KEY}, cipher: aes" if encrypted else ""
+        config = f'jetstream {{ store_dir: "{directory / "store"}", {encryption} }}'
+        self._server = ServerProcess(binary, directory, config=config)
         self._server.start_timeout_s = START_S
 
     def run(self, cycles: int, *, most_s: float = 0.4, least_acks: int = 1) -> Outcome:
@@ -123,6 +138,8 @@ class Deaths:
             if self._outcome.broken:
                 break
         self._server.end()
+        if self._directory is not None:
+            self._outcome.readable += readable(self._directory)
         self._outcome.acked = self._ledger.acks
         self._outcome.sent_again = self._ledger.duplicates_refused
         self._outcome.regressions += self._ledger.regressions

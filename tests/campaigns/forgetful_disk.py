@@ -19,6 +19,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from slipstream.jetstream.store.file.disk import PLAIN
+from slipstream.jetstream.store.file.sync_times import SyncTimes
 from slipstream.testing.sim_disk import write_each
 
 _SECTOR = 512
@@ -49,6 +50,7 @@ class ForgetfulDisk:
             seed: decides which unsynced writes reach the disk anyway.
         """
         directory.mkdir(parents=True, exist_ok=True)
+        self.sync_times = SyncTimes()  # nothing is waited for here, so it stays empty
         self._directory = directory
         self._drops_syncs = drops_syncs
         self._capacity = capacity

@@ -12,10 +12,11 @@ from pathlib import Path
 
 
 def main() -> int:
+    import slipstream.jetstream.store.file.real_disk as real
     import slipstream.server.jetstream as runner
     from slipstream.server.main import main as serve
 
-    vars(runner)["RealDisk"] = forgetful
+    vars(runner)["RealDisk"] = vars(real)["RealDisk"] = forgetful
     return serve()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.at_rest import damage, prepared
-from campaigns.deaths import SHORT_WINDOW_NS, Deaths
+from campaigns.deaths import SHORT_WINDOW_NS, Deaths, readable
 from campaigns.disk_errors import every_call, without_syncs
 from campaigns.hostile import ATTACKS, Hostile
 from campaigns.runs import CAMPAIGNS
@@ -18,9 +18,10 @@ from support.sealing import sealed_stores
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
-def test_deaths_cost_nothing_that_was_acknowledged(tmp_path: Path, power: bool) -> None:
-    found = Deaths(tmp_path, power=power).run(3, least_acks=50)
+def test_deaths_cost_nothing_that_was_acknowledged(tmp_path: Path, power: bool, encrypted: bool) -> None:
+    found = Deaths(tmp_path, power=power, encrypted=encrypted).run(3, least_acks=50)
     assert found.broken == []
     assert found.cycles == 3 and found.acked > 100
 
@@ -29,6 +30,12 @@ def test_the_checks_find_what_a_server_without_syncs_loses(tmp_path: Path) -> No
     found = Deaths(tmp_path, power=True, drops_syncs=True).run(1)
     assert len(found.lost) == found.acked > 0
     assert found.streams_lost
+
+
+def test_the_search_finds_what_is_plain(tmp_path: Path) -> None:
+    """The control of the encrypted form."""
+    assert Deaths(tmp_path, power=False).run(1, least_acks=10).broken == []
+    assert readable(tmp_path)
 
 
 def test_the_checks_find_messages_stored_twice(tmp_path: Path) -> None:

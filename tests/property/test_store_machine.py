@@ -14,8 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from models.message_index import MessageIndexModel
 from slipstream.jetstream.store.contract import Store
+from slipstream.jetstream.store.file import FileStore
+from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.values import ALL, StoredMessage, SubjectState
 from slipstream.testing.sim_disk import SimDisk
+from support.sealing import sealed_disk
 from support.stores import commit, new_file_store, new_memory_store, reopen, upkeep
 
 SEGMENT = 6000
@@ -29,7 +33,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.disk = SimDisk()
-        self.file: Store = new_file_store(self.disk, segment_bytes=SEGMENT)
+        self.file: FileStore = new_file_store(self.over(self.disk), segment_bytes=SEGMENT)
         self.memory: Store = new_memory_store()
         self.model = MessageIndexModel()  # as assigned
         self.shown = MessageIndexModel()  # as committed
@@ -38,6 +42,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.journal: dict[bytes, list[bytes]] = {}
         self.notes: dict[bytes, bytes] = {}
         self.ts = 0
+
+    def over(self, disk: SimDisk) -> Disk:
+        """What a process has between the store and its disk."""
+        return disk
 
     @property
     def both(self) -> tuple[Store, Store]:
@@ -188,7 +196,7 @@ class StoreMachine(RuleBasedStateMachine):
         if clean:
             self.file.close()
         self.disk = self.disk.crash(random.Random(0), keep=keep, torn=False)
-        self.file = reopen(self.disk, segment_bytes=SEGMENT)
+        self.file = reopen(self.over(self.disk), segment_bytes=SEGMENT)
         assert self.file.report.damaged_regions == [] and self.file.lost().seqs == []
         expiring = [(seq, m.expires_ns) for seq, m in sorted(self.content.items()) if m.expires_ns]
         assert list(self.file.expiries()) == [pair for pair in expiring if pair[0] in self.model.subjects]
@@ -228,5 +236,28 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.file.assigned.size_bytes == assigned.size_bytes
 
 
+class SealedStoreMachine(StoreMachine):
+    """The same, encrypted."""
+
+    def over(self, disk: SimDisk) -> Disk:
+        return sealed_disk(disk)
+
+
+class PackedStoreMachine(StoreMachine):
+    """The same, encrypted, with closed segments that are compressed, or not any more."""
+
+    def over(self, disk: SimDisk) -> Disk:
+        return PackedDisk(sealed_disk(disk))
+
+    @rule(on=st.booleans())
+    def compress(self, on: bool) -> None:
+        self.file.compress(on=on)
+        upkeep(self.file)
+
+
 TestStoreMachine = StoreMachine.TestCase
+TestSealedStoreMachine = SealedStoreMachine.TestCase
+TestPackedStoreMachine = PackedStoreMachine.TestCase
 TestStoreMachine.settings = settings(stateful_step_count=40, deadline=None)
+TestSealedStoreMachine.settings = settings(TestStoreMachine.settings, max_examples=20)
+TestPackedStoreMachine.settings = settings(TestStoreMachine.settings, max_examples=30)
