@@ -51,10 +51,22 @@ async def answers(client: nats.NATS, subject: str, body: bytes, count: int) -> l
     async with asyncio.timeout(20):
         while len(got) < count:
             await asyncio.sleep(0.02)
-    # One more than expected would come before these answers of the same servers.
-    await asyncio.sleep(0.2)
+    await all_answer(client)
     await subscription.unsubscribe()
     return got
+
+
+async def all_answer(client: nats.NATS) -> None:
+    """Ask all three servers something else: what they had to say before comes before these answers."""
+    inbox, heard = client.new_inbox(), set[str]()
+
+    async def note(message: nats.aio.msg.Msg) -> None:
+        heard.add(json.loads(message.data)["server"]["name"])
+
+    subscription = await client.subscribe(inbox, cb=note)
+    await client.publish("$SYS.REQ.SERVER.PING.CONNZ", b"", reply=inbox)
+    await until(lambda: len(heard) == 3, "every server answers")
+    await subscription.unsubscribe()
 
 
 async def answer_to_login(node: Node) -> str:

@@ -169,6 +169,11 @@ class LeafnodeServer:
         """Check a password in a thread."""
         self._server.edge.check_password(link, job, done)
 
+    def called_out(self, link: LeafLink) -> None:
+        """An auth callout decides, in a time of its own."""
+        if isinstance(link.end.edge, LinkProtocol):
+            link.end.edge.cancel_step_timer()
+
     def ready(self, link: LeafLink) -> None:
         """The handshake is over: ask from now on whether the peer lives."""
         self.sockets.start_pings(link.end)

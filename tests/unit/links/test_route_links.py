@@ -6,6 +6,8 @@ import pytest
 
 from slipstream.kernels.wire.interest import Subscription
 from slipstream.links.routes.roster import pool_place
+from slipstream.links.routes.targets import RouteTarget
+from slipstream.protocol.peer import Peer
 from slipstream.protocol.texts import CloseReason
 from support.link_world import LinkWorld, connect, info_line, said
 
@@ -138,3 +140,26 @@ def test_many_subjects_in_one_read_are_all_wanted_and_gone_one_by_one() -> None:
     link.close(CloseReason.CLIENT_CLOSED)
     assert account.publish(b"s.1", None, 0, b"") == 0
     assert account.subscription_bytes == 0 and heard == [True, False]
+
+
+def test_a_place_of_a_pool_that_a_reload_left_empty_is_dialled_by_the_new_url() -> None:
+    """A route by the old URL, which is refused in the end, had taken a place from those of the new one."""
+    url = "nats://u:p@10.0.0.9:6222"
+    world = LinkWorld(routes=(url,), pool_size=2)
+    peer = Peer("10.0.0.9", 6222, "route")
+    old, new = (RouteTarget(one, explicit=True) for one in ("nats://10.0.0.9:6222", url))
+    links = [world.mesh.dialled(peer, target) for target in (old, new)]
+    for link in links:
+        link.parser.feed(info_line(route_pool_size=2))
+    assert [link.place for link in links] == [0, 1]
+    links[1].parser.feed(b"PONG\r\n")
+    assert world.edge.dialled == [], "the pool is full"
+    links[0].parser.feed(b"-ERR 'Authorization Violation'\r\n")
+    links[0].close(CloseReason.CLIENT_CLOSED)
+    assert [target.url for target in world.edge.dialled if world.mesh.is_wanted(target)] == [url]
+    third = world.mesh.dialled(peer, world.edge.dialled.pop())
+    third.parser.feed(info_line(route_pool_size=2))
+    assert third.place == 0
+    world.edge.dialled.clear()
+    third.close(CloseReason.READ_ERROR)
+    assert [target.url for target in world.edge.dialled] == [url], "dialled once, for itself"

@@ -8,9 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from slipstream.auth.identity import Denied, Granted, NeedsAccount, NeedsPasswordCheck, PeerFacts
+from slipstream.auth.identity import (
+    Denied,
+    Granted,
+    NeedsAccount,
+    NeedsCallout,
+    NeedsIssuer,
+    NeedsPasswordCheck,
+    PeerFacts,
+)
 from slipstream.auth.jwt.verifier import Departure
 from slipstream.auth.leaf_logins import LeafLogins
+from slipstream.config.record import replace
 from slipstream.protocol import texts
 from slipstream.protocol.texts import CloseReason
 
@@ -32,11 +41,13 @@ class LeafDoor:
     Args:
         hub: accounts, users and options.
         check_password: runs a slow comparison off the loop.
+        called_out: somebody else decides, in a time of its own.
     """
 
-    def __init__(self, hub: Hub, check_password: CheckPassword) -> None:
+    def __init__(self, hub: Hub, check_password: CheckPassword, called_out: Callable[[LeafLink], None]) -> None:
         self._hub = hub
         self._check_password = check_password
+        self._called_out = called_out
         self._logins = LeafLogins(hub.options, hub.authenticator)
 
     def reload(self) -> None:
@@ -83,14 +94,53 @@ class LeafDoor:
             self._fetch_account(link, connect, peer, verdict.account, admit)
         elif isinstance(verdict, Granted):
             admit(verdict.identity)
+        elif isinstance(verdict, NeedsCallout):
+            self._call_out(link, connect, peer, verdict, admit)
+        elif isinstance(verdict, NeedsIssuer):
+            self._ask_issuer(link, connect, peer, verdict, admit)
         else:
-            if not isinstance(verdict, Denied):
-                verdict = Denied("neither auth callouts nor OpenID issuers decide about leaf nodes")
-            who = connect.nkey or connect.user
+            who = connect.nkey or _user_of(connect)
             shown = f" - User {texts.quoted_text(who)}" if who else ""
             link.log("DBG", f"Leafnode refused: {verdict.reason}")
             link.log("ERR", f"authentication error{shown}")
             link.close(CloseReason.AUTHENTICATION_VIOLATION, texts.AUTHORIZATION_VIOLATION)
+
+    def _call_out(
+        self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, needed: NeedsCallout, admit: Admit
+    ) -> None:
+        """Let an auth callout decide, in a time of its own."""
+        from slipstream.auth.callout.request import tls_claims
+        from slipstream.routing.callouts import Caller
+
+        callouts = self._hub.logins.callouts
+        if callouts is None:
+            self._judge(link, connect, peer, Denied("auth callouts are not available", needed.account), admit)
+            return
+        link.parser.pause()
+        self._called_out(link)
+        caller = Caller(
+            cid=link.cid,
+            facts=peer,
+            name=connect.name,
+            version=connect.version,
+            protocol=connect.protocol,
+            kind="Leafnode",
+            type="",  # of clients alone
+            tls=tls_claims(link.peer.tls),
+        )
+        callouts.ask(caller, needed, lambda verdict: self._judge(link, connect, peer, verdict, admit))
+
+    def _ask_issuer(
+        self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, needed: NeedsIssuer, admit: Admit
+    ) -> None:
+        """Let the keys of an OpenID issuer decide, at once or when they have come; its time runs on."""
+        openid = self._hub.logins.openid
+        if openid is None:
+            self._judge(link, connect, peer, Denied("OpenID logins are not available"), admit)
+            return
+        link.parser.pause()
+        needed = replace(needed, user=_user_of(connect))
+        openid.decide(needed, peer.kind, lambda verdict: self._judge(link, connect, peer, verdict, admit))
 
     def _fetch_account(self, link: LeafLink, connect: LeafConnect, peer: PeerFacts, account: str, admit: Admit) -> None:
         """Get the account that a token names, and decide then."""
@@ -105,3 +155,8 @@ class LeafDoor:
             self._judge(link, connect, peer, verdict, admit)
 
         operators.lookup(account, looked_up)
+
+
+def _user_of(connect: LeafConnect) -> str:
+    """Who a peer says it is: one with a token alone gives that as its user, too."""
+    return "" if connect.user == connect.auth_token else connect.user

@@ -41,6 +41,10 @@ class LeafEdge(Protocol):
         """Run a job off the loop, and report its result on the loop."""
         ...
 
+    def called_out(self, link: LeafLink) -> None:
+        """Somebody else decides about a peer, in a time of its own: its own time is over."""
+        ...
+
     def ready(self, link: LeafLink) -> None:
         """The handshake is over; what was held back may be read."""
         ...

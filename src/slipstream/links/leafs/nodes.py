@@ -69,7 +69,7 @@ class LeafNodes:
         # Whoever wants to know: the system account's events.
         self.on_connected: list[Callable[[LeafLink], None]] = []
         self.on_closed: list[Callable[[LeafLink, CloseReason], None]] = []
-        self._door = LeafDoor(hub, edge.check_password)
+        self._door = LeafDoor(hub, edge.check_password, edge.called_out)
         self._wants = AccountWants(hub)
         self._compressing = Compressing(hub.now_ns, edge.compress)
         self._caller = LeafCaller(hub, edge, self._compresses, self._finish)
@@ -235,8 +235,8 @@ class LeafNodes:
                 link.log("WRN", "Replacing connection from same server")
                 break
         link.outbox.write(self._info_of_account(link, account, identity).line())
-        if identity.token is not None and identity.token.until_ns:
-            self._edge.end_at(link, identity.token.until_ns)
+        if identity.ending is not None and identity.ending.until_ns:
+            self._edge.end_at(link, identity.ending.until_ns)
         self._begin(link)
 
     def _info_of_account(self, link: LeafLink, account: Account, identity: Identity | None) -> LeafInfo:

@@ -414,10 +414,23 @@ class Mesh:
             for listener in self.listeners:
                 listener.peer_gone(link.remote_id)
         self._edge.close(link, reason)
-        if link.target is None or not link.reconnects or reason is CloseReason.SERVER_SHUTDOWN:
+        if reason is CloseReason.SERVER_SHUTDOWN:
             return
-        if link.explicit or was_known:
+        is_dialled = False
+        if link.target is not None and link.reconnects and (link.explicit or was_known):
+            is_dialled = self.is_wanted(link.target)
             self._edge.dial(link.target.again(account=link.account), again=True)
+        if was_known and not is_dialled and not link.account:
+            self._fill_pool(link.remote_id)
+
+    def _fill_pool(self, remote_id: str) -> None:
+        """A place of a pool is free that nobody dials for: a reload took its URL away after it was dialled."""
+        pool = self.roster.pools.get(remote_id, ())
+        if None in pool:
+            for other in pool:
+                if other is not None and other.target is not None and self.is_wanted(other.target):
+                    self._edge.dial(other.target.again(), again=True)
+                    return
 
     def is_wanted(self, target: RouteTarget) -> bool:
         """Whether a route is still to be dialled: those that were configured as long as they are."""
