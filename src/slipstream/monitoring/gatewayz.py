@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from slipstream.clock import rfc3339
-from slipstream.links.gateways.wants import InterestMode
 from slipstream.monitoring.client_facts import text
 from slipstream.monitoring.connz import ConnectionInfo
 from slipstream.monitoring.facts import Facts
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Gatewayz", "GatewayzOptions", "gatewayz", "gatewayz_options"]
 
+_INTEREST_ONLY: Final = "Interest-Only"  # what this server tells, it tells right away
 _THRESHOLD: Final = 1_000  # subjects that are not wanted before nats-server tells of all interest instead
 
 
@@ -117,7 +117,7 @@ def gatewayz(facts: Facts, options: GatewayzOptions) -> Steps[Gatewayz]:
             entry.accounts = [
                 AccountGateway(
                     name=account,
-                    interest_mode=InterestMode.INTEREST_ONLY.value,
+                    interest_mode=_INTEREST_ONLY,
                     interest_only_threshold=_THRESHOLD,
                 )
                 for account in sorted(dialled.told)

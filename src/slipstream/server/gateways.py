@@ -95,6 +95,8 @@ class Gateways:
         """Count what is wanted here, and dial the clusters that are configured."""
         self.supercluster.watch_accounts()
         for remote in self.supercluster.remotes.values():
+            if not remote.urls():
+                self.log("ERR", f"No URL of gateway {texts.quoted_text(remote.name)} has a host and a port")
             self._dial(remote, _FIRST_DIAL_NS, again=False)
 
     def reload(self, tls: GatewayTls) -> None:
@@ -115,8 +117,7 @@ class Gateways:
     def close(self, link: InboundGateway | OutboundGateway, reason: CloseReason) -> None:
         """Close the socket of a connection that ended."""
         if reason is CloseReason.TLS_HANDSHAKE_ERROR and isinstance(link, OutboundGateway):
-            # Perhaps the certificate has the address and not the name.
-            link.remote.tls_name = ""
+            link.remote.tls_failed(link.address)
         self.sockets.close(link.end, reason)
 
     def dial(self, remote: RemoteCluster, *, again: bool = False) -> None:
@@ -137,7 +138,7 @@ class Gateways:
         tls = self._tls.common if dialled is None else self._tls.to(dialled[0])
         if tls is not None:
             context = tls.listening if dialled is None else tls.dialling
-            name = None if dialled is None else dialled[0].tls_name or dialled[1].host
+            name = None if dialled is None else dialled[0].tls_name(dialled[1])
             first = TlsFirst(context, self._secured, name, tls.timeout_ns)
         return LinkProtocol(
             self._server, self._timing(), partial(self._opened, dialled), self.sockets.lost, first, self._await
@@ -198,7 +199,8 @@ class GatewayCall:
     def is_wanted(self) -> bool:
         """Whether it is still to be reached: not once there is a connection."""
         remote, supercluster = self._remote, self._supercluster
-        return supercluster.remotes.get(remote.name) is remote and remote.name not in supercluster.outbound
+        is_known = supercluster.remotes.get(remote.name) is remote and bool(remote.urls())
+        return is_known and remote.name not in supercluster.outbound
 
     def next_address(self) -> tuple[str, int]:
         """One of its servers after the other, in another order each time."""

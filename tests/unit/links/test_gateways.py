@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 
 import pytest
 
+from slipstream.config.listener_options import RemoteGatewayOptions
 from slipstream.kernels.wire.interest import Subscription
 from slipstream.links.gateways.addresses import Address, short_hash
+from slipstream.links.gateways.remotes import RemoteCluster
 from slipstream.links.gateways.wants import InterestMode
 from slipstream.protocol.texts import CloseReason
 from support.gateway_world import Client, GatewayWorld, gateway_connect, gateway_info, said
@@ -398,6 +401,19 @@ def test_who_comes_is_told_of_the_others() -> None:
     route.close(CloseReason.CLIENT_CLOSED)
     [urls] = infos(said(link))
     assert urls["gateway_urls"] == ["127.0.0.1:7222"]
+
+
+def test_the_name_that_a_certificate_has_to_show() -> None:
+    remote = RemoteCluster("B", RemoteGatewayOptions("B", ("nats://127.0.0.1:1", "tls://b1.example:2")))
+    number, named = remote.configured
+    assert (remote.tls_name(number), remote.tls_name(named)) == ("b1.example", "b1.example")
+    remote.add(["b2.example:3", "[::1]:4"])
+    addresses = {address.host: address for address in remote.shuffled(random.Random(1))}
+    assert remote.tls_name(addresses["b2.example"]) == "b2.example"
+    remote.tls_failed(named)
+    assert remote.tls_name(addresses["::1"]) == "b1.example"
+    remote.tls_failed(number)
+    assert remote.tls_name(number) == "127.0.0.1"
 
 
 def test_a_cluster_that_moves_is_found_where_it_is() -> None:

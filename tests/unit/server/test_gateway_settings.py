@@ -130,6 +130,12 @@ async def test_a_url_has_the_credentials_or_the_block_does() -> None:
         await server.stop()
 
 
+async def test_a_url_that_leads_nowhere_is_said() -> None:
+    server, lines = await started('name: A, listen: "127.0.0.1:-1", gateways: [{ name: B, url: "nats://b" }]')
+    await server.stop()
+    assert '[ERR] No URL of gateway "B" has a host and a port' in lines
+
+
 async def test_a_peer_that_says_nothing_is_ended_after_the_timeout() -> None:
     server, _ = await started('name: A, listen: "127.0.0.1:-1", authorization { timeout: 0.05 }')
     try:

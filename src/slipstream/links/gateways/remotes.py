@@ -45,7 +45,7 @@ class RemoteCluster:
         urls = () if options is None else options.urls
         self.configured = [address for address in map(_read, urls) if address is not None]
         self._addresses = {address.shown: address for address in self.configured}
-        self.tls_name = ""  # that certificates have to show where an address is a number
+        self._tls_name = ""  # that certificates have to show where an address is a number
         self._find_tls_name()
 
     def urls(self) -> list[str]:
@@ -71,10 +71,19 @@ class RemoteCluster:
         self._addresses = {address.shown: address for address in self.configured}
         self.add(urls)
 
+    def tls_name(self, address: GatewayAddress) -> str:
+        """The name that the certificate of a server has to show: its own, or where it has none that of another."""
+        return (_is_number(address.host) and self._tls_name) or address.host
+
+    def tls_failed(self, address: GatewayAddress) -> None:
+        """A handshake failed: perhaps certificates have addresses and no names."""
+        if _is_number(address.host):
+            self._tls_name = ""
+
     def _find_tls_name(self) -> None:
-        if not self.tls_name:
+        if not self._tls_name:
             names = (address.host for address in self._addresses.values() if not _is_number(address.host))
-            self.tls_name = next(names, "")
+            self._tls_name = next(names, "")
 
 
 def _read(url: str) -> GatewayAddress | None:

@@ -242,7 +242,7 @@ class Supercluster:
         connect = GatewayConnect(
             user=user,
             password=password,
-            tls_required=link.peer.certificate is not None,
+            tls_required=link.peer.tls is not None,
             name=self.hub.identity.id,
             gateway=self.name,
         )
