@@ -12,14 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.file import FileStore, FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk, make_dirs
+from slipstream.jetstream.store.file.replica_log import ReplicaLog
 from slipstream.jetstream.store.file.segment_import import SegmentImport, remove_import, replace_by_import
 from slipstream.jetstream.store.file.votes import VOTE_NAME, VoteFile, Votes
 
 __all__ = ["ReplicaFiles"]
+
+_NORMAL: Final = 0  # kind of an entry that is no change of the membership
+_READ_BYTES: Final = 1 << 20
 
 
 class ReplicaFiles:
@@ -35,7 +42,7 @@ class ReplicaFiles:
 
     @property
     def is_there(self) -> bool:
-        """Whether a replica was made here."""
+        """Whether a replica was made here, or begun."""
         return VOTE_NAME in self._disk.list_dir(self.directory)
 
     def create(self, uid: bytes, config: bytes, voters: Sequence[int], *, first_seq: int = 1) -> None:
@@ -45,9 +52,11 @@ class ReplicaFiles:
             StorageFault: the disk refused.
         """
         try:
-            if self.is_there:
+            if self._votes.load() is not None:
                 return
             disk = self._disk
+            if self.is_there:  # begun, and cut short before anything was in it
+                disk.remove(f"{self.directory}/{VOTE_NAME}")
             above = self.directory.rsplit("/", 1)[0]
             while above and not disk.is_dir(above):
                 above = above.rsplit("/", 1)[0]
@@ -78,7 +87,9 @@ class ReplicaFiles:
             raise StorageFault(str(error), path=self.directory) from error
         if votes is None:
             raise StorageFault("this replica was made, and its votes are gone", path=self.directory)
-        return votes, FileStore.open(self._disk, self._log, self._options(), committed=max(votes.commit, applied))
+        store = FileStore.open(self._disk, self._log, self._options(), committed=max(votes.commit, applied))
+        assert store.replica is not None
+        return _with_certain(votes, store.replica), store
 
     def save(self, votes: Votes) -> None:
         """Keep these.
@@ -133,3 +144,18 @@ class ReplicaFiles:
         for name in self._disk.list_dir(self._log):
             self._disk.remove(f"{self._log}/{name}")
         self._disk.remove_dir(self._log)
+
+
+def _with_certain(votes: Votes, log: ReplicaLog) -> Votes:
+    """Of several memberships behind what is applied, all but the last are known to be committed.
+
+    A leader proposes one when the one before is applied. Raft has to know: it must not ask for votes under a membership
+    that may be two behind, whose majority need not meet that of the present one.
+    """
+    changes: list[int] = []
+    index = log.applied_index + 1
+    while index <= log.last_index:
+        entries = log.entries(index, log.last_index + 1, _READ_BYTES)
+        changes += [number for number, _, kind, _ in entries if kind != _NORMAL and number > votes.applied_conf]
+        index = entries[-1][0] + 1
+    return replace(votes, commit=max(votes.commit, changes[-2])) if len(changes) > 1 else votes
