@@ -82,7 +82,7 @@ def decode_manifest(data: bytes) -> SegmentManifest | None:
     """What was sent; None if it cannot be one."""
     try:
         manifest = msgspec.msgpack.decode(data, type=SegmentManifest)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     names = {entry.name for entry in manifest.files}
     sound = (
