@@ -25,6 +25,7 @@ BLOCKS = 20
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_seeds_hold(block: int) -> None:
     acked = elections = 0
+    # In odd seeds nodes are away for so long that they may need whole segments.
     for seed in range(block, SEEDS, BLOCKS):
         sim = StoreSim(seed, nodes=5 if seed % 5 == 0 else 3).run()
         acked += len(sim.acked_messages)

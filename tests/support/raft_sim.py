@@ -280,13 +280,17 @@ class RaftSim:
             if to in self.down or (sender, to) in self.cut:
                 continue
             self.note(b"in", to, message)
-            if not self.replicas[to].group.receive(message):
-                raise Violation("a message was refused")
+            self.deliver(self.replicas[to], sender, message)
             self.look(self.replicas[to])
         for id_, replica in self.replicas.items():
             if id_ not in self.down and (self.peace or rng.random() < 0.6):  # a sync may take some steps
                 replica.sync()
                 self.look(replica)
+
+    def deliver(self, replica: Replica, sender: int, message: bytes) -> None:
+        """A message has arrived."""
+        if not replica.group.receive(message):
+            raise Violation("a message was refused")
 
     def accident(self) -> None:
         rng = self.rng

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,13 @@ from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.applied_file import Applied
 from slipstream.jetstream.store.file.jobs import CommitJob
 from slipstream.jetstream.store.file.replica_log import Entry
+from slipstream.jetstream.store.file.segment_import import SegmentImport, replace_by_import
+from slipstream.jetstream.store.file.segment_transfer import Membership
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.kernels.log.record import ERASE, ERASED, TOMBS, StoredMessage
 from slipstream.kernels.log.segscan import SegmentScan
+from slipstream.replication.groups import TICK_NS
+from slipstream.replication.segment_catch_up import HAVE, MANIFEST, PIECE, WANTED, SegmentSender, SegmentTaker
 from slipstream.testing.sim_disk import SimDisk
 from support.raft_sim import DIRECTORY, SETTINGS, RaftSim, Replica, Violation, WatchedLog
 from support.stores import UID, options
@@ -41,6 +45,47 @@ class StoreMutant(enum.Enum):
     SAVED_AHEAD = "the file of what is applied is written before the majority has its frame"
 
 
+class Aside(bytes):
+    """A message of replicas that is not Raft's."""
+
+
+class SimPorts:
+    """What sender and taker need of a server; threads are quick."""
+
+    def __init__(self, sim: StoreSim) -> None:
+        self._sim = sim
+        self._timers: list[tuple[int, Callable[[], None]]] = []
+
+    def now_ns(self) -> int:
+        return self._sim.now * TICK_NS
+
+    def run_blocking(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        work()
+        done()
+
+    def call_later(self, delay_ns: int, callback: Callable[[], None]) -> Callable[[], None]:
+        timer = (self.now_ns() + delay_ns, callback)
+        self._timers.append(timer)
+
+        def cancel() -> None:
+            self._timers = [other for other in self._timers if other is not timer]
+
+        return cancel
+
+    def fire(self) -> None:
+        """Call what is due."""
+        due = [timer for timer in self._timers if timer[0] <= self.now_ns()]
+        self._timers = [timer for timer in self._timers if timer not in due]
+        for _, callback in due:
+            callback()
+
+    def log(self, level: str, text: str) -> None:
+        pass
+
+    def report(self, what: str, error: Exception) -> None:
+        raise error
+
+
 class StoreReplica(Replica):
     """One node: its group, its disk, its stream."""
 
@@ -52,6 +97,10 @@ class StoreReplica(Replica):
         self.job: CommitJob | None = None
         self.is_reopening = False
         self.promised: dict[tuple[int, int], list[tuple[int, bytes]]] = {}  # by index and term
+        self.ports = SimPorts(self.sim)
+        self.sender = SegmentSender(self.ports, self._send_aside)
+        self.taker = SegmentTaker(self.ports, self, self._send_aside, self._replace)
+        replace_by_import(self.disk, STREAM)
         if not self.disk.is_dir(STREAM):
             FileStore.create(self.disk, STREAM, uid=UID, config=b"{}", options=self._options())
             self.disk.sync_dir(DIRECTORY)
@@ -87,6 +136,38 @@ class StoreReplica(Replica):
         if self.mutant is StoreMutant.ERASED_HERE_ONLY:
             self.frames._removals._erasures = _Deaf(self.frames._removals._erasures)
 
+    # --- whole segments ---------------------------------------------------------------------------------------------
+
+    def _send_aside(self, to: int, kind: int, message: bytes) -> None:
+        self.sim.send(self.id, to, Aside(bytes((kind,)) + message))
+
+    def begin_import(self, manifest: bytes) -> SegmentImport:
+        return SegmentImport(self.disk, STREAM, manifest)
+
+    def _replace(self, copy: SegmentImport) -> None:
+        """As a process that dies and starts again."""
+        self.sim.replaced += 1
+        copy.finish(self._options())
+        self.group.stop()
+        self.start()
+
+    def aside(self, sender: int, kind: int, body: bytes) -> None:
+        """A message that is not Raft's."""
+        if kind == WANTED:
+            self.sender.wanted(sender, body)
+        elif kind == HAVE:
+            if (taken := self.sender.has(sender, body)) is not None:
+                self.group.has_taken(sender, *taken)
+        elif kind == MANIFEST and not self.leads_in and not self.is_reopening:
+            self.taker.offered(sender, body, self.frames)
+        elif kind == PIECE and not self.leads_in and not self.is_reopening:
+            self.taker.piece(sender, body)
+
+    def behind(self, to: int) -> None:
+        if self.leads_in:
+            votes = self.group.votes
+            self.sender.offer(to, self.store, Membership(votes.voters, [], [], [], False, votes.applied_conf))
+
     # --- what the simulation asks -----------------------------------------------------------------------------------
 
     @property
@@ -118,7 +199,7 @@ class StoreReplica(Replica):
         elif chance < 0.3:
             store.erase(rng.randrange(max(store.last_seq - 15, 1), store.last_seq + 1))
         elif chance < 0.36:
-            store.trim_to(max(store.last_seq - 20, 1))
+            store.trim_to(max(store.last_seq - (20 if self.sim.is_kind else 4), 1))
         elif chance < 0.44:
             store.put_note(b"note", b"%d" % self.sim.now)
         elif chance < 0.47:
@@ -182,6 +263,7 @@ class StoreReplica(Replica):
                 raise Violation(f"message {seq} was acknowledged as {payload!r} and is {message.payload!r}")
 
     def sync(self) -> None:
+        self.ports.fire()
         self.save_now()
         if self.is_reopening:
             self.reopen()
@@ -193,8 +275,9 @@ class StoreReplica(Replica):
             self.keep_up()
 
     def keep_up(self) -> None:
-        """A piece of background work; nobody is to fall behind what is left of the log."""
-        self.frames.hold(min(r.least_index for r in self.sim.replicas.values()) + 1)
+        """A piece of background work; now and then somebody falls behind what is left of the log."""
+        least = min(r.least_index for r in self.sim.replicas.values()) + 1
+        self.frames.hold(least if self.sim.is_kind else 1 << 62)
         if (piece := self.store.begin_upkeep()) is not None:
             piece.run()
             self.store.finish_upkeep(piece)
@@ -234,6 +317,7 @@ class StoreReplica(Replica):
     def steps_down(self) -> None:
         """Drop what was indexed ahead of the majority, keep the frames: now, or when there is time."""
         self.leads_in = 0
+        self.sender.stop()
         self.group.hold()
         self.is_reopening = True
         if self.sim.rng.random() < 0.5:
@@ -255,6 +339,8 @@ class StoreSim(RaftSim):
     def __init__(self, seed: int, *, nodes: int = 3, steps: int = 300, mutant: StoreMutant | None = None) -> None:
         self.store_mutant = mutant
         self.acked_messages: dict[int, bytes] = {}
+        self.replaced = 0  # logs
+        self.is_kind = seed % 2 == 0  # nobody needs whole segments
         super().__init__(seed, nodes=nodes, steps=steps, replica=StoreReplica)
 
     @property
@@ -279,6 +365,18 @@ class StoreSim(RaftSim):
             return False
         at = {place for data in (one, other) for place, kind, _ in _records(data) if kind == ERASED}
         return _without(one, at) == _without(other, at)
+
+    def stop(self, id_: int, *, power: bool) -> None:
+        super().stop(id_, power=power)
+        if not self.is_kind and len(self.down) == 1:  # so long that what it lacks is gone
+            self.down[id_] += self.rng.randrange(150)
+
+    def deliver(self, replica: Replica, sender: int, message: bytes) -> None:
+        if isinstance(message, Aside):
+            assert isinstance(replica, StoreReplica)
+            replica.aside(sender, message[0], message[1:])
+        else:
+            super().deliver(replica, sender, message)
 
     def check_seen(self, replica: StoreReplica) -> None:
         """No reader may see what is not committed."""

@@ -175,6 +175,7 @@ class Group:
         self._first_index = log.first_index  # as the core knows it
         self._ticks_to_hold = 0
         self._taken: dict[int, tuple[int, int]] = {}  # what followers have got beside Raft
+        self._told: set[int] = set()  # those of them that Raft has asked, and waits for
         self._reads: dict[bytes, Sequence[Callable[[bool], None]]] = {}
         self._confirmed: list[tuple[int, Sequence[Callable[[bool], None]]]] = []  # each behind an index
         self._read_number = 0
@@ -347,6 +348,7 @@ class Group:
         if index == 0 or index < request_index:
             self._far_behind.add(to)
             return None
+        self._told.add(to)
         votes = self._votes
         members = (votes.voters, votes.learners, votes.outgoing, votes.next_learners, votes.auto_leave)
         return index, term, members, b""
@@ -442,6 +444,8 @@ class Group:
             ports.sync_log()
         for to, _, message in ready.messages:
             ports.send(to, message)
+        while self._told:  # the question may get lost, and would never be asked again: go on as if it was answered
+            self._node.report_snapshot(self._told.pop(), ok=True)
         if ready.committed:
             ports.committed(ready.committed)
             self.applied, self._applied_term = ready.committed[-1][:2]

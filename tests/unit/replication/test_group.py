@@ -14,6 +14,8 @@ from slipstream.jetstream.store.file.replica_log import Entry
 from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.group import Group
 
+HEARTBEAT_BYTES = 12
+
 
 class MemoryLog:
     """Entries in a list; `sync` is the disk."""
@@ -62,6 +64,7 @@ class Member:
         self.id = id_
         self.saves = saves  # votes, at once
         self.reopens = False  # its log, in its own time
+        self.loses_for = 0  # all for this node but heartbeats
         self.log = MemoryLog()
         self.happened: list[str] = []
         self.sent: deque[tuple[int, bytes]] = deque()
@@ -72,7 +75,8 @@ class Member:
 
     def send(self, to: int, message: bytes) -> None:
         self.happened.append("sent")
-        self.sent.append((to, message))
+        if to != self.loses_for or len(message) <= HEARTBEAT_BYTES:
+            self.sent.append((to, message))
 
     def save_votes(self, votes: Votes) -> None:
         self.happened.append(f"votes {votes.term} {votes.vote}")
@@ -335,3 +339,35 @@ def test_a_leader_keeps_what_members_lack_and_the_core_asks_for_nothing_that_is_
     assert leader.group.propose([b"four"])
     run(world)
     assert world[2].log.last_index == 5
+
+
+def test_who_got_whole_segments_goes_on_though_the_question_about_it_is_lost() -> None:
+    world = three()
+    elect(world, 1)
+    leader = world[1]
+    leader.group.propose([b"one", b"two", b"three"])
+    run(world, without=[3])
+    leader.log.first_index = 4
+    leader.log.held[:3] = [(0, 0, 0, b"")] * 3
+    for _ in range(2 * leader.group.settings.heartbeat_ticks):
+        leader.group.tick()
+        run(world)
+    assert "behind 3" in leader.happened and world[3].log.last_index == 1
+    world[3].group.stop()
+    taker = Member(world, 3, (1, 2, 3))
+    taker.log.held = list(world[2].log.held[:4])
+    taker.log.first_index = 4
+    taker.log.terms = lambda: [(3, 1)]
+    taker.log.sync()
+    taker.group = Group(3, taker.log, Votes(1, 1, 1, 4, [1, 2, 3]), taker, lambda _: 0, applied=4)
+    leader.group.has_taken(3, 4, 1)
+    leader.loses_for = 3
+    for _ in range(2 * leader.group.settings.heartbeat_ticks):
+        leader.group.tick()
+        run(world)
+    leader.loses_for = 0
+    assert leader.group.propose([b"four"])
+    for _ in range(2 * leader.group.settings.heartbeat_ticks):
+        leader.group.tick()
+        run(world)
+    assert taker.log.last_index == 5 and taker.error is None
