@@ -8,7 +8,7 @@ import pytest
 
 from slipstream.links.routes.interest import Wanted
 from slipstream.links.routes.telling import InterestTelling
-from support.cluster_history import ClusterHistory, history_cluster, leaked_interest, make_history
+from support.cluster_history import ClusterHistory, history_cluster, history_leafs, leaked_interest, make_history
 from support.clusters import HAS_NATS_SERVER
 
 
@@ -25,6 +25,16 @@ async def test_a_history_goes_as_the_model_says(kinds: str, seed: int, tmp_path:
         pytest.skip("nats-server is not installed")
     history = await live(kinds, tmp_path, seed, 25)
     assert history.delivered > 0
+
+
+@pytest.mark.parametrize(("kinds", "seed"), [("ooo", 1), ("oo", 2), ("noo", 3), ("onn", 4), ("ono", 5), ("nnn", 1)])
+async def test_a_hub_and_its_leafs_live_as_the_model_says(kinds: str, seed: int, tmp_path: Path) -> None:
+    if "n" in kinds and not HAS_NATS_SERVER:
+        pytest.skip("nats-server is not installed")
+    async with history_leafs(kinds, tmp_path) as history:
+        await history.run(make_history(seed, len(kinds), 25))
+        assert not leaked_interest(history), "interest leaks"
+        assert history.delivered > 0
 
 
 # --- controls: what the test is there to find -------------------------------------------------------------------------

@@ -58,8 +58,19 @@ class Wanted:
 class ClusterHistory:
     """One cluster on its way through a history."""
 
-    def __init__(self, nodes: list[Node], proxies: dict[tuple[int, int], TcpProxy], texts: list[str]) -> None:
+    def __init__(
+        self, nodes: list[Node], proxies: dict[tuple[int, int], TcpProxy], texts: list[str], *, hub: bool = False
+    ) -> None:
+        """Nothing has happened yet.
+
+        Args:
+            nodes: the servers.
+            proxies: ways from one to another.
+            texts: their configurations.
+            hub: all others are leafs of the first, and reach each other through it.
+        """
         self.nodes = nodes
+        self._hub = hub
         self._proxies = proxies
         self._texts = texts
         self._cut: set[frozenset[int]] = set()
@@ -154,15 +165,20 @@ class ClusterHistory:
 
     def _pair(self, a: int, b: int) -> frozenset[int]:
         size = len(self.nodes)
+        if self._hub:
+            return frozenset((0, 1 + (a + b) % (size - 1)))
         first = a % size
         return frozenset((first, (first + 1 + b % (size - 1)) % size))
 
     def _ways(self, pair: frozenset[int]) -> list[TcpProxy]:
         first, second = pair
-        return [self._proxies[first, second], self._proxies[second, first]]
+        return [self._proxies[way] for way in ((first, second), (second, first)) if way in self._proxies]
 
     def _reached(self, number: int) -> list[int]:
         others = (other for other in range(len(self.nodes)) if other != number)
+        if self._hub:
+            parted = {leaf for pair in self._cut for leaf in pair if leaf}
+            return [number, *(other for other in others if number not in parted and other not in parted)]
         return [number, *(other for other in others if frozenset((number, other)) not in self._cut)]
 
     async def _connect(self, number: int) -> None:
@@ -297,6 +313,32 @@ async def history_cluster(kinds: str, directory: Path) -> AsyncIterator[ClusterH
             texts.append(text)
             await node.start(text)
         yield ClusterHistory(nodes, proxies, texts)
+    finally:
+        for node in nodes:
+            await node.stop()
+        for proxy in proxies.values():
+            await proxy.stop()
+
+
+@asynccontextmanager
+async def history_leafs(kinds: str, directory: Path) -> AsyncIterator[ClusterHistory]:
+    """A hub, and servers that are leafs of it through proxies."""
+    nodes = [Node(kind, number, directory) for number, kind in enumerate(kinds)]
+    leaf_port = free_port()
+    proxies = {(number, 0): TcpProxy(leaf_port) for number in range(1, len(nodes))}
+    texts = []
+    try:
+        for number, node in enumerate(nodes):
+            block = f'listen: "127.0.0.1:{leaf_port}"'
+            if number:
+                await proxies[number, 0].start()
+                url = f"nats-leaf://127.0.0.1:{proxies[number, 0].port}"
+                # What the hub tells of itself would be a way around a cut.
+                block = f'reconnect: "50ms", remotes [{{ url: "{url}", ignore_discovered_servers: true }}]'
+            text = f'listen: "127.0.0.1:{node.client_port}"\nserver_name: {node.name}\nleafnodes {{ {block} }}\n'
+            texts.append(text)
+            await node.start(text)
+        yield ClusterHistory(nodes, proxies, texts, hub=True)
     finally:
         for node in nodes:
             await node.stop()
