@@ -196,6 +196,15 @@ class JetStreamFacts(Protocol):
         """How far encryption at rest is turned on or off; None if nothing of the kind was begun since the start."""
         ...
 
+    @property
+    def leads_meta(self) -> bool:
+        """Whether this server leads the meta group, or is alone."""
+        ...
+
+    def meta_cluster(self) -> ApiObject | None:
+        """The meta group of a cluster; None alone, or before there is one."""
+        ...
+
     def queues(self) -> Mapping[str, int]:
         """How much waits, by nats-server's name of the queue."""
         ...

@@ -98,6 +98,7 @@ class Jsz(msgspec.Struct, omit_defaults=True, kw_only=True):
     consumers_leader: int = 0
     messages: int
     bytes: int
+    meta_cluster: ApiObject | None = None
     account_details: list[AccountJetStream] = []
     total: int
     at_rest: AtRestProgress | None = None
@@ -135,11 +136,14 @@ def jsz(facts: Facts, options: JszOptions) -> Steps[Jsz]:
         if options.leader_only:
             raise NotLeader("filtered response: not leader")
         return _whole(facts, JetStreamStats(), JetStreamConfig(0, 0), disabled=True)
+    if options.leader_only and not jetstream.leads_meta:
+        raise NotLeader("filtered response: not leader")
     yield from after_received(jetstream)
     accounts = list(jetstream.accounts())
     whole = _whole(facts, jetstream.stats(), jetstream.config(), limits=jetstream.limits())
     whole.total = len(accounts)
     whole.at_rest = jetstream.at_rest()
+    whole.meta_cluster = jetstream.meta_cluster()
     for account in accounts:
         for stream in account.streams():
             _count(whole, stream, leaders=options.raft)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from slipstream.replication.meta.checks import AccountRules, changed_config, new
 from slipstream.replication.meta.entries import Assignment, stream_key
 from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.meta.placement import place
+from slipstream.replication.stepdown import next_leader
 from slipstream.units import SECOND_NS
 
 __all__ = ["ClusterApi"]
@@ -42,12 +43,6 @@ __all__ = ["ClusterApi"]
 _PAGING: Final = {"total": 0, "offset": 0, "limit": 0}
 _MADE_WITHIN_NS: Final = 10 * SECOND_NS  # a stream that has no leader by then may still get one
 _GATHERED_WITHIN_NS: Final = 4 * SECOND_NS
-
-
-class StepdownRequest(msgspec.Struct, kw_only=True):
-    """The body of a step-down, if there is one."""
-
-    placement: dict[str, Any] = {}
 
 
 class ClusterApi:
@@ -304,27 +299,9 @@ class ClusterApi:
         if replica is None or assignment is None or replica.group is None:
             request.respond({"success": True})
             return
-        target = self._target(request, assignment, replica.group.lags())
+        target = next_leader(request.body, self._node, assignment.peers, replica.group.lags())
         request.respond({"success": True})
         replica.group.transfer(target)
-
-    def _target(self, request: ApiRequest, assignment: Assignment, lags: Mapping[int, int]) -> int:
-        asked = StepdownRequest() if bodies.is_empty(request.body) else _decoded(request.body)
-        preferred = asked.placement.get("preferred", "")
-        if set(asked.placement) - {"preferred"}:
-            raise TableError(table.CLUSTER_TAGS)
-        others = [peer for peer in assignment.peers if peer != self._node.node.id]
-        if preferred:
-            if preferred == self._node.node.name:
-                raise TableError(table.CLUSTER_NO_PEERS, err=f'preferred server "{preferred}" is already leader')
-            found = [peer for peer in others if self._node.name_of(peer) == preferred]
-            if not found:
-                raise TableError(table.CLUSTER_NO_PEERS, err=f'preferred server "{preferred}" not known')
-            return found[0]
-        there = [peer for peer in others if peer in self._node.online]
-        if not there:
-            raise TableError(table.CLUSTER_NO_PEERS, err="no replacement peer connected")
-        return min(there, key=lambda peer: lags.get(peer, 0))
 
     def refuse(self, request: ApiRequest) -> None:
         """What clusters cannot do yet."""
@@ -340,10 +317,3 @@ class ClusterApi:
 
     def _rules(self) -> AccountRules:
         return AccountRules(self._account.limits, self._account.config_context())
-
-
-def _decoded(body: bytes) -> StepdownRequest:
-    try:
-        return msgspec.json.decode(body, type=StepdownRequest)
-    except (msgspec.DecodeError, UnicodeError):
-        raise TableError(table.BAD_REQUEST) from None

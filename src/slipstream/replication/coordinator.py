@@ -31,6 +31,7 @@ from slipstream.replication.meta.placement import Surroundings
 from slipstream.replication.meta.responsibility import Answers, StreamView, who_answers
 from slipstream.replication.meta.state import MetaState
 from slipstream.replication.peer_calls import PeerCalls
+from slipstream.replication.stepdown import next_leader
 from slipstream.replication.stream_replica import StreamReplica
 
 __all__ = ["CALLS_GROUP", "ClusterPlace", "Coordinator"]
@@ -220,6 +221,33 @@ class Coordinator:
             return here
         there = sum(peer in self.online for peer in assignment.peers)
         return StreamView.ELSEWHERE if there > len(assignment.peers) // 2 else StreamView.LEADERLESS
+
+    def step_down(self, body: bytes) -> Callable[[], None]:
+        """The leader of the meta group is to be another: what has it be so.
+
+        Raises:
+            ApiError: there is nobody.
+        """
+        meta = self.meta
+        if meta is None or meta.draft is None:
+            raise TableError(table.CLUSTER_NOT_LEADER)
+        target = next_leader(body, self, meta.votes.voters, meta.lags())
+        return lambda: meta.transfer(target)
+
+    def meta_block(self) -> dict[str, object] | None:
+        """The meta group as `/jsz` shows it; None before there is one."""
+        meta = self.meta
+        if meta is None:
+            return None
+        voters, leader, lags = meta.votes.voters, meta.leader, meta.lags()
+        out: dict[str, object] = {"name": self.node.cluster}
+        if leader != NO_NODE:
+            out["leader"], out["peer"] = self.name_of(leader), short_id(leader)
+        out["replicas"] = [self._peer(peer, lags) for peer in voters if peer != self.node.id]
+        out["cluster_size"] = len(voters)
+        out["quorum_needed"] = len(voters) // 2 + 1
+        out["pending"] = 0
+        return out
 
     def gate(self, account: str) -> Gate:
         """Which calls of an account's API are this server's."""

@@ -123,6 +123,17 @@ class RunningJetStream:
         conversion = self._runner.conversion
         return None if conversion is None else conversion.progress()
 
+    @property
+    def leads_meta(self) -> bool:
+        """See `JetStreamFacts.leads_meta`."""
+        cluster = self._runner.cluster
+        return cluster is None or cluster.coordinator.is_meta_leader
+
+    def meta_cluster(self) -> Mapping[str, object] | None:
+        """See `JetStreamFacts.meta_cluster`."""
+        cluster = self._runner.cluster
+        return None if cluster is None else cluster.coordinator.meta_block()
+
     def queues(self) -> Mapping[str, int]:
         """See `JetStreamFacts.queues`."""
         accounts = self._runner.accounts.values()
@@ -136,6 +147,9 @@ class RunningJetStream:
 
     def problems(self, account: str, stream: str, consumer: str) -> Iterable[HealthProblem]:
         """What is wrong with everything, or with what was named."""
+        cluster = self._runner.cluster
+        if cluster is not None and not cluster.coordinator.meta_leader:
+            return [HealthProblem("JETSTREAM", "JetStream has not established contact with a meta leader")]
         found = self._runner.accounts
         if account and account not in found:
             return [HealthProblem("ACCOUNT", f'JetStream account "{account}" not found', account=account, missing=True)]

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from slipstream.accounts.member import Member
     from slipstream.jetstream.api.dispatch import ApiDispatcher
     from slipstream.jetstream.ports import Cancel
+    from slipstream.replication.coordinator import Coordinator
     from slipstream.server.jetstream import JetStreamRunner
     from slipstream.server.jetstream_ports import AccountPorts
 
 __all__ = ["SystemApi"]
 
 _PURGE = "ACCOUNT.PURGE."
+_STEPDOWN = "META.LEADER.STEPDOWN"
 # Calls that only read, by how they begin: these are answered for the audit trail.
 _READS: Final = (
     *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.VERIFY."),
@@ -82,12 +84,30 @@ class SystemApi:
             trail.when_open(partial(handle, subject, reply, header, body[header_size:], describe, grants))
             return
         asked = _Asked(text, reply, body[header_size:], describe)
-        if call.startswith(_PURGE) and "." not in call.removeprefix(_PURGE):
+        cluster = self._runner.cluster
+        if cluster is not None and (call == _STEPDOWN or call.startswith(_PURGE)):
+            self._ask_cluster(cluster.coordinator, call, asked)
+        elif call.startswith(_PURGE) and "." not in call.removeprefix(_PURGE):
             self._purge(call.removeprefix(_PURGE), asked)
         elif call == "INFO":
             self._refuse(asked, "account_info_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
         elif publisher is not None and call not in _NEEDS_CLUSTER and not call.startswith("ACCOUNT."):
             self._refuse(asked, "system_response", TableError(table.NOT_ENABLED_FOR_ACCOUNT))
+
+    def _ask_cluster(self, cluster: Coordinator, call: str, asked: _Asked) -> None:
+        """What only the leader of the meta group answers."""
+        if not cluster.is_meta_leader:
+            return
+        if call != _STEPDOWN:
+            self._refuse(asked, "account_purge_response", TableError(table.CLUSTER_UN_SUPPORT_FEATURE))
+            return
+        try:
+            hand_over = cluster.step_down(asked.body)
+        except ApiError as error:
+            self._refuse(asked, "meta_leader_stepdown_response", error)
+            return
+        self._send(asked, "meta_leader_stepdown_response", {"success": True})
+        hand_over()
 
     def dropped(self, looks: bool) -> None:
         """A call was dropped. Reported at once, then once a second with how many there were."""

@@ -98,6 +98,11 @@ class JetStream:
     def at_rest(self) -> AtRestProgress | None:
         return None
 
+    leads_meta = True
+
+    def meta_cluster(self) -> dict[str, object] | None:
+        return {"name": "C", "leader": "n1"}
+
     def queues(self) -> dict[str, int]:
         return {"JetStream API queue": 2, "[ACC:Z] stream 's' messages": 0}
 

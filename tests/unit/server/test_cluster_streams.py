@@ -14,6 +14,7 @@ from nats.js.errors import APIError
 
 pytest.importorskip("slipstream_raft")
 
+from slipstream.server.jetstream_facts import RunningJetStream
 from support.cluster_servers import Member, Trio, trio
 from support.clusters import until
 
@@ -25,9 +26,18 @@ async def servers(tmp_path: Path) -> AsyncIterator[Trio]:
 
 
 async def call(client: Client, subject: str, **body: Any) -> dict[str, Any]:
-    answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"", timeout=15)
-    found: dict[str, Any] = json.loads(answer.data)
-    return found
+    """Ask, and again while nobody hears it: servers that were just started may not know yet who listens where."""
+    payload = json.dumps(body).encode() if body else b""
+    for attempts_left in range(8, -1, -1):
+        try:
+            answer = await client.request(f"$JS.API.{subject}", payload, timeout=2)
+        except nats.errors.TimeoutError:
+            if not attempts_left:
+                raise
+        else:
+            found: dict[str, Any] = json.loads(answer.data)
+            return found
+    raise AssertionError
 
 
 async def create(client: Client, name: str, replicas: int = 3, **more: Any) -> dict[str, Any]:
@@ -113,6 +123,7 @@ async def test_what_is_published_is_on_all_and_survives_its_leader(servers: Trio
     finally:
         await client.close()
     await servers.named(first).stop()
+    await servers.leader()  # it may have led the meta group, too
     client = await nats.connect(servers.running[0].url)
     try:
         assert await published(client, "S.x", b"10") == 11
@@ -186,6 +197,40 @@ async def test_all_start_again(servers: Trio) -> None:
         await client.close()
 
 
+async def test_the_meta_group_is_shown_and_steps_down(tmp_path: Path) -> None:
+    extra = (
+        'http: "127.0.0.1:-1", system_account: SYS, no_auth_user: a\n'
+        "accounts { SYS { users: [{user: s, password: s}] }\n"
+        "  A { jetstream: enabled, users: [{user: a, password: a}] } }"
+    )
+    async with trio(tmp_path, extra) as servers:
+        client = await nats.connect(servers.members[0].url, user="s", password="s")
+        try:
+
+            async def asked(subject: str, member: Member) -> dict[str, Any]:
+                assert member.server is not None
+                answer = await client.request(f"$SYS.REQ.SERVER.{member.server.identity.id}.{subject}", timeout=5)
+                found: dict[str, Any] = json.loads(answer.data)["data"]
+                return found
+
+            first = await servers.leader()
+            for member in servers.members:
+                meta = (await asked("JSZ", member))["meta_cluster"]
+                assert (meta["name"], meta["leader"], meta["cluster_size"]) == ("C", first.name, 3)
+                assert {one["name"] for one in meta["replicas"]} == {"n0", "n1", "n2"} - {member.name}
+                assert (await asked("HEALTHZ", member))["status"] == "ok"
+            unknown = await call(client, "META.LEADER.STEPDOWN", placement={"preferred": "nx"})
+            assert unknown["error"]["description"] == 'preferred server "nx" not known'
+            nowhere = await call(client, "META.LEADER.STEPDOWN", placement={"cluster": "X"})
+            assert nowhere["error"]["description"] == "no replacement peer connected"
+            other = next(member for member in servers.members if member is not first)
+            assert (await call(client, "META.LEADER.STEPDOWN", placement={"preferred": other.name}))["success"]
+            await until(lambda: other.is_leader, "the other leads")
+            assert (await call(client, "ACCOUNT.PURGE.A"))["error"]["err_code"] == 10036
+        finally:
+            await client.close()
+
+
 async def test_without_a_majority_everybody_says_so(servers: Trio) -> None:
     client = await nats.connect(servers.members[0].url)
     try:
@@ -197,5 +242,8 @@ async def test_without_a_majority_everybody_says_so(servers: Trio) -> None:
         for subject in ("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.DELETE.S", "STREAM.INFO.NO"):
             assert (await call(client, subject))["error"]["err_code"] == 10008
         assert (await create(client, "T"))["error"]["err_code"] == 10008
+        assert node.server is not None and node.server.jetstream is not None
+        shown = [problem.text for problem in RunningJetStream(node.server.jetstream).problems("", "", "")]
+        assert shown == ["JetStream has not established contact with a meta leader"]
     finally:
         await client.close()

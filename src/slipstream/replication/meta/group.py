@@ -125,6 +125,10 @@ class MetaGroup:
         """Of the log."""
         return self._log.group.applied
 
+    def lags(self) -> dict[int, int]:
+        """On the leader: how many entries each of the others is known to miss."""
+        return self._log.group.lags()
+
     @property
     def votes(self) -> Votes:
         """Term, vote and members."""
