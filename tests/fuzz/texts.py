@@ -149,6 +149,8 @@ REQUESTS = (
     "CONSUMER.PAUSE.S.C",
     "CONSUMER.RESET.S.C",
     "STREAM.LIST",
+    "STREAM.TRUNCATE.S",
+    "CONSUMER.WHY.S.C",
 )
 
 
@@ -189,6 +191,12 @@ def request_seeds() -> list[bytes]:
         b'\x09{"subjects_filter":">"}',
         b'\x0a{"deliver_subject":"to","chunk_size":1024}',
         b'\x0b{"pause_until":"2030-01-01T00:00:00Z"}',
+        b'\x0e{"after_time":"2030-01-01T00:00:00Z","force":true}',
+        b'\x0e{"newest":1}',
+        b'\x03{"stream_name":"S","config":{"durable_name":"D","ack_policy":"explicit","metadata":{"slipstream.delivery":"fair",'
+        b'"slipstream.delivery.key":"token:2","slipstream.delivery.rate":"5/s","slipstream.delivery.ahead":"7"}}}',
+        b'\x00{"name":"T","subjects":["t.*"],"storage":"memory","metadata":{"slipstream.template":"X_{2}",'
+        b'"slipstream.template.max":"3","slipstream.template.idle":"5m"}}',
     ]
 
 

@@ -143,12 +143,19 @@ def management(c: Client) -> None:
     c.request("$JS.API.DIRECT.GET.S.s.4")
     c.api("STREAM.MSG.DELETE.S", {"seq": 3})
     c.api("STREAM.MSG.DELETE.S", {"seq": 4, "no_erase": True})
+    c.api("STREAM.TRUNCATE.S", {"newest": 1})
     c.api("STREAM.PURGE.S", {"filter": "s.1"})
     c.api("STREAM.PURGE.S")
     c.create("T")
     c.publish("t.a")
     c.api("STREAM.DELETE.T")
+    rule = {"slipstream.template": "M_{2}", "slipstream.template.idle": "2s"}
+    c.api("STREAM.CREATE.M", {"name": "M", "subjects": ["m.*"], "metadata": rule})
+    c.publish("m.a")
+    c.api("STREAM.PURGE.M_a")
     c.ports.advance(5 * SECOND_NS)
+    c.api("STREAM.DELETE.M")  # a template stores nothing, whatever happened before
+    c.api("STREAM.DELETE.M_a")  # gone when it was idle, unless something was raised
 
 
 def consumers(c: Client) -> None:
@@ -167,6 +174,10 @@ def consumers(c: Client) -> None:
     c.api("CONSUMER.INFO.S.C")
     c.api("CONSUMER.LIST.S")
     c.api("CONSUMER.NAMES.S")
+    c.api("CONSUMER.WHY.S.C")
+    c.consume("S", "K", metadata={"slipstream.delivery": "key-shared", "slipstream.delivery.ahead": "2"})
+    for message in c.pull("S", "K"):
+        c.request(message[1].decode(), b"+ACK")
     c.api("CONSUMER.PAUSE.S.C", {"pause_until": "2025-11-15T02:22:30Z"})
     c.consume("S", "E", durable_name="", ack_policy="none", inactive_threshold=SECOND_NS, filter_subject="s.3")
     c.create("W", retention="workqueue")

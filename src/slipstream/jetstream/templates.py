@@ -21,7 +21,7 @@ from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.account.account import JetStreamAccount
 from slipstream.jetstream.config.structs import StreamConfig
 from slipstream.jetstream.config.templated import TEMPLATE_OF_KEY, TemplateRule, is_template, rule_of
-from slipstream.jetstream.errors import TableError
+from slipstream.jetstream.errors import TableError, invalid_config
 from slipstream.jetstream.errors_table import ErrorSpec
 from slipstream.jetstream.ports import Cancel, Subscription
 from slipstream.jetstream.stream.stream import Stream
@@ -111,12 +111,16 @@ class Templates:
         template = self._templates[name]
         try:
             target = template.rule.name_for(subject.decode())
+            if target in template.held:
+                self._hold(template, target, (subject, reply, header, payload))
+            elif not self._account.holdings.collecting(subject):
+                self._make(template, target, (subject, reply, header, payload))
         except UnicodeDecodeError:
-            return
-        if target in template.held:
-            self._hold(template, target, (subject, reply, header, payload))
-        elif not self._account.holdings.collecting(subject):
-            self._make(template, target, (subject, reply, header, payload))
+            template.stream.ingest.answers.refuse(reply, invalid_config("a stream cannot have this subject: not UTF-8"))
+        except Exception as error:
+            # Nobody expected it: the publisher is told all the same.
+            self._ports.report(f"Template '{self._account.name} > {name}'", error)
+            template.stream.ingest.answers.refuse(reply, TableError(table.STREAM_GENERAL, err="internal error"))
 
     def _make(self, template: _Template, target: str, message: Held) -> None:
         config = template.rule.stream_for(template.stream.config, message[0].decode())
@@ -173,13 +177,13 @@ class Templates:
         template.timer = self._ports.call_later(delay_ns, partial(self._look, template))
 
     def _look(self, template: _Template) -> None:
+        self._look_later(template)
         now_ns = self._ports.now_ns()
         for stream in list(self._account.streams.values()):
             if stream.config.metadata.get(TEMPLATE_OF_KEY) == template.stream.name:
                 used_ns = max(stream.appends.last_ts_ns, stream.created_ns)
                 if now_ns - used_ns >= template.rule.idle_ns and _is_unused(stream):
                     self._account.delete_stream(stream.name, lambda _: None, only_if=_is_unused)
-        self._look_later(template)
 
 
 def made_by(template: str, streams: Iterable[Stream]) -> int:

@@ -85,6 +85,24 @@ def test_a_name_that_is_taken_or_none() -> None:
     w.check()
 
 
+def test_a_subject_that_no_stream_can_have() -> None:
+    w = world()
+    w.ports.route(b"orders.\xff", b"_INBOX.odd", None, b"")
+    w.ports.settle()
+    (answer,) = [sent[3] for sent in w.ports.sent if sent[0] == b"_INBOX.odd"]
+    assert b"not UTF-8" in answer and list(w.account.streams) == ["T"]
+
+
+def test_a_bug_is_told_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = world()
+    w.ports.tolerant = True
+    monkeypatch.setattr(w.account.holdings, "collecting", None)
+    assert w.publish("orders.a")["error"]["err_code"] == 10051
+    assert w.ports.reported
+    monkeypatch.undo()
+    assert w.publish("orders.a")["seq"] == 1
+
+
 def test_what_the_disk_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     w = world()
 
