@@ -16,6 +16,7 @@ from models.message_index import MessageIndexModel
 from slipstream.jetstream.store.contract import Store
 from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import Disk
+from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.values import ALL, StoredMessage, SubjectState
 from slipstream.testing.sim_disk import SimDisk
@@ -249,9 +250,9 @@ class PackedStoreMachine(StoreMachine):
     def over(self, disk: SimDisk) -> Disk:
         return PackedDisk(sealed_disk(disk))
 
-    @rule(on=st.booleans())
-    def compress(self, on: bool) -> None:
-        self.file.compress(on=on)
+    @rule(codec=st.sampled_from([Codec.NONE, Codec.S2, Codec.ZSTD]))
+    def compress(self, codec: Codec) -> None:
+        self.file.compress(codec)
         upkeep(self.file)
 
 

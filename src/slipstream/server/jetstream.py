@@ -23,12 +23,11 @@ from slipstream.jetstream.account.server import JetStreamServer
 from slipstream.jetstream.api.api import open_api
 from slipstream.jetstream.api.subjects import API_PREFIX, API_SUBSCRIPTIONS, keeps_silent
 from slipstream.jetstream.api.trail import AuditTrail, audit_stream_config
-from slipstream.jetstream.config.enums import Compression
+from slipstream.jetstream.config.packing import codec_of
 from slipstream.jetstream.ports import AccountLimits, BatchLimits, ServerFacts
 from slipstream.jetstream.store.file import FileStoreOptions, segment_bytes_for
 from slipstream.jetstream.store.file.real_disk import RealDisk
 from slipstream.jetstream.store.file.reserve import Reserve
-from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.kernels.subjects.subject import matches
 from slipstream.server.file_threads import FileWork
@@ -392,7 +391,7 @@ class JetStreamRunner:
         self._system_listening = [partial(place.remove, subscription)]
 
     def _store_options(self, config: StreamConfig) -> FileStoreOptions:
-        codec = Codec.S2 if config.compression is Compression.S2 else Codec.NONE
+        codec = codec_of(config)
         return FileStoreOptions(
             random64=lambda: secrets.randbits(64),
             noise=secrets.token_bytes,

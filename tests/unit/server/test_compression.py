@@ -8,11 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import nats
+import pytest
 from nats.aio.client import Client
 from nats.js.api import StorageType, StreamConfig
 
 import slipstream
+from slipstream.jetstream.config.packing import COMPRESSION_KEY
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.packed import codecs
 from slipstream.jetstream.store.packed.codecs import Codec
 
 LINE = b"the reading of this sensor is as it was yesterday and the day before; " * 14
@@ -30,11 +33,11 @@ def segments(root: Path) -> list[tuple[int, int]]:
     return found
 
 
-async def until_packed(root: Path, *codecs: Codec) -> None:
+async def until_packed(root: Path, *wanted: Codec) -> None:
     """Until every closed segment has one of these."""
     for _ in range(600):
         found = segments(root)
-        if len(found) > 2 and all(codec in codecs for codec, _ in found[:-1]):
+        if len(found) > 2 and all(codec in wanted for codec, _ in found[:-1]):
             return
         await asyncio.sleep(0.1)
     raise AssertionError(segments(root))
@@ -102,4 +105,22 @@ async def test_buckets_and_object_stores_are_compressed(tmp_path: Path) -> None:
         await objects.put("big", content)
         await until_packed(tmp_path, Codec.S2)
         assert (await objects.get("big")).data == content
+        await client.close()
+
+
+async def test_what_cannot_be_compressed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with slipstream.Server(port=0, store_dir=str(tmp_path)) as server:
+        client = await nats.connect(server.url)
+
+        async def asked(how: str, **fields: object) -> str:
+            config = {"name": "S", "subjects": ["s"], "metadata": {COMPRESSION_KEY: how}, **fields}
+            answer = await client.request("$JS.API.STREAM.CREATE.S", json.dumps(config).encode())
+            return str(json.loads(answer.data).get("error", {}).get("description", ""))
+
+        assert "must be zstd" in await asked("lzma")
+        assert "needs file storage" in await asked("zstd", storage="memory")
+        monkeypatch.setattr(codecs, "_zstandard", lambda: None)
+        assert "needs the package zstandard" in await asked("zstd")
+        monkeypatch.undo()
+        assert await asked("zstd") == ""
         await client.close()

@@ -13,8 +13,9 @@ from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.store.file.read_only import ReadOnlyDisk
 from slipstream.jetstream.store.file.segment import HEADER_BYTES, decode_header
+from slipstream.jetstream.store.packed import codecs as codecs_module
 from slipstream.jetstream.store.packed.blocks import BLOCK_BYTES, Table, find_blocks, pack_segment, read_table
-from slipstream.jetstream.store.packed.codecs import Codec
+from slipstream.jetstream.store.packed.codecs import Codec, is_known
 from slipstream.jetstream.store.packed.disk import PackedDisk
 from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.testing.sim_disk import SimDisk
@@ -84,10 +85,10 @@ def test_another_codec_is_put_in_place_in_the_background(below: Below) -> None:
     disk = SimDisk()
     store = filled(PackedDisk(below(disk)), codec=Codec.NONE)
     assert not packed_paths(disk)
-    store.pack_with(Codec.S2)
+    store.compress(Codec.S2)
     upkeep(store, turns=100)
     assert len(packed_paths(disk)) == len(codecs(disk)) - 1
-    store.pack_with(Codec.NONE)
+    store.compress(Codec.NONE)
     upkeep(store, turns=100)
     assert set(codecs(disk).values()) <= {Codec.NONE, Codec.STORED}
     assert held(store) == {seq: content(seq) for seq in range(1, 2401)}
@@ -182,7 +183,7 @@ def test_packing_is_a_bijection() -> None:
     rng = random.Random(9)
     for size in (1, 7, 4000, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 17):
         for body in (rng.randbytes(size), (b"abcdefgh" * (size // 8 + 1))[:size]):
-            for codec in (Codec.S2, Codec.STORED):
+            for codec in (Codec.S2, Codec.ZSTD, Codec.STORED):
                 data = pack_segment(bytes(HEADER_BYTES), body, 77, codec, 24)
                 table = read_table(data[HEADER_BYTES:], 77, len(data))
                 assert table is not None and table.size == HEADER_BYTES + size
@@ -260,3 +261,16 @@ def test_a_disk_that_is_only_looked_at_refuses_everything_else() -> None:
         with pytest.raises(OSError, match="Read-only"):
             call()
     assert looked.list_dir("/d") == ["f"] and looked.size("/d/f") == 0 and looked.is_dir("/d")
+
+
+def test_another_package_is_missed_and_not_taken_for_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SimDisk()
+    store = filled(PackedDisk(disk), messages=1200, codec=Codec.ZSTD)
+    assert held(store) == {seq: content(seq) for seq in range(1, 1201)} and Codec.ZSTD in codecs(disk).values()
+    store.close()
+    monkeypatch.setattr(codecs_module, "_zstandard", lambda: None)
+    assert not is_known(Codec.ZSTD)
+    for name in [name for name in disk.paths() if name.endswith(".sdx")]:
+        disk.remove(name)
+    with pytest.raises(StorageFault, match="zstandard is missing"):
+        reopen(PackedDisk(disk), segment_bytes=SEGMENT, codec=Codec.ZSTD)

@@ -212,7 +212,7 @@ class DirectoryStores:
             config, created_ns = from_stored(store.config)
             wanted = self._options(config)
             store.set_segment_bytes(wanted.segment_bytes)
-            store.pack_with(wanted.codec)
+            store.compress(wanted.codec)
         except (StorageFault, JsonError) as error:
             if isinstance(error.__cause__, OSError):
                 raise  # it may be readable the next time

@@ -18,6 +18,7 @@ import msgspec
 from slipstream.jetstream import errors_table as table
 from slipstream.jetstream.config.chained import check_chained
 from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy, StorageType
+from slipstream.jetstream.config.packing import check_packing
 from slipstream.jetstream.config.previewed import check_preview
 from slipstream.jetstream.config.sources import check_sources, destination_problem
 from slipstream.jetstream.config.structs import Placement, StreamConfig
@@ -101,6 +102,7 @@ def checked(config: StreamConfig, context: ConfigContext, *, pedantic: bool = Fa
     if config.placement is not None and config.placement.preferred:
         raise invalid_config("preferred server not permitted in placement")
     check_chained(config)
+    check_packing(config)
     check_preview(config)
     check_template(config)
     return config

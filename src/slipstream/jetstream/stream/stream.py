@@ -23,7 +23,8 @@ from itertools import islice
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream import errors_table as table
-from slipstream.jetstream.config.enums import Compression, DiscardPolicy, PersistMode, RetentionPolicy
+from slipstream.jetstream.config.enums import DiscardPolicy, PersistMode, RetentionPolicy
+from slipstream.jetstream.config.packing import codec_of
 from slipstream.jetstream.config.previewed import is_preview
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.config.structs import StreamConfig
@@ -162,8 +163,8 @@ class Stream:
         remember_others(self.config, config, self.store)
         self.store.set_config(to_stored(config, self.created_ns))
         old, self.config = self.config, config
-        if old.compression is not config.compression:
-            self.store.compress(on=config.compression is Compression.S2)
+        if codec_of(old) is not codec_of(config):
+            self.store.compress(codec_of(config))
             self.committer.upkeep.soon()
         self.ingest.configure(config)
         self._configure(config)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from slipstream.errors import StorageFault
 from slipstream.jetstream.store.assigned import Assigned
+from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.kernels.log.logwriter import LogWriter
 
 __all__ = ["StoreFacts", "StoreUnits", "StoreWrites"]
@@ -161,8 +162,8 @@ class StoreFacts(Protocol):
         """Replace the configuration."""
         ...
 
-    def compress(self, *, on: bool) -> None:
-        """Whether what is stored is to be compressed, what is there as well: upkeep sees to it."""
+    def compress(self, codec: Codec) -> None:
+        """How what is stored is to be compressed, what is there as well: upkeep sees to it."""
         ...
 
     def notes(self) -> dict[bytes, bytes]:

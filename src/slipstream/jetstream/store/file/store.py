@@ -233,14 +233,10 @@ class FileStore(IndexedReads):
         """Close segments at another size from now on."""
         self.log.segment_bytes = self.log.writer.limit = segment_bytes
 
-    def pack_with(self, codec: Codec) -> None:
-        """Pack closed segments in this way from now on, those that are there as well."""
-        self._reforms.pack_with(codec)
-
-    def compress(self, *, on: bool) -> None:
+    def compress(self, codec: Codec) -> None:
         """See `Store.compress`."""
-        self.pack_with(Codec.S2 if on else Codec.NONE)
-        if on and self.log.segment_bytes > STORE_PACKED_SEGMENT_BYTES:
+        self._reforms.pack_with(codec)
+        if codec is not Codec.NONE and self.log.segment_bytes > STORE_PACKED_SEGMENT_BYTES:
             self.set_segment_bytes(STORE_PACKED_SEGMENT_BYTES)
 
     # --- state ------------------------------------------------------------------------------------------------------

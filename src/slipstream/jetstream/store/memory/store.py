@@ -17,6 +17,7 @@ from slipstream.jetstream.store.memory.bulk import MemoryBulkAccess
 from slipstream.jetstream.store.memory.journal import MemoryJournal
 from slipstream.jetstream.store.memory.slabs import Slabs
 from slipstream.jetstream.store.notes import check_notes
+from slipstream.jetstream.store.packed.codecs import Codec
 from slipstream.jetstream.store.pieces import last_packed, purge_piece
 from slipstream.jetstream.store.state import StoreState
 from slipstream.jetstream.store.values import Committed, Job, StoreUnavailable
@@ -87,7 +88,7 @@ class MemoryStore(IndexedReads):
         """See `Store.direct_writer`."""
         return self.slabs.writer if not self.slabs.is_unit_open else None
 
-    def compress(self, *, on: bool) -> None:
+    def compress(self, codec: Codec) -> None:
         """See `Store.compress`: what is in memory is not."""
 
     def set_config(self, config: bytes) -> None:
