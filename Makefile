@@ -55,7 +55,7 @@ bench: $(STAMP)  ## side by side with nats-server; writes benchmarks/RESULTS.md
 campaigns: $(STAMP)  ## the long proofs, hours, and days of fuzzing; rewrites docs/proofs.md
 	@$(BIN)/python tools/prove.py
 
-campaign-%: $(STAMP)  ## one of them: raft clusters kill power crash-states at-rest disk-errors model oracle hostile fuzz injection
+campaign-%: $(STAMP)  ## one of them: raft replicated clusters kill power crash-states at-rest disk-errors model oracle hostile fuzz injection
 	@$(BIN)/python tools/prove.py $*
 
 sanitize: $(STAMP)  ## tests of the kernels, built with AddressSanitizer and UndefinedBehaviorSanitizer

@@ -426,6 +426,13 @@ def clusters(histories: int) -> Figures:
     return cluster_histories(histories)
 
 
+def replicated(runs: int) -> Figures:
+    """Clusters of real processes in trouble."""
+    from campaigns.replicated import replicated_runs
+
+    return replicated_runs(runs)
+
+
 CAMPAIGNS = {
     "raft": Campaign(
         "Agreement of replicas",
@@ -487,6 +494,13 @@ CAMPAIGNS = {
         " over random histories with restarts and power cuts.",
         consumer_model,
         200_000,
+    ),
+    "replicated": Campaign(
+        "Replicated streams on real processes",
+        "Nothing acknowledged is lost, doubled or different on any server, and a bucket has one order of events, while "
+        "servers are killed, stopped, cut off and damaged.",
+        replicated,
+        100,
     ),
     "clusters": Campaign(
         "Clusters whose links break",

@@ -1,0 +1,424 @@
+"""Replicated streams on real processes: servers die, stand still and lose each other, and nothing acknowledged is lost.
+
+Each run starts a cluster in network rooms, publishes to a replicated stream and writes to a replicated bucket from
+clients of every server, and lets trouble happen meanwhile. Then all is healed, and every server in turn leads and is
+asked for everything:
+
+- acknowledged messages are there, once, with what was sent, on every server
+- all servers have the same messages under the same sequences
+- one order of events explains what clients of the bucket saw (`kv_history`)
+
+nats-server runs under the same harness (`kind="n"`). The control has one copy, on a server that loses its disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import KeyValueConfig, StreamConfig
+from nats.js.errors import APIError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.kv import KeyValue
+
+from campaigns.kv_history import PUT, READ, Event, History
+from campaigns.runs import Figures
+from support.network_rooms import Rooms
+from support.servers import server_binary
+
+TROUBLES: Final = ("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader", "damage")
+_STREAM, _BUCKET, _KEYS = "QUEUE", "PLACES", ("a", "b", "c")
+_ANSWER_S, _FORM_S = 3.0, 90.0
+_GONE = (nats.errors.Error, OSError, asyncio.TimeoutError, APIError)
+_PUBLISHERS_A_NODE = 2
+
+
+@dataclass
+class Replicated:
+    """What a run found."""
+
+    acked: int = 0
+    unanswered: int = 0
+    troubles: list[str] = field(default_factory=list)
+    worst_gap_s: float = 0.0
+    """The longest time without an acknowledgement after one member died or was cut off."""
+    broken: list[str] = field(default_factory=list)
+    history: History = field(default_factory=History)
+
+
+class Node:
+    """One server of the cluster, in its room."""
+
+    def __init__(self, rooms: Rooms, number: int, kind: str, directory: Path) -> None:
+        self.number = number
+        self.name = f"n{number}"
+        self.url = f"nats://{rooms.address(number)}:4222"
+        self._binary = "nats-server" if kind == "n" else str(server_binary("ours"))
+        self._rooms = rooms
+        self.store = directory / self.name
+        self._log = directory / f"{self.name}.log"
+        self._conf = directory / f"{self.name}.conf"
+        routes = ", ".join(f"nats://{rooms.address(other)}:6222" for other in range(rooms.count))
+        sync = "sync_interval: always" if kind == "n" else ""
+        self._conf.write_text(
+            f"server_name: {self.name}\nlisten: 0.0.0.0:4222\n"
+            f"jetstream {{ store_dir: '{self.store}'\n{sync} }}\n"
+            f"cluster {{ name: C, listen: 0.0.0.0:6222, routes: [{routes}]\n"
+            f" advertise: '{rooms.address(number)}:6222' }}\n"
+            f"client_advertise: '{rooms.address(number)}:4222'\n"
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Run it."""
+        with self._log.open("ab") as log:
+            words = self._rooms.command(self.number, self._binary, "-c", str(self._conf))
+            self._process = subprocess.Popen(words, stdout=log, stderr=log)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started and not killed."""
+        return self._process is not None
+
+    def send(self, what: signal.Signals) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        self._process.send_signal(what)
+
+    def kill(self) -> None:
+        """End it without a last word."""
+        if self._process is not None:
+            self.send(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def log_text(self) -> str:
+        """What it logged."""
+        return self._log.read_text(errors="replace")
+
+
+class Trial:
+    """One cluster under load, with trouble."""
+
+    def __init__(self, kind: str, directory: Path, *, nodes: int = 3, copies: int = 0, seed: int = 1) -> None:
+        """Nothing runs yet; `kind` is `o` for ours, `n` for nats-server; `copies` of each stream, or one a server."""
+        self._kind = kind
+        self._directory = directory
+        self._rng = random.Random(seed)
+        self._count = nodes
+        self._copies = copies or nodes
+        self._found = Replicated()
+        self._sent: dict[int, bool] = {}  # by number: whether it was acknowledged
+        self._numbers = 0
+        self._last_ack = time.monotonic()
+        self._watch_gap = False
+        self._stop = asyncio.Event()
+        self.nodes: list[Node] = []
+        self.settle_s = 90.0
+
+    async def run(self, seconds: float, troubles: tuple[str, ...] = TROUBLES) -> Replicated:
+        """So long under load; then everything is checked."""
+        with Rooms(self._count) as rooms:
+            self._rooms = rooms
+            self.nodes = [Node(rooms, number, self._kind, self._directory) for number in range(self._count)]
+            try:
+                for node in self.nodes:
+                    node.start()
+                await self._prepare()
+                tasks = [
+                    asyncio.create_task(self._again(node, work))
+                    for node in self.nodes
+                    for work in (*[self._publish] * _PUBLISHERS_A_NODE, self._use_bucket)
+                ]
+                await self._make_trouble(seconds, troubles)
+                self._stop.set()
+                await asyncio.gather(*tasks)
+                await self._check()
+            finally:
+                for node in self.nodes:
+                    node.kill()
+        return self._found
+
+    # --- load -------------------------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> None:
+        async def make() -> None:
+            client = await self._client(self.nodes[0])
+            try:
+                js = client.jetstream(timeout=_ANSWER_S)
+                await js.add_stream(StreamConfig(name=_STREAM, subjects=["q.>"], num_replicas=self._copies))
+                await js.create_key_value(KeyValueConfig(bucket=_BUCKET, history=1, replicas=self._copies))
+            finally:
+                await client.close()
+
+        await self._eventually(make, "a replicated stream and a bucket are made", _FORM_S)
+
+    async def _client(self, node: Node) -> Client:
+        return await nats.connect(node.url, allow_reconnect=False, connect_timeout=_ANSWER_S, error_cb=_silent)
+
+    async def _again(self, node: Node, work: Callable[[JetStreamContext], Any]) -> None:
+        """A client of one server that comes back whenever it is lost."""
+        while not self._stop.is_set():
+            try:
+                client = await self._client(node)
+            except _GONE:
+                await asyncio.sleep(0.1)
+                continue
+            try:
+                js = client.jetstream(timeout=_ANSWER_S)
+                while not self._stop.is_set() and client.is_connected:
+                    await work(js)
+            except _GONE:
+                await asyncio.sleep(0.05)
+            finally:
+                with contextlib.suppress(*_GONE):
+                    await client.close()
+
+    async def _publish(self, js: JetStreamContext) -> None:
+        self._numbers += 1
+        number = self._numbers
+        self._sent[number] = False
+        ack = await js.publish(f"q.{number % 7}", b"%d" % number)
+        if not ack.duplicate:
+            self._sent[number] = True
+            now = time.monotonic()
+            if self._watch_gap:
+                self._found.worst_gap_s = max(self._found.worst_gap_s, now - self._last_ack)
+            self._last_ack = now
+
+    async def _use_bucket(self, js: JetStreamContext) -> None:
+        bucket: KeyValue = await js.key_value(_BUCKET)
+        key = self._rng.choice(_KEYS)
+        if self._rng.random() < 0.5:
+            await self._read(bucket, key)
+            return
+        self._numbers += 1
+        event = self._began(PUT, key, value=f"value {self._numbers}")
+        if self._rng.random() < 0.4:
+            seen = await self._read(bucket, key)
+            event.began_ns = time.monotonic_ns()
+            event.expected = seen.revision
+        try:
+            if event.expected > 0:
+                event.revision = await bucket.update(key, event.value.encode(), last=event.expected)
+            else:
+                event.expected = -1
+                event.revision = await bucket.put(key, event.value.encode())
+        except KeyWrongLastSequenceError:
+            self._found.history.events.remove(event)  # it did not happen
+            return
+        event.ended_ns = time.monotonic_ns()
+
+    async def _read(self, bucket: KeyValue, key: str) -> Event:
+        event = self._began(READ, key)
+        try:
+            entry = await bucket.get(key)
+            event.revision, event.value = entry.revision or 0, (entry.value or b"").decode()
+        except KeyNotFoundError:
+            pass
+        event.ended_ns = time.monotonic_ns()
+        return event
+
+    def _began(self, kind: str, key: str, **more: Any) -> Event:
+        event = Event(kind, key, time.monotonic_ns(), **more)
+        self._found.history.events.append(event)
+        return event
+
+    # --- trouble ----------------------------------------------------------------------------------------------------
+
+    async def _make_trouble(self, seconds: float, troubles: tuple[str, ...]) -> None:
+        end = time.monotonic() + seconds
+        await asyncio.sleep(min(2.0, seconds / 4))
+        while time.monotonic() < end:
+            trouble = self._rng.choice(troubles)
+            self._found.troubles.append(trouble)
+            lasts = self._rng.uniform(1.0, 6.0)
+            chosen = await self._chosen(leader=trouble.endswith("leader"))
+            # A minority is in trouble: the others have to go on.
+            self._last_ack, self._watch_gap = time.monotonic(), trouble != "kill all"
+            if trouble == "kill all":
+                for node in self.nodes:
+                    node.kill()
+                await asyncio.sleep(lasts / 4)
+            elif trouble.startswith("kill"):
+                chosen.kill()
+                await asyncio.sleep(lasts)
+            elif trouble.startswith("pause"):
+                chosen.send(signal.SIGSTOP)
+                await asyncio.sleep(lasts)
+                chosen.send(signal.SIGCONT)
+            elif trouble.startswith("split"):
+                self._rooms.split({chosen.number})
+                await asyncio.sleep(lasts)
+                self._rooms.heal()
+            elif trouble.startswith("wipe"):
+                chosen.kill()
+                shutil.rmtree(chosen.store)
+            else:
+                chosen.kill()
+                self._damage(chosen)
+                await asyncio.sleep(lasts / 2)
+            for node in self.nodes:
+                if not node.runs:
+                    node.start()
+            await asyncio.sleep(self._rng.uniform(1.0, 4.0))
+
+    async def _chosen(self, *, leader: bool) -> Node:
+        if leader:
+            for node in self.nodes:
+                with contextlib.suppress(*_GONE):
+                    client = await self._client(node)
+                    try:
+                        info = await _api(client, f"STREAM.INFO.{_STREAM}")
+                        name = info["cluster"]["leader"]
+                        return next(node for node in self.nodes if node.name == name)
+                    except (KeyError, StopIteration):
+                        pass
+                    finally:
+                        await client.close()
+        return self._rng.choice(self.nodes)
+
+    def _damage(self, node: Node) -> None:
+        """Flip a bit, or cut off the end, of some file of this node's stream."""
+        files = [path for path in node.store.rglob("*") if path.is_file() and path.stat().st_size > 0]
+        if not files:
+            return
+        path = self._rng.choice(files)
+        content = bytearray(path.read_bytes())
+        if self._rng.random() < 0.5:
+            content[self._rng.randrange(len(content))] ^= 1 << self._rng.randrange(8)
+        else:
+            del content[self._rng.randrange(len(content)) :]
+        path.write_bytes(content)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def _check(self) -> None:
+        found = self._found
+        found.acked = sum(self._sent.values())
+        found.unanswered = len(self._sent) - found.acked
+        if not found.acked:
+            found.broken.append("nothing was ever acknowledged")
+        seen: dict[str, dict[int, bytes]] = {}
+        for node in self.nodes:
+            try:
+                seen[node.name] = await self._eventually(lambda node=node: self._all_of(node), f"{node.name} leads")  # type: ignore[misc]
+            except AssertionError as error:
+                found.broken.append(str(error))
+        for name, messages in seen.items():
+            have = [int(payload) for payload in messages.values()]
+            there = set(have)
+            lost = [number for number, acked in self._sent.items() if acked and number not in there]
+            if lost:
+                found.broken.append(f"{name}: {len(lost)} acknowledged messages are lost, as {lost[:5]}")
+            if len(there) != len(have):
+                found.broken.append(f"{name}: {len(have) - len(there)} messages are there twice")
+            if strange := there - self._sent.keys():
+                found.broken.append(f"{name}: {len(strange)} messages that nobody sent")
+        first = next(iter(seen.values()), {})
+        found.broken += [f"{name} has other messages" for name, messages in seen.items() if messages != first]
+        found.broken += found.history.check()
+        if found.broken:
+            kept = self._directory.with_name(self._directory.name + "-broken")
+            shutil.copytree(self._directory, kept, dirs_exist_ok=True)
+
+    async def _all_of(self, node: Node) -> dict[int, bytes]:
+        """Everything that a server has, which has to lead for that."""
+        client = await self._client(node)
+        try:
+            info = await _api(client, f"STREAM.INFO.{_STREAM}")
+            if info["cluster"]["leader"] != node.name:
+                wanted = {"placement": {"preferred": node.name}}
+                await _api(client, f"STREAM.LEADER.STEPDOWN.{_STREAM}", wanted)
+                raise nats.errors.Error("it does not lead yet")
+            state = info["state"]
+            messages: dict[int, bytes] = {}
+            js = client.jetstream(timeout=_ANSWER_S)
+            for seq in range(state["first_seq"], state["last_seq"] + 1):
+                try:
+                    messages[seq] = (await js.get_msg(_STREAM, seq)).data or b""
+                except NotFoundError:
+                    continue
+            after = await _api(client, f"STREAM.INFO.{_STREAM}")
+            if after["cluster"]["leader"] != node.name:
+                raise nats.errors.Error("it leads no more")
+            return messages
+        finally:
+            await client.close()
+
+    async def _eventually(self, attempt: Callable[[], Any], what: str, seconds: float = 0.0) -> Any:
+        end = time.monotonic() + (seconds or self.settle_s)
+        while True:
+            try:
+                return await attempt()
+            except _GONE as error:
+                if time.monotonic() > end:
+                    raise AssertionError(f"it never came to be that {what}: {error}") from error
+                await asyncio.sleep(0.2)
+
+
+async def _silent(_error: Exception) -> None:
+    return None
+
+
+async def _api(client: Client, verb: str, body: object = None) -> dict[str, Any]:
+    message = await client.request(f"$JS.API.{verb}", json.dumps(body or {}).encode(), timeout=_ANSWER_S)
+    answer: dict[str, Any] = json.loads(message.data)
+    if "error" in answer:
+        raise nats.errors.Error(str(answer["error"]))
+    return answer
+
+
+def replicated_runs(count: int, seconds: float = 60.0) -> Figures:
+    """So many runs, of three servers and of five in turn."""
+    counts: Counter[str] = Counter()
+    broken: list[str] = []
+    worst_s = 0.0
+    for seed in range(count):
+        with tempfile.TemporaryDirectory(prefix="replicated-") as directory:
+            trial = Trial("o", Path(directory), nodes=3 if seed % 2 == 0 else 5, seed=seed)
+            found = asyncio.run(trial.run(seconds))
+        counts.update(found.troubles)
+        counts.update(acked=found.acked, unanswered=found.unanswered, events=len(found.history.events))
+        worst_s = max(worst_s, found.worst_gap_s)
+        broken += [f"seed {seed}: {problem}" for problem in found.broken]
+        click.echo(f"{seed + 1:,} of {count:,} runs, {len(broken)} broken", err=True)
+    control = asyncio.run(control_run())
+    return Figures(
+        {
+            "runs": count,
+            **{name: counts[name] for name in TROUBLES},
+            "messages acknowledged": counts["acked"],
+            "publishes without an answer": counts["unanswered"],
+            "operations on the bucket": counts["events"],
+            "longest time without an acknowledgement, s": f"{worst_s:.1f}",
+            "lost, doubled, different or out of order": len(broken),
+        },
+        broken,
+        f"one copy, and its server's disk is gone: {'noticed' if control.broken else 'NOT noticed'}",
+        bool(control.broken),
+    )
+
+
+async def control_run() -> Replicated:
+    """What a stream with one copy loses with its server."""
+    with tempfile.TemporaryDirectory(prefix="replicated-") as directory:
+        trial = Trial("o", Path(directory), copies=1)
+        trial.settle_s = 5.0
+        return await trial.run(4.0, ("wipe leader",))
