@@ -72,6 +72,11 @@ async def cluster(kind: str, directory: Path) -> AsyncIterator[list[Process]]:
             await asyncio.sleep(0.1)
         await call(client, "STREAM.DELETE.READY")
         await client.close()
+        for process in processes:
+            asked = await connected(process)
+            while "error" in await call(asked, "STREAM.NAMES"):
+                await asyncio.sleep(0.1)
+            await asked.close()
         yield processes
     finally:
         for process in processes:
@@ -93,13 +98,16 @@ async def connected(process: Process) -> Client:
 
 
 async def call(client: Client, subject: str, /, **body: Any) -> dict[str, Any]:
-    try:
-        payload = json.dumps(body).encode() if body else b""
-        answer = await client.request(f"$JS.API.{subject}", payload, timeout=3)
-    except nats.errors.TimeoutError:
-        return {"error": {"code": 0, "err_code": 0, "description": "no answer"}}
-    found: dict[str, Any] = json.loads(answer.data)
-    return found
+    """Ask, and again while nobody hears it: servers that were just started may not know yet who listens where."""
+    payload = json.dumps(body).encode() if body else b""
+    for _ in range(8):
+        try:
+            answer = await client.request(f"$JS.API.{subject}", payload, timeout=2)
+        except nats.errors.TimeoutError:
+            continue
+        found: dict[str, Any] = json.loads(answer.data)
+        return found
+    return {"error": {"code": 0, "err_code": 0, "description": "no answer"}}
 
 
 async def create(client: Client, name: str, replicas: int, **more: Any) -> dict[str, Any]:
