@@ -419,6 +419,8 @@ class Group:
             self._roll()
         if self._leads and (term != self.term or self._role != _LEADER):
             self._step_down()
+        if term != self.term:
+            self._transfer_ticks = 0
         self.term = term
         votes = self._votes
         for index, _, kind, data in ready.committed:

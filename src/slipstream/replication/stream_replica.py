@@ -106,6 +106,7 @@ class StreamReplica:
         self._known_leader = 0
         self._reads: list[Callable[[bool], None]] = []  # of this turn
         self._changes: list[Sequence[tuple[MemberKind, int]]] = []  # of the membership, to be proposed
+        self._stays = False  # the store may go on without being read back
         self._saves_votes = False
         self._waits_for_votes = False  # all else is quiet
         self._sender = SegmentSender(ports, self._send_other)
@@ -198,6 +199,8 @@ class StreamReplica:
         stream, self.stream = self.stream, None
         work, self._work = self._work, None
         if stream is not None:
+            # The times at which messages end are read back with them: the store does not keep those of new ones.
+            self._stays = not stream.config.allow_msg_ttl
             self._host.release_stream(self.name)
             upkeep = stream.committer.upkeep
             if self._commit_runs:
@@ -374,7 +377,15 @@ class StreamReplica:
         self._when_quiet(install)
 
     def _reopen(self, group: Group) -> None:
-        """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped."""
+        """Open the log again up to what is committed: what the stream had indexed ahead of that is dropped.
+
+        If there is nothing of that kind, as when a quiet stream is handed over, it goes on as it is: reading a long log
+        back takes its time.
+        """
+        if self._stays and self._store is not None and self._log.follow():
+            self._work = FollowerWork(self._store, self._ports, self._persisted, self._fail)
+            group.resume(self._log)
+            return
         self._let_go()
         self._open(group.applied, lambda _: group.resume(self._log))
 

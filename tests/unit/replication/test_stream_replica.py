@@ -319,10 +319,33 @@ def test_a_stream_is_handed_over() -> None:
     old = cluster.leader
     heir = next(node for node in cluster.up() if node is not old)
     assert old.replica.group is not None
+    store = old.replica._store
     old.replica.group.transfer(heir.id)
     cluster.until(lambda: heir.leads, 5)
+    assert old.replica._store is store  # nothing was ahead of the others, so nothing had to be read back
     assert cluster.stored(b"two")["seq"] == 2
     assert len(cluster.agree()) == 2
+    heir.member.transfer(old.id)
+    cluster.until(lambda: old.leads, 5)
+    assert cluster.stored(b"three")["seq"] == 3
+    assert [payload for _, _, payload in cluster.agree()] == [b"one", b"two", b"three"]
+
+
+def test_messages_that_end_do_so_whoever_leads() -> None:
+    cluster = Cluster(allow_msg_ttl=True)
+    old = cluster.leader
+    reply = b"_INBOX.ttl"
+    old.ports.route(b"s.a", reply, b"NATS/1.0\r\nNats-TTL: 20s\r\n\r\n", b"one")
+    cluster.settle()
+    assert old.answer(reply)["seq"] == 1
+    heir = next(node for node in cluster.up() if node is not old)
+    old.member.transfer(heir.id)
+    cluster.until(lambda: heir.leads)
+    heir.member.transfer(old.id)
+    cluster.until(lambda: old.leads)
+    assert len(cluster.agree()) == 1
+    cluster.steps(220)
+    assert cluster.agree() == []
 
 
 def test_a_replica_stops_and_its_files_can_go() -> None:

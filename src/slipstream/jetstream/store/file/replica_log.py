@@ -186,6 +186,26 @@ class ReplicaLog:
         assert self._indexed == self.last_index, "a leader appends behind what is committed"
         self._log.writer.epoch = term
 
+    def follow(self) -> bool:
+        """This replica leads no more. False: it has indexed what is not committed, and has to be opened again."""
+        state, log, commits = self._state, self._log, self._commits
+        ahead = (
+            commits.in_flight is not None
+            or not commits.is_settled
+            or log.pending_bytes > 0
+            or log.unit is not None
+            or state.fault is not None
+            or state.refusal is not None
+            or bool(state.assigned.removals)
+            or self._facts.is_waiting
+            or self._removals.is_waiting
+            or self._states.is_waiting
+            or not self._indexed == self.last_index == self.applied_index
+        )
+        if not ahead:
+            log.writer.epoch = 0
+        return not ahead
+
     def proposals(self, job: CommitJob) -> list[bytes]:
         """A leader's commit has begun: its frames, as they are proposed; their numbers are the next indexes."""
         out: list[bytes] = []
