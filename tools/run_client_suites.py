@@ -6,10 +6,12 @@
 
 A suite is a repository at a commit of its own; the first run clones it and installs what it needs into an environment
 below the work directory. The server listens on 4222, where these suites look for one, in a network of its own where the
-system allows that. A test that fails is run once more with a new server; one that passes then is listed as flaky.
+system allows that; it is also first on the PATH, by the name `nats-server`, for suites that start their own. A test
+that fails is run once more with a new server; one that passes then is listed as flaky.
 
 The program ends with 1 when a test passed with nats-server and not with ours. A suite whose tool (`go`) is not
-installed, or whose repository cannot be had, is left out, and said so.
+installed, or whose repository cannot be had, is left out, and said so. (kine is not among them: the tests of its NATS
+driver bring their own server.)
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ class Suite:
     packages: tuple[str, ...] = ()  # of Python; `.` is the project itself
     tests: tuple[str, ...] = ()  # arguments of pytest or `go test`
     environment: tuple[tuple[str, str], ...] = ()
+    python: str = ""  # the interpreter it wants, if not any
 
 
 _PYTEST = ("pytest<9", "pytest-timeout")
@@ -78,8 +81,9 @@ SUITES = {
             "orbit",
             "https://github.com/synadia-io/orbit.py",
             "python",
-            (*_PYTEST, "pytest-asyncio", "nats-py", "./natsext"),
-            ("natsext",),
+            (*_PYTEST, "pytest-asyncio", "./nats-extra", "./orbit-jetstreamext", "./orbit-counters"),
+            ("nats-extra", "orbit-jetstreamext", "orbit-counters", "--import-mode=importlib"),
+            python="python3.13",
         ),
         Suite(
             "watermill-nats",
@@ -89,7 +93,6 @@ SUITES = {
             ("./...",),
             (("WATERMILL_TEST_NATS_URL", "nats://127.0.0.1:4222"),),
         ),
-        Suite("kine", "https://github.com/k3s-io/kine", "go", (), ("./pkg/drivers/nats/...",)),
     )
 }
 
@@ -118,11 +121,20 @@ def prepared(suite: Suite, directory: Path, repo: Path) -> list[str]:
     if suite.needs == "go":
         if shutil.which("go") is None:
             raise NotAvailable("go is not installed")
+        # All of it now: the tests have no network but their own.
+        done = subprocess.run(
+            ["go", "mod", "download"], cwd=repo, capture_output=True, text=True, timeout=SUITE_TIMEOUT_S
+        )
+        if done.returncode:
+            raise NotAvailable(f"its modules cannot be had: {done.stderr.strip().splitlines()[-1:]}")
         return ["go", "test", "-count=1", "-json", "-timeout", f"{SUITE_TIMEOUT_S}s", *suite.tests]
     python = directory / suite.name / "venv" / "bin" / "python"
     stamp = directory / suite.name / ".installed"
     if not stamp.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
+        interpreter = shutil.which(suite.python) if suite.python else sys.executable
+        made = interpreter and subprocess.run([interpreter, "-m", "venv", str(python.parents[1])], capture_output=True)
+        if not made or made.returncode:
+            raise NotAvailable(f"it wants {suite.python or 'venv'}")
         command = [str(python), "-m", "pip", "install", "-q", *suite.packages]
         done = subprocess.run(command, cwd=repo, capture_output=True, text=True, timeout=SUITE_TIMEOUT_S)
         if done.returncode:
@@ -159,6 +171,10 @@ def run(
 def inside(arguments: list[str]) -> int:
     """In the network of the tests: a server, then they."""
     binary, work, *words = arguments
+    programs = Path(work) / "bin"
+    programs.mkdir()
+    (programs / "nats-server").symlink_to(binary)
+    os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
     server_command = [binary, "-a", "127.0.0.1", "-p", "4222", "-js", "-sd", f"{work}/js", "-l", f"{work}/server.log"]
     with subprocess.Popen(server_command) as server:
         try:
