@@ -6,8 +6,10 @@ import pytest
 
 from models.records import Record
 from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file import FileStore
 from slipstream.jetstream.store.file.applied_file import APPLIED_NAME, Applied, encode_applied
 from slipstream.jetstream.store.limits import STORE_VERBATIM_SEGMENTS
+from slipstream.testing.sim_disk import SimDisk
 from support.replica_nodes import TERM, Node, frame
 from support.stores import DIRECTORY, commit, fill, upkeep
 
@@ -100,6 +102,40 @@ def test_mostly_dead_segments_are_rewritten_but_for_the_newest() -> None:
         assert not node.store.lost().seqs
         node.reopen()
         assert [entry[0] for entry in node.log.entries(node.log.first_index, 42, 1 << 20)]
+
+
+class Counting(SimDisk):
+    """Knows which files were read behind their headers."""
+
+    read_paths: set[str] = set()
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        if offset + length > 4096:
+            self.read_paths.add(path)
+        return super().read(path, offset, length)
+
+
+def test_a_start_does_not_read_what_is_certain() -> None:
+    node = Node(segment_bytes=4096 + 600)
+    node.write(*(frame(index, message(index)) for index in range(1, 41)))
+    node.log.commit(36)
+    upkeep(node.store)
+    assert (saved := node.saved()) is not None and saved.frame == 36
+    segments = [segment.path for segment in node.store.log.segments]
+    node.disk = node.disk.kill()
+    node.disk.__class__ = Counting
+    Counting.read_paths = set()
+    node.store = FileStore.open(node.disk, DIRECTORY, node.options)
+    read = [path for path in segments if path in Counting.read_paths]
+    assert read == segments[-len(read) :] and STORE_VERBATIM_SEGMENTS < len(read) < 8 < len(segments)
+    assert node.log.applied_index == 36 and node.log.last_index == 40 and node.store.messages == 36
+    first = node.log.first_index
+    assert 1 < first <= 37 and node.log.terms()[0] == (first - 1, 1)
+    assert [entry[0] for entry in node.log.entries(first, 41, 1 << 20)] == list(range(first, 41))
+    with pytest.raises(StorageFault, match="is gone"):
+        node.log.entries(1, 2, 100)
+    node.log.commit(40)
+    assert node.store.messages == 40
 
 
 def test_an_erased_message_goes_on_every_replica_and_its_frame_can_be_sent() -> None:

@@ -18,7 +18,7 @@ from slipstream.jetstream.store.file.recovered import Fact, RecoveredLog
 from slipstream.jetstream.store.file.recovery import recover_log
 from slipstream.jetstream.store.file.replica_states import apply_states
 from slipstream.jetstream.store.file.segment import HEADER_BYTES
-from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS
+from slipstream.jetstream.store.limits import STORE_SCAN_STEP_RECORDS, STORE_VERBATIM_SEGMENTS
 from slipstream.kernels.log.record import ADD, CONFIG, NOTE, PUT, REMOVE
 from slipstream.kernels.log.replay import frame_end
 from slipstream.kernels.log.segscan import SegmentScan
@@ -53,6 +53,18 @@ def facts_of(frame: bytes, salt: int) -> list[Fact]:
         for kind, key, payload in _said(frame, salt)
         if kind == CONFIG or (kind == NOTE and not key.startswith(RAFT_KEY))
     ]
+
+
+def _needed(segments: list[Segment], applied: int) -> list[Segment]:
+    """Those whose frames a start looks at one by one: what is not certain, and a little more for who is behind.
+
+    The others are known by their index files. Who needs their frames gets whole segments, so that a start does not take
+    the longer the more there is.
+    """
+    at = max(len(segments) - 1 - STORE_VERBATIM_SEGMENTS, 0)
+    while at and segments[at].header.frame_no > applied:
+        at -= 1
+    return segments[at:]
 
 
 def _said(frame: bytes, salt: int) -> list[Fact]:
@@ -103,6 +115,8 @@ def recover_replica(disk: Disk, directory: str, *, seed: int, first_id: int, com
             verbatim.append(segment)
     if not verbatim:
         raise StorageFault("no frame of the log is as it was written", path=directory)
+    if applied is not None:
+        verbatim = _needed(verbatim, applied.frame)
     first = verbatim[0].header.frame_no + 1
     saved, states = 0, {}
     if applied is not None:
