@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from fuzz.target import Target, cut
 from slipstream.errors import StorageFault
 from slipstream.replication.descriptions import DESCRIBE, DescribeStream, Descriptions
-from slipstream.replication.hosting import Hosting
 from slipstream.replication.meta.entries import Assignment, Node, decode, encode
 from slipstream.replication.meta.founding import decode_promise, encode_promise
 from slipstream.replication.meta.state import MetaState
 from slipstream.replication.peer_calls import PeerCalls
 from support.founding_world import FoundingWorld
 from support.meta import assignment, node
+
+if TYPE_CHECKING:
+    from slipstream.replication.hosting import Hosting  # needs the Raft core
 
 
 def entry(data: bytes) -> None:
@@ -51,7 +53,7 @@ def founding(data: bytes) -> None:
 def peer_call(data: bytes) -> None:
     """Whatever another server asks or answers, this one goes on."""
     told: list[bytes] = []
-    descriptions = Descriptions(lambda _: None, cast(Hosting, None), lambda: None)
+    descriptions = Descriptions(lambda _: None, cast("Hosting", None), lambda: None)
     calls = PeerCalls(
         1, lambda *_: None, lambda _, answer: told.append(answer), lambda work: work(), descriptions.handle
     )

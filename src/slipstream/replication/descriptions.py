@@ -8,7 +8,7 @@ usage      what an account has on this server
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,9 +18,11 @@ from slipstream.jetstream.api.received import all_committed, all_received
 from slipstream.jetstream.config.enums import StorageType
 from slipstream.jetstream.gojson import encode
 from slipstream.jetstream.stream.stream import Stream
-from slipstream.replication.hosting import Hosting
-from slipstream.replication.meta.group import MetaGroup
 from slipstream.replication.peer_calls import Answer
+
+if TYPE_CHECKING:
+    from slipstream.replication.hosting import Hosting
+    from slipstream.replication.meta.group import MetaGroup
 
 __all__ = ["DESCRIBE", "LIST", "USAGE", "DescribeStream", "Described", "Descriptions", "ListStreams"]
 

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+pytest.importorskip("slipstream_raft", reason="the Raft core is not built here: tools/setup_raft.sh")
+
 from slipstream.replication.meta.entries import Assignment, stream_key
 from support.meta import assignment, node
 from support.meta_world import MetaServer, MetaWorld
