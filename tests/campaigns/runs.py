@@ -384,12 +384,14 @@ def injection(calls_of_each: int) -> Figures:
 
 
 def raft(seeds: int) -> Figures:
-    """A Raft group over a plain log and over the store's, seed by seed, and mutants that the same checks must catch."""
+    """A Raft group over a plain log and over the store's, whole replicas in a storm, seed by seed, and mutants that the
+    same checks must catch."""
     from support.raft_sim import Mutant, RaftSim, Violation  # needs the Raft core, which not everybody has built
     from support.raft_store_sim import StoreMutant, StoreSim
+    from support.replica_world import Storm
 
     broken: list[str] = []
-    acked = elections = 0
+    acked = elections = stored = read = 0
     for seed in range(seeds):
         for kind in (RaftSim, StoreSim):
             try:
@@ -399,6 +401,14 @@ def raft(seeds: int) -> Figures:
                 continue
             acked += len(sim.acked)
             elections += len(sim.leaders)
+        nodes, limited = 5 if seed % 5 == 0 else 3, {"padding": 3000, "max_msgs": 5} if seed % 2 else {}
+        try:
+            storm = Storm(seed, nodes=nodes, steps=200, **limited).run()
+        except AssertionError as error:
+            broken.append(f"Storm {seed}: {error}")
+            continue
+        stored += len(storm.acked)
+        read += storm.read
     caught: dict[Mutant | StoreMutant, int] = dict.fromkeys((*Mutant, *StoreMutant), 0)
     tried = min(max(seeds, 40), 1_000)
     for mutant in caught:
@@ -411,7 +421,14 @@ def raft(seeds: int) -> Figures:
             except Violation:
                 caught[mutant] += 1
     return Figures(
-        {"seeds": seeds, "entries acknowledged": acked, "leaders elected": elections, "seeds that failed": len(broken)},
+        {
+            "seeds": seeds,
+            "entries acknowledged": acked,
+            "leaders elected": elections,
+            "publishes acknowledged by whole replicas": stored,
+            "reads of them": read,
+            "seeds that failed": len(broken),
+        },
         broken,
         f"of {tried} seeds each, "
         + ", ".join(f"{count} notice that {mutant.value}" for mutant, count in caught.items()),
