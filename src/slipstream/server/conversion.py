@@ -151,6 +151,8 @@ def convert_stream(disk: Disk, directory: str, goes_on: Callable[[], bool] = lam
         OSError, StorageFault: it cannot be opened.
     """
     options = FileStoreOptions(random64=lambda: secrets.randbits(64), noise=secrets.token_bytes, now_ns=time.time_ns)
+    if any(name.startswith("VOTE") for name in disk.list_dir(directory)):
+        raise StorageFault("the log of a replica is for its cluster alone", path=directory)
     store = FileStore.open(disk, directory, options)
     try:
         _commit(store)

@@ -17,7 +17,7 @@ from slipstream.jetstream.store.sealed.keys import AtRestCipher, KeyRing, MainKe
 from slipstream.jetstream.store.sealed.marker import MARKER, MarkState, check_keys, read_mark, write_mark
 from slipstream.jetstream.store.values import ALL, StoredMessage
 from slipstream.server.at_rest import AtRest, KeysAtRest
-from slipstream.server.conversion import Conversion
+from slipstream.server.conversion import Conversion, convert_stream
 from slipstream.testing.sim_disk import SimDisk
 from support.stores import commit, new_file_store, reopen, upkeep
 
@@ -234,3 +234,12 @@ def test_without_the_mark_nothing_is_guessed() -> None:
     with pytest.raises(StorageFault, match="which says why, is gone"):
         check_keys(disk, ROOT, KEY, has_streams=True)
     assert check_keys(disk, ROOT, KEY, has_streams=True, decrypts=True).state is MarkState.DECRYPTING
+
+
+def test_the_log_of_a_replica_is_left_alone() -> None:
+    disk = plain_directory()
+    at_rest, upper = stores(disk, MarkState.ENCRYPTING)
+    at_rest.prepare(ROOT, [ACCOUNT])
+    disk.create(f"{path_of(at_rest)}/VOTE.0")
+    with pytest.raises(StorageFault, match="for its cluster alone"):
+        convert_stream(upper, path_of(at_rest))
