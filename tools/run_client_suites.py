@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from run_nats_py_suite import network_isolation
 
 SUITE_TIMEOUT_S = 3600
 START_TIMEOUT_S = 60
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # in names of tests, new every time
 BAD = frozenset({"failure", "error", "fail"})
 
 Outcomes = dict[str, str]
@@ -206,7 +208,7 @@ def read_go(output: str) -> Outcomes:
         if line.startswith("{"):
             event = json.loads(line)
             if event.get("Test") and event.get("Action") in ("pass", "fail", "skip"):
-                name = f"{event['Package']}::{event['Test']}"
+                name = f"{event['Package']}::{_UUID.sub('<uuid>', event['Test'])}"
                 found[name] = {"pass": "passed", "skip": "skipped"}.get(event["Action"], "fail")
     return found
 

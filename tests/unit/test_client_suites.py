@@ -19,7 +19,8 @@ def test_outcomes_of_pytest(tmp_path: Path) -> None:
 def test_outcomes_of_go() -> None:
     output = 'FAIL words\n{"Action":"output","Package":"p","Test":"T"}\n{"Action":"pass","Package":"p","Test":"T/a"}\n'
     output += '{"Action":"fail","Package":"p","Test":"T"}\n{"Action":"pass","Package":"p"}\n'
-    assert read_go(output) == {"p::T/a": "passed", "p::T": "fail"}
+    output += '{"Action":"skip","Package":"p","Test":"T/7ec567c9-209d-4c69-8b4d-4d3d22c47245"}\n'
+    assert read_go(output) == {"p::T/a": "passed", "p::T": "fail", "p::T/<uuid>": "skipped"}
 
 
 def test_a_test_that_passes_the_second_time_is_flaky() -> None:
