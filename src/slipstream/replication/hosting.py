@@ -16,6 +16,7 @@ from functools import partial
 
 from slipstream.errors import ApiError, StorageFault
 from slipstream.jetstream.account.account import JetStreamAccount
+from slipstream.jetstream.config.enums import Compression
 from slipstream.jetstream.config.stored import to_stored
 from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
@@ -186,6 +187,8 @@ class Hosting:
         files = ReplicaFiles(self._disk, f"{self._directory}/{assignment.group}", self._options)
         kept.files = files
         config = assignment.config
+        if config.compression is not Compression.NONE:
+            self._log("WRN", assignment, 'has copies, which are not compressed yet: "compression" has no effect')
         faults: list[StorageFault] = []
 
         def create() -> None:

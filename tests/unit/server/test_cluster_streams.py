@@ -101,6 +101,8 @@ async def test_streams_are_made_on_any_server_and_seen_on_all(servers: Trio) -> 
         assert (await call(clients[0], "STREAM.NAMES"))["streams"] == ["R10", "R11", "R12"]
         kept = [member.coordinator.hosting.replica("$G", "R30") for member in servers.members]
         assert kept == [None, None, None]
+        await create(clients[0], "PACKED", compression="s2")
+        assert any("copies, which are not compressed yet" in line for line in servers.members[0].lines)
     finally:
         for client in clients:
             await client.close()
