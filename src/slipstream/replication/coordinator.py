@@ -11,6 +11,7 @@ What this is not: the meta group itself, the founding, or connections (`server.c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
 from slipstream.errors import ApiError
@@ -233,6 +234,20 @@ class Coordinator:
             raise TableError(table.CLUSTER_NOT_LEADER)
         target = next_leader(body, self, meta.votes.voters, meta.lags())
         return lambda: meta.transfer(target)
+
+    def hand_over(self) -> None:
+        """This server is about to leave: let others lead what it leads. Where nobody can, it goes on."""
+        for assignment, group in self.hosting.leading():
+            with suppress(ApiError):
+                group.transfer(next_leader(b"", self, assignment.peers, group.lags()))
+        if self.is_meta_leader:
+            with suppress(ApiError):
+                self.step_down(b"")()
+
+    @property
+    def leads_anything(self) -> bool:
+        """Whether somebody would miss a leader if this server ended now."""
+        return bool(self.hosting.leading()) or self.is_meta_leader
 
     def meta_block(self) -> dict[str, object] | None:
         """The meta group as `/jsz` shows it; None before there is one."""

@@ -22,6 +22,7 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.jetstream.stream.stream import Stream
+from slipstream.replication.group import Group
 from slipstream.replication.groups import Groups
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.meta.entries import Assignment
@@ -96,6 +97,11 @@ class Hosting:
         """The replica of a stream, if it has several and one is here."""
         kept = self._kept.get((account, name))
         return kept.replica if kept is not None else None
+
+    def leading(self) -> list[tuple[Assignment, Group]]:
+        """The groups of streams with copies that this server leads."""
+        found = ((kept.assignment, kept.replica.group) for kept in self._kept.values() if kept.replica is not None)
+        return [(assignment, group) for assignment, group in found if group is not None and group.is_leader]
 
     def view(self, account: str, name: str) -> StreamView | None:
         """What this server knows of a stream that is kept here; None: it is not."""

@@ -5,8 +5,9 @@ Imported only where there is a cluster: a single server needs no Raft.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slipstream.replication.cluster_api import ClusterApi
 from slipstream.replication.coordinator import Coordinator
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from slipstream.server.server import Server
 
 __all__ = ["JetStreamCluster"]
+
+_HAND_OVER_S: Final = 2.0  # then the others find out by themselves, as after a death
+_LOOK_S: Final = 0.01
 
 
 class JetStreamCluster:
@@ -90,6 +94,14 @@ class JetStreamCluster:
             StorageFault, ValueError: what was promised cannot be read.
         """
         self.node.join(mesh)
+
+    async def hand_over(self) -> None:
+        """This server is about to leave: another one leads what it leads, if that is a matter of a moment."""
+        self.coordinator.hand_over()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _HAND_OVER_S
+        while self.coordinator.leads_anything and loop.time() < end:
+            await asyncio.sleep(_LOOK_S)
 
     def stop(self) -> None:
         """Take part no more."""

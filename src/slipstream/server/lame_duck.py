@@ -1,6 +1,6 @@
 """Lame duck mode: leave slowly, so that clients move to other servers one after the other.
 
-    announce (INFO ldm) ── grace period ──► close client, wait, close client, ... ──► shut down
+    hand over streams ──► announce (INFO ldm) ── grace period ──► close client, wait, close client, ... ──► shut down
 
 The clients are closed in random order, spread over the duration that is left after the grace period, never more than a
 second apart; a server without clients leaves at once.
@@ -38,6 +38,8 @@ async def leave(server: Server) -> None:
     hub, options = server.hub, server.options
     server.log("INF", "Entering lame duck mode, stop accepting new clients")
     server.stop_accepting()
+    if server.jetstream is not None and server.jetstream.cluster is not None:
+        await server.jetstream.cluster.hand_over()
     if server.routes is not None:
         hub.lame_duck = True
         server.routes.mesh.say_goodbye()

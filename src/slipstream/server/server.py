@@ -407,6 +407,8 @@ class Server:
         if self.monitoring is not None:
             self.monitoring.announce_shutdown()
         self.stop_accepting()
+        if self.jetstream is not None and self.jetstream.cluster is not None:
+            await self.jetstream.cluster.hand_over()
         self._jetstream.stop()  # while the clients are there: those who wait for messages are told
         self.hub.close_all(CloseReason.SERVER_SHUTDOWN)
         for sockets in self._link_sockets():

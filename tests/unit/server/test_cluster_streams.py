@@ -14,6 +14,7 @@ from nats.js.errors import APIError
 
 pytest.importorskip("slipstream_raft")
 
+from slipstream.server.jetstream_cluster import JetStreamCluster
 from slipstream.server.jetstream_facts import RunningJetStream
 from support.cluster_servers import Member, Trio, trio
 from support.clusters import until
@@ -177,6 +178,30 @@ async def test_an_update_is_everywhere_and_leaders_step_down(servers: Trio) -> N
         assert found["state"]["messages"] == 4
     finally:
         await client.close()
+
+
+async def test_who_leaves_hands_over_first(servers: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams and the cluster get another leader while the old one is still there, and nobody misses one."""
+    client = await nats.connect(servers.members[0].url)
+    for number in range(3):
+        await create(client, f"S{number}")
+    await client.close()
+    leader = await servers.leader()
+    others = [member for member in servers.members if member is not leader]
+    left: list[bool] = []
+    hand_over = JetStreamCluster.hand_over
+
+    async def noted(cluster: JetStreamCluster) -> None:
+        left.append(cluster.coordinator.leads_anything)
+        await hand_over(cluster)
+        left.append(cluster.coordinator.leads_anything)
+
+    monkeypatch.setattr(JetStreamCluster, "hand_over", noted)
+    await leader.stop()
+    assert left == [True, False], "before the server ended"
+    await until(lambda: any(member.is_leader for member in others))
+    for name in ("S0", "S1", "S2"):
+        await until(lambda name=name: any(member.coordinator.hosting.led("$G", name) for member in others))  # type: ignore[misc]
 
 
 async def test_all_start_again(servers: Trio) -> None:
