@@ -29,7 +29,7 @@ from slipstream.monitoring.jsz import NotLeader, jsz, jsz_options
 from slipstream.monitoring.leafz import leafz, leafz_options
 from slipstream.monitoring.metrics import metrics
 from slipstream.monitoring.query import BadRequest, Query
-from slipstream.monitoring.raftz import NO_RAFT
+from slipstream.monitoring.raftz import NO_RAFT, raftz, raftz_options
 from slipstream.monitoring.reply import Reply
 from slipstream.monitoring.routez import routez, routez_options
 from slipstream.monitoring.stacksz import stacksz
@@ -92,6 +92,13 @@ def _queues(facts: Facts, options: Any) -> Reply:
     return Reply(200, _JSON, encode_indented(ipqueuesz(facts, options), 3), _ANYWHERE)
 
 
+def _groups(facts: Facts, options: Any) -> Reply:
+    found = raftz(facts, options)
+    if found is None:
+        return Reply(404, _TEXT, NO_RAFT.encode())
+    return Reply(200, _JSON, encode_indented(found, 3), _ANYWHERE)
+
+
 def _metrics(facts: Facts, prefix: str) -> Steps[Reply]:
     return Reply(200, "text/plain; version=0.0.4; charset=utf-8", (yield from metrics(facts, prefix)))
 
@@ -107,7 +114,7 @@ ENDPOINTS: dict[str, Endpoint] = {
     "/routez": Endpoint(routez_options, _shown(routez), Counted.WHEN_READ, "Routes"),
     "/leafz": Endpoint(leafz_options, _shown(leafz), Counted.FIRST, "Leaf nodes"),
     "/gatewayz": Endpoint(gatewayz_options, _shown(gatewayz), Counted.FIRST, "Gateways"),
-    "/raftz": Endpoint(_nothing, lambda _facts, _: Reply(404, _TEXT, NO_RAFT.encode()), Counted.NEVER, "Raft groups"),
+    "/raftz": Endpoint(raftz_options, _groups, Counted.NEVER, "Raft groups"),
     "/healthz": Endpoint(healthz_options, _health, Counted.FIRST, "Health"),
     "/metrics": Endpoint(prefix_of, _metrics, Counted.FIRST, "Metrics for Prometheus"),
     "/ipqueuesz": Endpoint(ipqueuesz_options, _queues, Counted.NEVER, "Inner queues"),

@@ -205,6 +205,10 @@ class JetStreamFacts(Protocol):
         """The meta group of a cluster; None alone, or before there is one."""
         ...
 
+    def raft_groups(self, account: str, group: str) -> Mapping[str, Mapping[str, object]] | None:
+        """Groups by account and name, of one account (empty: the system's) or one alone; None: there can be none."""
+        ...
+
     def queues(self) -> Mapping[str, int]:
         """How much waits, by nats-server's name of the queue."""
         ...

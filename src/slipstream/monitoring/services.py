@@ -85,7 +85,7 @@ SERVER_SERVICES: dict[str, Service] = {
     "PROFILEZ": Service(ProfilezOptions, "ProfilezEventOptions", lambda _facts, options: profilez(options)),
     "EXPVARZ": Service(NoOptions, "ExpvarzEventOptions", lambda facts, _: _variables(facts)),
     "IPQUEUESZ": Service(IpqueueszOptions, "IpqueueszEventOptions", ipqueuesz),
-    "RAFTZ": Service(RaftzOptions, "RaftzEventOptions", lambda _facts, options: raftz(options)),
+    "RAFTZ": Service(RaftzOptions, "RaftzEventOptions", lambda facts, options: raftz(facts, options) or {}),
 }
 
 

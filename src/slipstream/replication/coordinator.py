@@ -23,6 +23,7 @@ from slipstream.jetstream.ports import Ports
 from slipstream.jetstream.store.file import FileStoreOptions
 from slipstream.jetstream.store.file.disk import Disk
 from slipstream.replication.descriptions import Descriptions
+from slipstream.replication.group import GroupFacts
 from slipstream.replication.groups import Groups
 from slipstream.replication.hosting import Hosting
 from slipstream.replication.ids import NO_NODE, group_name, short_id
@@ -262,6 +263,43 @@ class Coordinator:
         out["cluster_size"] = len(voters)
         out["quorum_needed"] = len(voters) // 2 + 1
         out["pending"] = 0
+        return out
+
+    def raft_groups(self, account: str, group: str) -> dict[str, dict[str, object]]:
+        """The groups of an account's streams that this server takes part in, or one of them, by account."""
+        found: dict[str, dict[str, object]] = {}
+        for assignment, member in self.hosting.groups():
+            name = group_name(assignment.group, len(assignment.peers), assignment.config.storage)
+            if assignment.account == account and group in ("", name):
+                found.setdefault(account, {})[name] = self._shown(member.facts())
+        return found
+
+    def meta_facts(self) -> dict[str, object] | None:
+        """The meta group as `/raftz` shows it."""
+        return None if self.meta is None else self._shown(self.meta.facts())
+
+    def _shown(self, facts: GroupFacts) -> dict[str, object]:
+        size = len(facts.voters)
+        out: dict[str, object] = {
+            "id": short_id(self.node.id),
+            "state": facts.state,
+            "size": size,
+            "quorum_needed": size // 2 + 1,
+            "committed": facts.applied,
+            "applied": facts.applied,
+        }
+        if facts.leader != NO_NODE:
+            out["leader"] = short_id(facts.leader)
+        out["ever_had_leader"] = facts.leader != NO_NODE or facts.last_index > 0
+        out["term"] = facts.term
+        if facts.vote != NO_NODE:
+            out["voted_for"] = short_id(facts.vote)
+        out["pindex"] = facts.last_index
+        out["system_account"] = True
+        entries = max(facts.last_index - facts.first_index + 1, 0)
+        out["wal"] = {"messages": entries, "first_seq": facts.first_index, "last_seq": facts.last_index}
+        others = (peer for peer in facts.voters if peer != self.node.id)
+        out["peers"] = {short_id(peer): {"name": self.name_of(peer), "known": peer in self.online} for peer in others}
         return out
 
     def gate(self, account: str) -> Gate:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from msgspec.structs import replace
@@ -44,11 +45,25 @@ from slipstream.jetstream.store.file.votes import Votes
 from slipstream.replication.ids import NO_NODE
 from slipstream.replication.settings import DEFAULTS, GroupSettings
 
-__all__ = ["Group", "GroupLog", "GroupPorts", "MemberKind"]
+__all__ = ["Group", "GroupFacts", "GroupLog", "GroupPorts", "MemberKind"]
 
 MemberKind = Literal["voter", "learner", "gone"]
 _CHANGES: Final[dict[MemberKind, int]] = {"voter": ADD_VOTER, "learner": ADD_LEARNER, "gone": REMOVE}
 _LEADER: Final = "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A member as monitoring shows it."""
+
+    state: str
+    leader: int
+    term: int
+    vote: int
+    applied: int
+    first_index: int
+    last_index: int
+    voters: tuple[int, ...]
 
 
 class GroupLog(Protocol):
@@ -229,6 +244,21 @@ class Group:
             return {}
         status = self._node.status()
         return {node: status.last_index - matched for node, (matched, *_) in status.progress if node != self.node}
+
+    def facts(self) -> GroupFacts:
+        """What monitoring shows."""
+        log, votes = self._log, self._votes
+        state = "CLOSED" if self._ended else self._role.upper() or "FOLLOWER"
+        return GroupFacts(
+            state,
+            self.leader,
+            self.term,
+            votes.vote,
+            self.applied,
+            log.first_index,
+            log.last_index,
+            tuple(votes.voters),
+        )
 
     # --- events -----------------------------------------------------------------------------------------------------
 

@@ -98,10 +98,14 @@ class Hosting:
         kept = self._kept.get((account, name))
         return kept.replica if kept is not None else None
 
-    def leading(self) -> list[tuple[Assignment, Group]]:
-        """The groups of streams with copies that this server leads."""
+    def groups(self) -> list[tuple[Assignment, Group]]:
+        """The groups that this server takes part in."""
         found = ((kept.assignment, kept.replica.group) for kept in self._kept.values() if kept.replica is not None)
-        return [(assignment, group) for assignment, group in found if group is not None and group.is_leader]
+        return [(assignment, group) for assignment, group in found if group is not None]
+
+    def leading(self) -> list[tuple[Assignment, Group]]:
+        """Those of them that this server leads."""
+        return [(assignment, group) for assignment, group in self.groups() if group.is_leader]
 
     def view(self, account: str, name: str) -> StreamView | None:
         """What this server knows of a stream that is kept here; None: it is not."""

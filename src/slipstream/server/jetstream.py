@@ -177,6 +177,11 @@ class JetStreamRunner:
         operators = self._server.hub.logins.operators
         return operators is not None and name in operators.claimed.accounts and not self._is_system(name)
 
+    @property
+    def system_name(self) -> str:
+        """The name of the system account."""
+        return self._server.options.system_account_name
+
     def _is_system(self, name: str) -> bool:
         return name == self._server.options.system_account_name
 

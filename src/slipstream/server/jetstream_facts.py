@@ -134,6 +134,17 @@ class RunningJetStream:
         cluster = self._runner.cluster
         return None if cluster is None else cluster.coordinator.meta_block()
 
+    def raft_groups(self, account: str, group: str) -> Mapping[str, Mapping[str, object]] | None:
+        """See `JetStreamFacts.raft_groups`."""
+        cluster = self._runner.cluster
+        if cluster is None:
+            return None
+        system = self._runner.system_name
+        if account not in ("", system):
+            return cluster.coordinator.raft_groups(account, group)
+        meta = cluster.coordinator.meta_facts()
+        return {} if meta is None or group not in ("", "_meta_") else {system: {"_meta_": meta}}
+
     def queues(self) -> Mapping[str, int]:
         """See `JetStreamFacts.queues`."""
         accounts = self._runner.accounts.values()

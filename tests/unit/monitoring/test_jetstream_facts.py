@@ -103,6 +103,9 @@ class JetStream:
     def meta_cluster(self) -> dict[str, object] | None:
         return {"name": "C", "leader": "n1"}
 
+    def raft_groups(self, account: str, group: str) -> dict[str, dict[str, object]] | None:
+        return {account or "$SYS": {group or "_meta_": {"state": "LEADER"}}}
+
     def queues(self) -> dict[str, int]:
         return {"JetStream API queue": 2, "[ACC:Z] stream 's' messages": 0}
 
@@ -252,3 +255,10 @@ def test_health_when_jetstream_did_not_start(world: World) -> None:
     assert ask(world, "/healthz", "js-server-only=1") == (200, {"status": "ok"})
     status, health = ask(world, "/healthz", "details=1")
     assert (status, health["errors"][0]["type"]) == (503, "JETSTREAM")
+
+
+def test_raft_groups(world: World) -> None:
+    assert ask(world, "/raftz") == (200, {"$SYS": {"_meta_": {"state": "LEADER"}}})
+    assert ask(world, "/raftz", "acc=A&group=g") == (200, {"A": {"g": {"state": "LEADER"}}})
+    world.facts.jetstream = None
+    assert finished(Endpoints(world.facts).reply("/raftz", "")).status == 404

@@ -246,6 +246,21 @@ async def test_the_meta_group_is_shown_and_steps_down(tmp_path: Path) -> None:
                 assert (meta["name"], meta["leader"], meta["cluster_size"]) == ("C", first.name, 3)
                 assert {one["name"] for one in meta["replicas"]} == {"n0", "n1", "n2"} - {member.name}
                 assert (await asked("HEALTHZ", member))["status"] == "ok"
+                shown = (await asked("RAFTZ", member))["SYS"]["_meta_"]
+                assert shown["state"] == ("LEADER" if member is first else "FOLLOWER") and shown["size"] == 3
+                assert {one["name"] for one in shown["peers"].values()} == {"n0", "n1", "n2"} - {member.name}
+            user = await nats.connect(servers.members[0].url)
+            group = (await create(user, "X"))["cluster"]["raft_group"]
+            await user.close()
+            body = json.dumps({"account": "A"}).encode()
+            states = []
+            for member in servers.members:
+                assert member.server is not None
+                subject = f"$SYS.REQ.SERVER.{member.server.identity.id}.RAFTZ"
+                found = json.loads((await client.request(subject, body, timeout=5)).data)["data"]["A"]
+                assert list(found) == [group]
+                states.append(found[group]["state"])
+            assert sorted(states) == ["FOLLOWER", "FOLLOWER", "LEADER"]
             unknown = await call(client, "META.LEADER.STEPDOWN", placement={"preferred": "nx"})
             assert unknown["error"]["description"] == 'preferred server "nx" not known'
             nowhere = await call(client, "META.LEADER.STEPDOWN", placement={"cluster": "X"})

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from slipstream.jetstream.store.file.votes import Votes
+from slipstream.replication.group import GroupFacts
 from slipstream.replication.groups import RAFT_MESSAGE
 from slipstream.replication.ids import META_GROUP, NO_NODE
 from slipstream.replication.meta.entries import Assignment, Node, encode
@@ -128,6 +129,10 @@ class MetaGroup:
     def lags(self) -> dict[int, int]:
         """On the leader: how many entries each of the others is known to miss."""
         return self._log.group.lags()
+
+    def facts(self) -> GroupFacts:
+        """What monitoring shows."""
+        return self._log.group.facts()
 
     @property
     def votes(self) -> Votes:
