@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from slipstream.bulk import ConnectOptions
 from slipstream.bulk import connect as connect_bulk
 from slipstream.sync import connect
 from slipstream.testing import ServerThread
+from support.ports import free_port
 from support.server_process import ServerProcess
 from support.servers import server_binary
 from ui.conftest import Opener
@@ -40,8 +40,7 @@ def test_readers_and_their_lag(server: ServerThread, dashboard: Opener) -> None:
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[tuple[ServerProcess, str]]:
     """A server that keeps an audit trail, and the address of its dashboard."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     config = f"""
         http: "127.0.0.1:{port}"
         jetstream {{ store_dir: "{tmp_path}/js", audit: true }}
@@ -62,7 +61,7 @@ def test_the_audit_trail(audited: tuple[ServerProcess, str], dashboard: Opener) 
         client.jetstream().create_stream("ORDERS", subjects=["orders"])
     page = dashboard(url, "overview").page
     log_in(page, "system")
-    page.get_by_role("link", name="Audit").click()
+    page.get_by_role("link", name="Audit", exact=True).click()
     row = page.get_by_role("row", name="stream.create")
     expect(row).to_contain_text("ORDERS")
     expect(row).to_contain_text("ok")

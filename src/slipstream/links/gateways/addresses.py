@@ -9,7 +9,6 @@ of the inbox, and from the server where it enters to the one that is named.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final, NamedTuple
 
 __all__ = ["ADDRESS_MARK", "Address", "short_hash"]
@@ -23,7 +22,9 @@ _SUBJECT_AT: Final = _SERVER_AT + _HASH_SIZE + 1
 
 def short_hash(name: str) -> bytes:
     """Six characters that stand for a cluster's name, or for a server's id."""
-    return bytes(_DIGITS[byte % len(_DIGITS)] for byte in hashlib.sha256(name.encode()).digest()[:_HASH_SIZE])
+    from hashlib import sha256  # every start imports this module, few need this
+
+    return bytes(_DIGITS[byte % len(_DIGITS)] for byte in sha256(name.encode()).digest()[:_HASH_SIZE])
 
 
 class Address(NamedTuple):
