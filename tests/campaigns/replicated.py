@@ -42,7 +42,7 @@ from campaigns.runs import Figures
 from support.network_rooms import Rooms
 from support.servers import server_binary
 
-TROUBLES: Final = ("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader", "damage")
+TROUBLES: Final = ("kill", "kill leader", "kill all", "pause", "pause leader", "split", "split leader")
 _STREAM, _BUCKET, _KEYS = "QUEUE", "PLACES", ("a", "b", "c")
 _ANSWER_S, _FORM_S = 3.0, 90.0
 _GONE = (nats.errors.Error, OSError, asyncio.TimeoutError, APIError)
@@ -267,13 +267,10 @@ class Trial:
                 self._rooms.split({chosen.number})
                 await asyncio.sleep(lasts)
                 self._rooms.heal()
-            elif trouble.startswith("wipe"):
+            else:
+                assert trouble.startswith("wipe")
                 chosen.kill()
                 shutil.rmtree(chosen.store)
-            else:
-                chosen.kill()
-                self._damage(chosen)
-                await asyncio.sleep(lasts / 2)
             for node in self.nodes:
                 if not node.runs:
                     node.start()
@@ -293,19 +290,6 @@ class Trial:
                     finally:
                         await client.close()
         return self._rng.choice(self.nodes)
-
-    def _damage(self, node: Node) -> None:
-        """Flip a bit, or cut off the end, of some file of this node's stream."""
-        files = [path for path in node.store.rglob("*") if path.is_file() and path.stat().st_size > 0]
-        if not files:
-            return
-        path = self._rng.choice(files)
-        content = bytearray(path.read_bytes())
-        if self._rng.random() < 0.5:
-            content[self._rng.randrange(len(content))] ^= 1 << self._rng.randrange(8)
-        else:
-            del content[self._rng.randrange(len(content)) :]
-        path.write_bytes(content)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 

@@ -515,7 +515,7 @@ CAMPAIGNS = {
     "replicated": Campaign(
         "Replicated streams on real processes",
         "Nothing acknowledged is lost, doubled or different on any server, and a bucket has one order of events, while "
-        "servers are killed, stopped, cut off and damaged.",
+        "servers are killed, stopped and cut off.",
         replicated,
         100,
     ),

@@ -4,7 +4,8 @@
 
 Files are in a directory that no account can have::
 
-    <store_dir>/jetstream/+cluster/PROMISE     which cluster this server belongs to, once and for ever
+    <store_dir>/jetstream/+cluster/PROMISE, PROMISE.2
+                                               which cluster this server belongs to, once and for ever, twice
     <store_dir>/jetstream/+cluster/VOTE, log/  the meta group
 
 What this is not: what is agreed on, and what follows from it (`MetaListener`).
@@ -13,10 +14,14 @@ What this is not: what is agreed on, and what follows from it (`MetaListener`).
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from slipstream.errors import StorageFault
+from slipstream.jetstream.store.file.compaction import write_whole_file
 from slipstream.jetstream.store.file.disk import make_dirs
+from slipstream.kernels.log.record import crc32c
 from slipstream.replication.groups import TICK_NS, Groups
 from slipstream.replication.ids import META_GROUP
 from slipstream.replication.meta.entries import Node
@@ -38,7 +43,8 @@ __all__ = ["CLUSTER_DIRECTORY", "ClusterNode"]
 
 CLUSTER_DIRECTORY: Final = "+cluster"
 """Beside the directories of accounts, whose names have no such character."""
-_PROMISE: Final = "PROMISE"
+_PROMISES: Final = ("PROMISE", "PROMISE.2")  # damage to one of them costs nothing
+_CHECKSUM: Final = struct.Struct("<I")  # stands before a promise
 _FOUNDING: Final = 0  # number of the group that stands for the founding: no group has it
 _FOUNDING_MESSAGE: Final = 1
 _FOUNDING_TICKS: Final = 5  # so often what was said of the founding is said again
@@ -89,20 +95,20 @@ class ClusterNode:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def join(self, mesh: Mesh) -> None:
-        """Other servers can be reached from now on.
-
-        Raises:
-            StorageFault: what was promised cannot be read, so nothing may be promised.
-            ValueError: the same.
-        """
+        """Other servers can be reached from now on. If what was promised cannot be read, nothing is: it stays out."""
         assert mesh.replicas is not None
-        make_dirs(self._disk, self.directory, below=self._above)
         self._mesh = mesh
-        self._founding = Founding(self.node, self._size(), self._promise(), _FoundingEdge(self))
+        self._timer = self._turns.call_later(TICK_NS, self._on_tick)
+        try:
+            make_dirs(self._disk, self.directory, below=self._above)
+            promise = self._promise()
+        except (OSError, StorageFault, ValueError) as error:
+            self.trouble(str(error))
+            return
+        self._founding = Founding(self.node, self._size(), promise, _FoundingEdge(self))
         self.groups.add(_FOUNDING, _NoRaft(), self._on_founding)
         self._transport = ReplicaTransport(mesh.replicas, self.groups.received, self._reached, self._lost)
         self._founding.start()
-        self._timer = self._turns.call_later(TICK_NS, self._on_tick)
 
     def stop(self) -> None:
         """Take part no more."""
@@ -148,9 +154,22 @@ class ClusterNode:
         return len(self._mesh.configured_peers()) + 1
 
     def _promise(self) -> Promise | None:
-        if _PROMISE not in self._disk.list_dir(self.directory):
-            return None
-        return decode_promise(self._disk.read(f"{self.directory}/{_PROMISE}", 0, 1 << 20))
+        """What was promised, None if nothing ever was.
+
+        Raises:
+            StorageFault: something was, and cannot be read any more.
+        """
+        there = [name for name in _PROMISES if name in self._disk.list_dir(self.directory)]
+        found: list[Promise] = []
+        for name in there:
+            data = self._disk.read(f"{self.directory}/{name}", 0, 1 << 20)
+            if data[: _CHECKSUM.size] == _CHECKSUM.pack(crc32c(data[_CHECKSUM.size :])):
+                found.append(decode_promise(data[_CHECKSUM.size :]))
+            else:
+                self._ports.log("WRN", f"{self.directory}/{name} is damaged")
+        if there and not found:
+            raise StorageFault("the promise of this server cannot be read: it must not take part", path=self.directory)
+        return max(found, key=lambda promise: promise.holds, default=None)
 
     def _reached(self, node: int, _name: str) -> None:
         if self._founding is not None:
@@ -170,19 +189,15 @@ class ClusterNode:
 
     def save_promise(self, promise: Promise, saved: Callable[[], None]) -> None:
         """Keep a promise in the place of the one before."""
-        path, data = f"{self.directory}/{_PROMISE}", encode_promise(promise)
+        body = encode_promise(promise)
+        data = _CHECKSUM.pack(crc32c(body)) + body
         failed: list[Exception] = []
 
         def save() -> None:
-            disk, temporary = self._disk, f"{path}.tmp"
             try:
-                if f"{_PROMISE}.tmp" in disk.list_dir(self.directory):
-                    disk.remove(temporary)
-                disk.create(temporary)
-                disk.write(temporary, 0, data)
-                disk.sync(temporary)
-                disk.rename(temporary, path)
-                disk.sync_dir(self.directory)
+                for name in _PROMISES:
+                    write_whole_file(self._disk, f"{self.directory}/{name}", data)
+                    self._disk.sync_dir(self.directory)
             except Exception as error:
                 failed.append(error)
 

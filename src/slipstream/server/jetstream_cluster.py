@@ -88,11 +88,7 @@ class JetStreamCluster:
         self.coordinator.hosting.account_opened(account)
 
     def join(self, mesh: Mesh) -> None:
-        """Other servers can be reached from now on.
-
-        Raises:
-            StorageFault, ValueError: what was promised cannot be read.
-        """
+        """Other servers can be reached from now on."""
         self.node.join(mesh)
 
     async def hand_over(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("slipstream_raft")
 
 from slipstream.replication.meta.entries import Node
-from support.cluster_servers import Member
+from support.cluster_servers import Member, trio
 from support.clusters import until
 from support.ports import free_port
 
@@ -52,3 +52,25 @@ async def test_a_cluster_is_founded_and_goes_on(tmp_path: Path) -> None:
     finally:
         for member in members:
             await member.stop()
+
+
+async def test_a_promise_survives_damage_to_one_copy_and_without_any_the_server_stays_out(tmp_path: Path) -> None:
+    async with trio(tmp_path) as servers:
+        victim = servers.members[1]
+        await victim.stop()
+        copies = [tmp_path / victim.name / "jetstream" / "+cluster" / name for name in ("PROMISE", "PROMISE.2")]
+        whole = copies[0].read_bytes()
+        copies[0].write_bytes(whole[:-1])
+        await victim.start()
+        await until(lambda: victim.cluster.meta is not None and victim.cluster.meta.leader != 0, "it takes part")
+        await victim.stop()
+        flipped = bytearray(whole)
+        flipped[-3] ^= 1
+        copies[0].write_bytes(flipped)
+        copies[1].write_bytes(b"")
+        victim.lines.clear()
+        await victim.start()
+        said = [line for line in victim.lines if line.startswith("[ERR] JetStream cluster:")]
+        assert len(said) == 1 and "the promise of this server cannot be read" in said[0]
+        await until(lambda: victim.coordinator.is_leaderless, "callers are told")
+        assert victim.cluster.meta is None
