@@ -18,7 +18,7 @@ pytestmark = [
 
 
 async def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
-    found = await Trial("o", tmp_path).run(10.0, ("kill leader", "split leader", "pause leader"))
+    found = await Trial("o", tmp_path).run(6.0, ("kill leader", "split leader", "pause leader"))
     assert found.broken == []
     assert found.acked > 100 and len(found.history.events) > 50 and len(found.troubles) >= 1
 
