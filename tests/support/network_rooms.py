@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from itertools import combinations
+from itertools import combinations, count
 
 __all__ = ["Rooms", "can_have_rooms"]
+
+_NUMBERS = count()
 
 
 def can_have_rooms() -> bool:
@@ -30,13 +32,23 @@ def can_have_rooms() -> bool:
 class Rooms:
     """So many namespaces on one bridge."""
 
-    def __init__(self, count: int, net: int = 77) -> None:
-        self._tag = f"s{os.getpid() % 100_000}"
-        self._net = f"10.{net}.{os.getpid() % 250}"
-        self.count = count
+    def __init__(self, rooms: int) -> None:
+        # What is removed is gone a moment later: names and addresses are not used again.
+        number = next(_NUMBERS)
+        self._tag = f"s{os.getpid() % 100_000}x{number}"
+        self._net = f"10.{77 + number % 100}.{os.getpid() % 250}"
+        self.count = rooms
         self._cut: set[tuple[int, int]] = set()
 
     def __enter__(self) -> Rooms:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self) -> None:
         self._ip("link", "add", f"{self._tag}b", "type", "bridge")
         self._ip("addr", "add", f"{self._net}.254/24", "dev", f"{self._tag}b")
         self._ip("link", "set", f"{self._tag}b", "up")
@@ -48,7 +60,6 @@ class Rooms:
             self._inside(room, "addr", "add", f"{self.address(room)}/24", "dev", "eth0")
             self._inside(room, "link", "set", "eth0", "up")
             self._inside(room, "link", "set", "lo", "up")
-        return self
 
     def __exit__(self, *_exc: object) -> None:
         for room in range(self.count):
