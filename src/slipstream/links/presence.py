@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from slipstream.accounts.account import Account
     from slipstream.auth.identity import Identity
     from slipstream.auth.permissions import Permissions
+    from slipstream.kernels.wire.delivery import Delivery
     from slipstream.kernels.wire.interest import Link
     from slipstream.kernels.wire.linkparser import LinkParser
     from slipstream.kernels.wire.outbox import Outbox
@@ -212,6 +213,21 @@ class LinkMember:
                     del self._subscriptions[key]
                     self._home.remove(subscription)
         self.recheck(lambda subject: rights is not None and rights.needs_delivery_check(subject))
+
+    def arrived(
+        self,
+        delivery: Delivery,
+        subject: bytes,
+        reply: bytes | None,
+        queues: tuple[bytes, ...] | None,
+        origin: bytes | None,
+        header_size: int,
+        body: bytes,
+    ) -> None:
+        """Deliver a message that the peer passed on, which no other server gets from here."""
+        if self.account is not None:
+            route = self.account.interest.find_arrival_route(subject)
+            delivery.deliver_arrived(route, self._link, self, queues, origin, subject, reply, header_size, body)
 
     def leave(self, in_steps: Callable[[Iterator[None]], None]) -> None:
         """The link is gone: so is all that the peer wanted, many subscriptions bit by bit."""

@@ -156,11 +156,8 @@ class InboundGateway:
     ) -> None:
         """A message that the parser does not deliver by itself."""
         member = self._member(account)
-        if member is not None and member.account is not None:
-            route = member.account.interest.find_arrival_route(subject)
-            self._host.hub.delivery.deliver_arrived(
-                route, self.link, member, queues, None, subject, reply, header_size, body
-            )
+        if member is not None:
+            member.arrived(self._host.hub.delivery, subject, reply, queues, None, header_size, body)
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the connection then."""

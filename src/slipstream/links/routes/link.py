@@ -235,11 +235,8 @@ class RouteLink:
             self._host.on_replica_message(self, subject, body)
             return
         member = self._member(account)
-        if member is not None and member.account is not None:
-            route = member.account.interest.find_arrival_route(subject)
-            self._host.hub.delivery.deliver_arrived(
-                route, self.link, member, queues, origin, subject, reply, header_size, body
-            )
+        if member is not None:
+            member.arrived(self._host.hub.delivery, subject, reply, queues, origin, header_size, body)
 
     def on_peer_error(self, text: bytes) -> None:
         """The peer complains, and mostly ends the route then."""
