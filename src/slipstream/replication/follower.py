@@ -3,6 +3,9 @@
     wake ──end of turn──► a commit in its thread ──► persisted ──► again if more was written meanwhile
                                                  └─► upkeep now and then, a piece at a time
 
+Upkeep keeps what a leader needs to know: records of removed messages stay for as long as the duplicate window is, so
+that whoever leads next finds their ids.
+
 What this is not: what a stream does. Nothing is decided here, and nobody is answered.
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from slipstream.errors import StorageFault
+from slipstream.jetstream.config.stored import from_stored
 from slipstream.jetstream.guard import guarded
 from slipstream.jetstream.ports import Cancel, Ports
 from slipstream.jetstream.store.file import FileStore
@@ -38,6 +42,17 @@ class FollowerWork:
         self._more = False
         self._stopped: Callable[[], None] | None = None
         self._timer: Cancel | None = None
+        self._read_config = b""  # of which `_window_ns` is
+        self._window_ns = 0
+        store.keep_removed(self._since_ns)
+
+    def _since_ns(self) -> int:
+        """Ids of messages from then on are in the duplicate window; a leader counts the same from its own clock."""
+        config = self._store.config
+        if config is not self._read_config:
+            self._read_config = config
+            self._window_ns = max(from_stored(config)[0].duplicate_window_ns, 0)
+        return self._ports.now_ns() - self._window_ns
 
     def wake(self) -> None:
         """Something was written: commit it at the end of this turn, or behind the commit that runs."""
